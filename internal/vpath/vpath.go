@@ -1,0 +1,146 @@
+// Package vpath is the path inside a workspace: bytes, absolute, cleaned.
+//
+// A Path never names anything on the host by itself; only a handle on some
+// directory plus a Path does. The package does no I/O.
+package vpath
+
+import (
+	"iter"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Path is an absolute, cleaned path inside a workspace: "/" or "/a/b". Its
+// elements are arbitrary bytes except NUL and '/'.
+type Path string
+
+// Root is the workspace itself.
+const Root Path = "/"
+
+// NameMax is the longest element in bytes (NAME_MAX, linux/limits.h).
+const NameMax = 255
+
+// Parse returns the Path that s names. A missing leading "/" means relative to
+// the root; "." elements and repeated or trailing slashes are dropped.
+// Errors: Invalid for "..", NUL and an element above NameMax.
+func Parse(s string) (Path, error) {
+	var b strings.Builder
+	for element := range strings.SplitSeq(s, "/") {
+		if element == "" || element == "." {
+			continue
+		}
+		if err := CheckName(element); err != nil {
+			return "", fault.New(fault.Invalid, "path %s: %w", Quote(s), err)
+		}
+		b.WriteByte('/')
+		b.WriteString(element)
+	}
+	if b.Len() == 0 {
+		return Root, nil
+	}
+	return Path(b.String()), nil
+}
+
+// CheckName refuses what cannot be one element of a path: empty, ".", "..",
+// and names with '/', NUL or more than NameMax bytes. Errors: Invalid.
+func CheckName(name string) error {
+	switch {
+	case name == "" || name == "." || name == "..":
+		return fault.New(fault.Invalid, "name %q is not allowed", name)
+	case len(name) > NameMax:
+		return fault.New(fault.Invalid, "name of %d bytes is longer than %d", len(name), NameMax)
+	case strings.ContainsAny(name, "/\x00"):
+		return fault.New(fault.Invalid, "name %s holds a slash or a NUL", Quote(name))
+	}
+	return nil
+}
+
+// IsRoot reports whether p is the workspace itself.
+func (p Path) IsRoot() bool { return p == Root }
+
+// Child returns the path of name inside p. The caller has checked name.
+func (p Path) Child(name string) Path {
+	if p == Root {
+		return Path("/" + name)
+	}
+	return p + "/" + Path(name)
+}
+
+// Dir returns p's parent; the root is its own parent.
+func (p Path) Dir() Path {
+	i := strings.LastIndexByte(string(p), '/')
+	if i <= 0 {
+		return Root
+	}
+	return p[:i]
+}
+
+// Base returns p's last element, "" for the root.
+func (p Path) Base() string {
+	return string(p[strings.LastIndexByte(string(p), '/')+1:])
+}
+
+// Rel returns p without its leading slash, "." for the root: what the *at
+// system calls take beside a handle on the workspace.
+func (p Path) Rel() string {
+	if p == Root {
+		return "."
+	}
+	return string(p[1:])
+}
+
+// Within reports whether p is dir or lies below it, by whole elements.
+func (p Path) Within(dir Path) bool {
+	if dir == Root || p == dir {
+		return true
+	}
+	return len(p) > len(dir) && p[len(dir)] == '/' && p[:len(dir)] == dir
+}
+
+// Rebase returns p with its ancestor from replaced by to. The caller knows
+// that p lies within from.
+func (p Path) Rebase(from, to Path) Path {
+	rest := strings.TrimPrefix(string(p[len(from):]), "/")
+	if from == Root {
+		rest = string(p[1:])
+	}
+	if rest == "" {
+		return to
+	}
+	return to.Child(rest)
+}
+
+// Elements returns the names of p from the root down; none for the root.
+func (p Path) Elements() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if p == Root {
+			return
+		}
+		for e := range strings.SplitSeq(string(p[1:]), "/") {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Ancestors returns the proper ancestors of p, the root first.
+func (p Path) Ancestors() iter.Seq[Path] {
+	return func(yield func(Path) bool) {
+		if p == Root {
+			return
+		}
+		if !yield(Root) {
+			return
+		}
+		for i := 1; i < len(p); i++ {
+			if p[i] == '/' && !yield(p[:i]) {
+				return
+			}
+		}
+	}
+}
+
+// String returns p escaped for people and logs, see Escape.
+func (p Path) String() string { return Escape(string(p)) }
