@@ -1,0 +1,177 @@
+// Package needs says what a test needs of the machine, for tests only.
+//
+// A test whose need the machine cannot meet is skipped, with the reason. The
+// environment variable AGENTFENSE_REQUIRE turns that skip into a failure for
+// the needs it lists ("fuse,bwrap,git"), so that a machine meant to run
+// everything cannot pass by skipping. Each probe does the real thing once per
+// test binary; nothing it makes outlives it.
+package needs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// requireEnv lists, separated by commas, the needs that may not be missing.
+const requireEnv = "AGENTFENSE_REQUIRE"
+
+var (
+	probeFUSE   = sync.OnceValue(mountFUSE)
+	probeBwrap  = sync.OnceValue(runBwrap)
+	probeUserNS = sync.OnceValue(runUserNS)
+)
+
+// FUSE needs /dev/fuse and the right to mount from it in a mount namespace of
+// one's own (for an ordinary user: in a user namespace too).
+func FUSE(t testing.TB) {
+	t.Helper()
+	check(t, "fuse", probeFUSE())
+}
+
+// Bwrap needs a bubblewrap that can build the namespaces agentfense asks of it.
+func Bwrap(t testing.TB) {
+	t.Helper()
+	check(t, "bwrap", probeBwrap())
+}
+
+// UserNS needs user namespaces for ordinary users.
+func UserNS(t testing.TB) {
+	t.Helper()
+	check(t, "userns", probeUserNS())
+}
+
+// Root needs the effective user to be root.
+func Root(t testing.TB) {
+	t.Helper()
+	var err error
+	if uid := os.Geteuid(); uid != 0 {
+		err = fmt.Errorf("running as uid %d, not as root", uid)
+	}
+	check(t, "root", err)
+}
+
+// Command needs each of the programs on the PATH; a program's name is the
+// need's name.
+func Command(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		_, err := exec.LookPath(name)
+		check(t, name, err)
+	}
+}
+
+// OpenFUSE makes /dev/fuse usable by every user until the test ends, for tests
+// that play an ordinary user. It needs FUSE, and Root where the device is not
+// open already. Such tests exclude each other, across processes too.
+func OpenFUSE(t testing.TB) {
+	t.Helper()
+	FUSE(t)
+	const device = "/dev/fuse"
+	lock, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatalf("lock %s: %v", device, err)
+	}
+	info, err := lock.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const open = 0o666
+	if info.Mode().Perm() == open {
+		return
+	}
+	Root(t)
+	if err := lock.Chmod(open); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lock.Chmod(info.Mode().Perm()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// check skips t for a missing need, or fails it where the need is required.
+func check(t testing.TB, need string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if required(os.Getenv(requireEnv), need) {
+		t.Fatalf("needs %s, which %s asks for: %v", need, requireEnv, err)
+	}
+	t.Skipf("needs %s: %v", need, err)
+}
+
+func required(list, need string) bool {
+	return slices.ContainsFunc(strings.Split(list, ","), func(entry string) bool {
+		return strings.TrimSpace(entry) == need
+	})
+}
+
+// mountFUSE mounts a FUSE file system that nobody serves, in namespaces that
+// end with the program which mounted it.
+func mountFUSE() error {
+	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer device.Close()
+	dir, err := os.MkdirTemp("", "agentfense-needs-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(dir)
+	cmd := exec.Command("mount", "-i", "-t", "fuse",
+		"-o", "fd=3,rootmode=40000,user_id=0,group_id=0", "agentfense-needs", dir)
+	cmd.ExtraFiles = []*os.File{device}
+	// Unshareflags, unlike Cloneflags, also makes the mounts private.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+	}
+	return run(cmd)
+}
+
+func runBwrap() error {
+	return run(exec.Command("bwrap",
+		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
+		"--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session",
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"))
+}
+
+// runUserNS makes a user namespace as an ordinary user: as nobody if we are
+// root, since root may where others may not.
+func runUserNS() error {
+	cmd := exec.Command("unshare", "--user", "--map-root-user", "--mount", "true")
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
+		}
+	}
+	return run(cmd)
+}
+
+// run runs cmd and reports what it printed when it failed.
+func run(cmd *exec.Cmd) error {
+	out, err := cmd.CombinedOutput()
+	if text := strings.TrimSpace(string(out)); err != nil && text != "" {
+		return errors.New(text)
+	}
+	return err
+}
