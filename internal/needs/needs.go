@@ -133,7 +133,7 @@ func mountFUSE() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(dir)
+	defer func() { _ = os.Remove(dir) }()
 	cmd := exec.Command("mount", "-i", "-t", "fuse",
 		"-o", "fd=3,rootmode=40000,user_id=0,group_id=0", "agentfense-needs", dir)
 	cmd.ExtraFiles = []*os.File{device}

@@ -1,0 +1,78 @@
+# agentfense. `make` alone lists the targets; docs/architecture.md says where
+# things are. On a fresh Debian or Ubuntu, `make demo` and `make test` need Go
+# and make, and install the rest themselves (scripts/setup).
+
+GO         ?= go
+PREFIX     ?= /usr/local
+BIN        := bin/agentfense
+MODULE     := github.com/agentfense/agentfense
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS    := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
+LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
+# The stories and attacks drive the static binary as it ships; everything else
+# is tested under the race detector.
+UNIT        = $(shell $(GO) list ./... | grep -v '^$(MODULE)/test/')
+TESTFLAGS  ?=
+BENCHFLAGS ?=
+FUZZTIME   ?= 20s
+
+export CGO_ENABLED = 0
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+.PHONY: build
+build: ## build the static binary bin/agentfense
+	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/agentfense
+
+.PHONY: install
+install: build ## install the binary below PREFIX (/usr/local)
+	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/agentfense
+
+.PHONY: setup
+setup: ## install the system packages the tests need (root or sudo)
+	@scripts/setup test
+
+.PHONY: demo
+demo: ## install what running needs, build, and show the main job
+	@scripts/setup run
+	@$(MAKE) --no-print-directory build
+	@scripts/demo $(BIN)
+
+.PHONY: test
+test: setup lint race e2e ## set up, then check and test everything
+
+.PHONY: lint
+lint: ## formatting (gofumpt), go vet and the linters of .golangci.yml
+	$(LINT) run ./...
+
+.PHONY: format
+format: ## format the Go files
+	$(LINT) fmt ./...
+
+.PHONY: race
+race: ## unit, property and self-tests under the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(UNIT)
+
+.PHONY: e2e
+e2e: ## stories, attacks and the documentation's examples on the real binary
+	$(GO) test -timeout 15m $(TESTFLAGS) ./test/...
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (20s)
+	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: build ## compare with native, overlayfs and a plain bwrap
+	$(GO) run ./bench $(BENCHFLAGS)
+
+.PHONY: gen
+gen: ## regenerate what is generated; must leave no difference
+	$(GO) generate ./...
+
+.PHONY: clean
+clean: ## remove what make built
+	rm -rf bin dist
