@@ -1,0 +1,107 @@
+// Package cgroup limits the memory, CPU time and number of processes of a
+// sandbox, kills all of its processes at once, and reads what they used. It
+// works on cgroup v2, on v1, and on hosts that mount both (hybrid), decided
+// for each controller by itself.
+//
+// A sandbox's group is the directory agentfense/NAME below a base, in every
+// hierarchy that is usable: below the group this process itself is in, so that
+// a limit around us goes on to hold. Only where v2 forbids that (a group with
+// processes hands no controllers down) and we are root is the base the root of
+// the hierarchy. NAME has one leaf, "init", for what Add places, and one for
+// each Sub. The owner holds a lock on NAME for as long as it lives, so a group
+// without one belongs to nobody: Create takes its name over and Sweep removes
+// it. The parent "agentfense" goes when the last group below it goes.
+//
+// The package does not decide which limits a sandbox has, and it starts no
+// process. A Group may be used by several goroutines.
+package cgroup
+
+import (
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// The controllers a limit can ask for.
+const (
+	Memory = "memory"
+	CPU    = "cpu"
+	PIDs   = "pids"
+)
+
+const (
+	parentName = "agentfense"      // holds the groups of all sandboxes
+	initName   = "init"            // leaf for the processes given to Add
+	selfName   = "agentfense-self" // leaf for the processes of a delegated base
+)
+
+// Limits are what a group may use; a zero means no limit.
+type Limits struct {
+	MemoryBytes int64   // memory and swap together
+	CPUs        float64 // CPU time per time, 0.01 at least
+	PIDs        int64   // processes and threads
+}
+
+// IsZero reports whether nothing is limited.
+func (l Limits) IsZero() bool { return l == Limits{} }
+
+// controllers returns the controllers that l needs.
+func (l Limits) controllers() []string {
+	var need []string
+	if l.MemoryBytes != 0 {
+		need = append(need, Memory)
+	}
+	if l.CPUs != 0 {
+		need = append(need, CPU)
+	}
+	if l.PIDs != 0 {
+		need = append(need, PIDs)
+	}
+	return need
+}
+
+// The kernel's smallest quota is 1 ms in our period of 100 ms
+// (min_cfs_quota_period, kernel/sched/core.c); the largest CPUs is ours, far
+// from where a quota in microseconds would overflow.
+const (
+	minCPUs = 0.01
+	maxCPUs = 1 << 20
+)
+
+func (l Limits) check() error {
+	switch {
+	case l.MemoryBytes < 0:
+		return fault.New(fault.Invalid, "memory limit %d: below zero", l.MemoryBytes)
+	case l.PIDs < 0:
+		return fault.New(fault.Invalid, "process limit %d: below zero", l.PIDs)
+	case math.IsNaN(l.CPUs) || l.CPUs != 0 && (l.CPUs < minCPUs || l.CPUs > maxCPUs):
+		return fault.New(fault.Invalid, "cpu limit %g: not between %g and %d", l.CPUs, minCPUs, maxCPUs)
+	}
+	return nil
+}
+
+// Usage is what the processes of a group have used so far, those that ended
+// included. A zero also stands for what the host does not count.
+type Usage struct {
+	CPU, User, System time.Duration
+	MemoryPeakBytes   int64 // v2: since kernel 5.19, and where the memory controller is on
+	OOMKills          int64 // processes killed for want of memory
+	PIDsMaxHits       int64 // forks refused; of a Sub: also what the group's limit refused to others in its time
+}
+
+// validName holds no dot, so no name can be that of a controller's file.
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_-]{0,127}$`)
+
+// reservedNames are the kernel's files without a dot (v1).
+var reservedNames = []string{"tasks", "notify_on_release", "release_agent", initName}
+
+func checkName(name string) error {
+	if !validName.MatchString(name) || slices.Contains(reservedNames, strings.ToLower(name)) {
+		return fault.New(fault.Invalid, "cgroup name %q: not allowed", name)
+	}
+	return nil
+}

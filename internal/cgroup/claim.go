@@ -1,0 +1,114 @@
+package cgroup
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// claimPatience bounds how long Create waits for a name whose lock a sweeper,
+// or a dying owner, may hold for a moment.
+const claimPatience = 100 * time.Millisecond
+
+// claim makes the group name in t and locks it. The lock is the sign of life
+// for other processes: it goes when this one dies, however it dies.
+func (h Host) claim(t hierarchy, name string, l Limits) (place, int, error) {
+	p := place{version: t.version, controllers: t.controllers}
+	if t.version == 2 {
+		p.controllers = t.wanted(l)
+	}
+	parent := filepath.Join(t.base, parentName)
+	p.dir = filepath.Join(parent, name)
+	for deadline := time.Now().Add(claimPatience); ; time.Sleep(time.Millisecond) {
+		lock, err := h.tryClaim(t, parent, p)
+		busy := errors.Is(err, unix.EWOULDBLOCK)
+		raced := errors.Is(err, unix.ENOENT) // the last group's owner removed the parent
+		switch {
+		case !busy && !raced:
+			return p, lock, err
+		case time.Now().Before(deadline):
+		case busy:
+			return p, -1, fault.New(fault.Exists, "cgroup %s: in use by a live process", name)
+		default:
+			return p, -1, err
+		}
+	}
+}
+
+// wanted is what groups in a v2 hierarchy are given: with a limit asked, all
+// there is; without, what the base hands down already, so that an unlimited
+// sandbox changes nothing around it.
+func (t hierarchy) wanted(l Limits) []string {
+	if t.serves(l) {
+		return t.controllers
+	}
+	on := words(t.base, "cgroup.subtree_control")
+	return slices.DeleteFunc(slices.Clone(t.controllers), func(c string) bool { return !slices.Contains(on, c) })
+}
+
+func (h Host) tryClaim(t hierarchy, parent string, p place) (int, error) {
+	if t.version == 2 {
+		if err := h.handDown(t.base, p.controllers); err != nil {
+			return -1, err
+		}
+	}
+	if err := h.kernel.mkdir(parent); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, failed(parent, "make", err)
+	}
+	if err := h.prepare(parent, p); err != nil {
+		return -1, err
+	}
+	err := h.kernel.mkdir(p.dir)
+	stale := errors.Is(err, unix.EEXIST)
+	if err != nil && !stale {
+		return -1, failed(p.dir, "make", err)
+	}
+	lock, err := lockDir(p.dir)
+	if err != nil || !stale {
+		return lock, failed(p.dir, "lock", err)
+	}
+	defer unix.Close(lock)
+	if err := h.kernel.killAll(p.dir); err != nil {
+		return -1, err
+	}
+	if err := h.kernel.remove(p.dir); err != nil {
+		return -1, err
+	}
+	return -1, unix.ENOENT
+}
+
+// prepare makes groups below parent count into it, and have the controllers.
+func (h Host) prepare(parent string, p place) error {
+	if p.version == 2 {
+		return h.handDown(parent, p.controllers)
+	}
+	// Always 1 since kernel 5.11.
+	if mode, _ := read(parent, "memory.use_hierarchy"); mode == "0" {
+		return failed(parent, "write memory.use_hierarchy", write(parent, "memory.use_hierarchy", "1"))
+	}
+	return nil
+}
+
+// lockDir locks a group's directory. Errors: EWOULDBLOCK if it is locked,
+// ENOENT if it went away meanwhile.
+func lockDir(dir string) (int, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	var locked, named unix.Stat_t
+	if unix.Fstat(fd, &locked) != nil || unix.Stat(dir, &named) != nil || locked.Ino != named.Ino {
+		unix.Close(fd)
+		return -1, unix.ENOENT
+	}
+	return fd, nil
+}

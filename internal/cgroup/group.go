@@ -1,0 +1,240 @@
+package cgroup
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Group is a sandbox's group, or a Sub of one.
+type Group struct {
+	name   string
+	kernel kernel
+	places []place
+	locks  []int  // open directories; only of a sandbox's group
+	parent *Group // nil for a sandbox's group
+	init   *Group // nil for a Sub
+
+	mu      sync.Mutex
+	subs    map[string]*Group
+	retired counters // of subs that were deleted
+	before  int64    // parent's refused forks when this Sub was made
+}
+
+// place is a group's directory in one hierarchy.
+type place struct {
+	version     int
+	dir         string
+	controllers []string
+}
+
+func (p place) has(controller string) bool { return slices.Contains(p.controllers, controller) }
+
+// Create makes a group of name with limits l, and owns it until Delete. A
+// group of that name whose owner died is killed and replaced. name is letters,
+// digits, "-" and "_". Errors: Invalid; Unsupported as from Check, or when no
+// group can be made at all; Exists if a live process owns the name; Denied.
+func (h Host) Create(name string, l Limits) (*Group, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if err := h.Check(l); err != nil {
+		return nil, err
+	}
+	if !h.Usable() {
+		return nil, h.unusable()
+	}
+	g := &Group{name: name, kernel: h.kernel, subs: map[string]*Group{}}
+	if err := h.fill(g, l); err != nil {
+		_ = g.Delete()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (h Host) unusable() error {
+	for _, t := range h.hierarchies {
+		return fault.New(fault.Unsupported, "cgroup: no group can be made: %s (fix: %s)", t.reason, t.fix)
+	}
+	return fault.New(fault.Unsupported, "cgroup: no group can be made: no hierarchy is mounted (fix: mount cgroup2 on /sys/fs/cgroup)")
+}
+
+// fill makes g's directories, its limits and its init leaf.
+func (h Host) fill(g *Group, l Limits) error {
+	for _, t := range h.hierarchies {
+		if t.base == "" {
+			continue
+		}
+		p, lock, err := h.claim(t, g.name, l)
+		if err != nil {
+			return err
+		}
+		g.places = append(g.places, p)
+		g.locks = append(g.locks, lock)
+	}
+	if err := g.limit(l); err != nil {
+		return err
+	}
+	for _, p := range g.places {
+		if p.version != 2 {
+			continue
+		}
+		// Not cpu: a sub needs no share of its own, and is counted without.
+		count := slices.DeleteFunc(slices.Clone(p.controllers), func(c string) bool { return c == CPU })
+		if err := h.handDown(p.dir, count); err != nil {
+			return err
+		}
+	}
+	var err error
+	g.init, err = g.sub(initName)
+	return err
+}
+
+// serves reports whether a limit of l is enforced in t.
+func (t hierarchy) serves(l Limits) bool {
+	return slices.ContainsFunc(l.controllers(), func(c string) bool { return slices.Contains(t.controllers, c) })
+}
+
+// Add moves process pid, with all its threads, into the group; what it starts
+// from then on is born there. Errors: Invalid, NotFound if there is no such
+// process, Denied.
+func (g *Group) Add(pid int) error {
+	if g.init != nil {
+		return g.init.Add(pid)
+	}
+	if pid <= 0 {
+		return fault.New(fault.Invalid, "cgroup %s: process %d: not a process id", g.name, pid)
+	}
+	for _, p := range g.places {
+		if err := write(p.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return failed(p.dir, "add process "+strconv.Itoa(pid), err)
+		}
+	}
+	return nil
+}
+
+// Sub makes a group inside a sandbox's group, with no limits of its own but
+// its own usage, and to be killed by itself. Errors: Invalid, Exists,
+// Precondition inside of a Sub, Exhausted if the host allows no more groups.
+func (g *Group) Sub(name string) (*Group, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if g.parent != nil {
+		return nil, fault.New(fault.Precondition, "cgroup %s: a sub group has none itself", g.name)
+	}
+	return g.sub(name)
+}
+
+func (g *Group) sub(name string) (*Group, error) {
+	s := &Group{name: g.name + "/" + name, kernel: g.kernel, parent: g}
+	for _, p := range g.places {
+		dir := filepath.Join(p.dir, name)
+		if err := g.kernel.mkdir(dir); err != nil {
+			for _, made := range s.places {
+				_ = g.kernel.rmdir(made.dir)
+			}
+			if errors.Is(err, unix.EEXIST) {
+				return nil, fault.New(fault.Exists, "cgroup %s: exists", s.name)
+			}
+			return nil, failed(dir, "make", err)
+		}
+		s.places = append(s.places, place{version: p.version, dir: dir, controllers: p.controllers})
+	}
+	s.before = g.count().forks
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.subs[name] = s
+	return s, nil
+}
+
+// Empty reports whether no process is left in the group and its subs. A
+// process that ended but was not waited for does not count.
+func (g *Group) Empty() (bool, error) {
+	for _, p := range g.places {
+		pids, err := allProcesses(p.dir)
+		if err != nil || len(pids) > 0 {
+			return false, failed(p.dir, "read cgroup.procs", err)
+		}
+	}
+	return true, nil
+}
+
+// Delete removes the group, its subs, and the common parent if it was the last
+// one. Deleting again does nothing. Errors: Precondition if it still has
+// processes after a second; Kill it first.
+func (g *Group) Delete() error {
+	if g.parent != nil {
+		return g.parent.deleteSub(g)
+	}
+	for _, p := range g.places {
+		if err := g.kernel.remove(p.dir); err != nil {
+			return err
+		}
+	}
+	for _, fd := range g.locks {
+		unix.Close(fd)
+	}
+	for _, p := range g.places {
+		// Fails while other sandboxes have groups there.
+		_ = g.kernel.rmdir(filepath.Dir(p.dir))
+	}
+	g.locks, g.places = nil, nil
+	return nil
+}
+
+// deleteSub removes s and keeps what it counted. Both under the lock, so that
+// the sum of all subs never goes back.
+func (g *Group) deleteSub(s *Group) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last := s.count()
+	for _, p := range s.places {
+		if err := g.kernel.remove(p.dir); err != nil {
+			return err
+		}
+	}
+	g.retired = g.retired.plus(last, g.sumsMemory())
+	delete(g.subs, filepath.Base(s.name))
+	s.places = nil
+	return nil
+}
+
+// removePatience is how long a group may stay busy: a killed process leaves it
+// a little after cgroup.procs stops showing it.
+const removePatience = time.Second
+
+// remove deletes a group with all below it.
+func (k kernel) remove(dir string) error {
+	for deadline := time.Now().Add(removePatience); ; time.Sleep(time.Millisecond) {
+		err := k.tryRemove(dir)
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+			return nil
+		case !errors.Is(err, unix.EBUSY):
+			return failed(dir, "remove", err)
+		case time.Now().After(deadline):
+			return fault.New(fault.Precondition, "cgroup %s: still has processes: %w", groupName(dir), err)
+		}
+	}
+}
+
+func (k kernel) tryRemove(dir string) error {
+	below, err := subgroups(dir)
+	if err != nil {
+		return err
+	}
+	for _, sub := range below {
+		if err := k.tryRemove(sub); err != nil {
+			return err
+		}
+	}
+	return k.rmdir(dir)
+}

@@ -1,0 +1,125 @@
+package cgroup
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// killPatience is how long Kill waits: a process in an uninterruptible system
+// call dies only after it.
+const killPatience = 5 * time.Second
+
+// Kill ends all processes of the group and its subs with SIGKILL and returns
+// when none is left, those that forked meanwhile included. Errors: Unavailable
+// if some are stuck in the kernel for longer than five seconds.
+func (g *Group) Kill() error {
+	best := -1
+	for i, p := range g.places {
+		// One write(2), and no fork can escape it, since kernel 5.14.
+		if exists(p.dir, "cgroup.kill") {
+			best = i
+			break
+		}
+		if best < 0 || exists(p.dir, "freezer.state") {
+			best = i
+		}
+	}
+	if best < 0 {
+		return nil
+	}
+	return g.kernel.killAll(g.places[best].dir)
+}
+
+// killAll kills what is in dir and below.
+func (k kernel) killAll(dir string) error {
+	deadline := time.Now().Add(killPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		pids, err := allProcesses(dir)
+		if err != nil || len(pids) == 0 {
+			return failed(dir, "read cgroup.procs", err)
+		}
+		if time.Now().After(deadline) {
+			return fault.New(fault.Unavailable, "cgroup %s: kill: %d processes are stuck in the kernel", groupName(dir), len(pids))
+		}
+		if err := k.killOnce(dir); err != nil {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (k kernel) killOnce(dir string) error {
+	err := write(dir, "cgroup.kill", "1")
+	if !errors.Is(err, os.ErrNotExist) {
+		return failed(dir, "write cgroup.kill", err)
+	}
+	// Frozen, they can neither fork nor end, so a pid cannot change its owner
+	// between the reading and the kill.
+	thaw := k.freeze(dir)
+	defer thaw()
+	pids, err := allProcesses(dir)
+	if err != nil {
+		return failed(dir, "read cgroup.procs", err)
+	}
+	for _, pid := range pids {
+		if pid <= 0 {
+			continue
+		}
+		if err := k.kill(pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return failed(dir, "kill", err)
+		}
+	}
+	return nil
+}
+
+// freeze stops what is in dir, as far as that can be done, and returns what
+// lets it go on, to die: v1 delivers SIGKILL only after that.
+func (k kernel) freeze(dir string) func() {
+	file, on, off := "freezer.state", "FROZEN", "THAWED"
+	if !exists(dir, file) {
+		file, on, off = "cgroup.freeze", "1", "0"
+	}
+	if write(dir, file, on) != nil {
+		return func() {}
+	}
+	for range 20 {
+		if state, _ := read(dir, file); state == on {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return func() { _ = write(dir, file, off) }
+}
+
+// allProcesses lists the processes in dir and below; none if dir is gone.
+func allProcesses(dir string) ([]int, error) {
+	pids, err := processes(dir)
+	if gone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	below, err := subgroups(dir)
+	if err != nil && !gone(err) {
+		return nil, err
+	}
+	for _, sub := range below {
+		more, err := allProcesses(sub)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, more...)
+	}
+	return pids, nil
+}
+
+// gone: an open file of a removed group answers ENODEV.
+func gone(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV)
+}

@@ -1,0 +1,77 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// period is the kernel's default for cpu.max and cpu.cfs_period_us.
+const period = 100 * time.Millisecond
+
+// setting is one control file and what goes into it.
+type setting struct {
+	file, value string
+	optional    bool // the file exists only where the kernel accounts swap
+}
+
+func (g *Group) limit(l Limits) error {
+	for _, controller := range l.controllers() {
+		p := g.placeOf(controller)
+		if p == nil {
+			return fault.New(fault.Internal, "cgroup %s: no directory for %s", g.name, controller)
+		}
+		for _, s := range settings(controller, p.version, l) {
+			err := write(p.dir, s.file, s.value)
+			if s.optional && errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if controller == CPU && errors.Is(err, unix.EINVAL) {
+				return fault.New(fault.Unsupported, "cgroup %s: write %s: %w: the group around it allows less", g.name, s.file, err)
+			}
+			if err != nil {
+				return failed(p.dir, "write "+s.file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// settings says how a limit is written (cgroup-v2.rst; cgroup-v1/memory.rst,
+// sched-bwc.rst, pids.rst). Memory is limited together with swap, or a sandbox
+// would fill the host's swap with what it may not hold in memory.
+func settings(controller string, version int, l Limits) []setting {
+	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.PIDs, 10)
+	quota := int64(l.CPUs * float64(period.Microseconds()))
+	switch {
+	case controller == Memory && version == 2:
+		return []setting{{file: "memory.max", value: memory}, {file: "memory.swap.max", value: "0", optional: true}}
+	case controller == Memory:
+		// In this order: the kernel refuses a sum below its part.
+		return []setting{{file: "memory.limit_in_bytes", value: memory}, {file: "memory.memsw.limit_in_bytes", value: memory, optional: true}}
+	case controller == PIDs:
+		return []setting{{file: "pids.max", value: pids}}
+	case version == 2:
+		return []setting{{file: "cpu.max", value: fmt.Sprintf("%d %d", quota, period.Microseconds())}}
+	}
+	return []setting{
+		{file: "cpu.cfs_period_us", value: strconv.FormatInt(period.Microseconds(), 10)},
+		{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)},
+	}
+}
+
+// placeOf returns where a controller is, nil if the group is not under it.
+func (g *Group) placeOf(controller string) *place {
+	for i := range g.places {
+		if g.places[i].has(controller) {
+			return &g.places[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package cgroup
+
+import (
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// counters are the events the kernel does not always add up along the tree.
+type counters struct {
+	oomKills, forks int64
+}
+
+// Usage reads what the group has used. Errors: NotFound after Delete.
+func (g *Group) Usage() (Usage, error) {
+	if len(g.places) == 0 || !exists(g.places[0].dir, "cgroup.procs") {
+		return Usage{}, fault.New(fault.NotFound, "cgroup %s: no such group", g.name)
+	}
+	n := g.total()
+	u := Usage{OOMKills: n.oomKills, PIDsMaxHits: n.forks}
+	if g.parent != nil {
+		u.PIDsMaxHits += g.parent.count().forks - g.before
+	}
+	if p := g.placeOf(Memory); p != nil && p.version == 2 {
+		u.MemoryPeakBytes = number(p.dir, "memory.peak")
+	} else if p != nil {
+		u.MemoryPeakBytes = number(p.dir, "memory.max_usage_in_bytes")
+	}
+	for _, p := range g.places {
+		switch {
+		case p.version == 2:
+			u.CPU = time.Duration(field(p.dir, "cpu.stat", "usage_usec")) * time.Microsecond
+			u.User = time.Duration(field(p.dir, "cpu.stat", "user_usec")) * time.Microsecond
+			u.System = time.Duration(field(p.dir, "cpu.stat", "system_usec")) * time.Microsecond
+			return u, nil
+		case p.has("cpuacct"):
+			u.CPU = time.Duration(number(p.dir, "cpuacct.usage"))
+			u.User = time.Duration(number(p.dir, "cpuacct.usage_user"))
+			u.System = time.Duration(number(p.dir, "cpuacct.usage_sys"))
+		}
+	}
+	return u, nil
+}
+
+// total is what happened in g and its subs. The v2 memory.events counts for
+// all below; v1's oom_control only for the group itself. A refused fork is
+// counted where the process was (v1, and v2 before kernel 6.11) or where the
+// limit was (since), never in both, so the sum is right on each.
+func (g *Group) total() counters {
+	n := g.count()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	hierarchical := g.sumsMemory()
+	for _, s := range g.subs {
+		n = n.plus(s.count(), hierarchical)
+	}
+	return n.plus(g.retired, hierarchical)
+}
+
+func (n counters) plus(m counters, hierarchical bool) counters {
+	n.forks += m.forks
+	if !hierarchical {
+		n.oomKills += m.oomKills
+	}
+	return n
+}
+
+func (g *Group) sumsMemory() bool {
+	p := g.placeOf(Memory)
+	return p != nil && p.version == 2
+}
+
+// count reads g's own files.
+func (g *Group) count() counters {
+	var n counters
+	if p := g.placeOf(Memory); p != nil && p.version == 2 {
+		n.oomKills = field(p.dir, "memory.events", "oom_kill")
+	} else if p != nil {
+		n.oomKills = field(p.dir, "memory.oom_control", "oom_kill")
+	}
+	if p := g.placeOf(PIDs); p != nil {
+		n.forks = field(p.dir, "pids.events", "max")
+	}
+	return n
+}
