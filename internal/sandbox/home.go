@@ -1,0 +1,169 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Home is the state directory of one user.
+type Home struct{ dir string }
+
+// OpenHome opens the state directory: $AGENTFENSE_HOME, else
+// $XDG_DATA_HOME/agentfense, else $HOME/.local/share/agentfense. It is made
+// if it is absent. Errors: Precondition if none of the three is set, or as
+// OpenHomeAt.
+func OpenHome(getenv func(string) string) (*Home, error) {
+	dir, err := homeDir(getenv)
+	if err != nil {
+		return nil, err
+	}
+	return OpenHomeAt(dir)
+}
+
+func homeDir(getenv func(string) string) (string, error) {
+	if dir := getenv("AGENTFENSE_HOME"); dir != "" {
+		return dir, nil
+	}
+	// The XDG base directory specification says that a relative path is to
+	// be ignored.
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agentfense"), nil
+	}
+	if dir := getenv("HOME"); dir != "" {
+		return filepath.Join(dir, ".local", "share", "agentfense"), nil
+	}
+	return "", fault.New(fault.Precondition, "state directory: none of AGENTFENSE_HOME, XDG_DATA_HOME and HOME is set")
+}
+
+// OpenHomeAt opens the state directory dir and makes what is missing of it,
+// with mode 0700. Errors: Precondition if it belongs to another user or
+// others may write to it, because its records would then be theirs; Denied,
+// Exhausted and Invalid as the file system has it.
+func OpenHomeAt(dir string) (*Home, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fault.New(fault.Precondition, "state directory %s: %w", dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, hostError("state directory", err)
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return nil, hostError("state directory", err)
+	}
+	if err := checkPrivate(dir); err != nil {
+		return nil, err
+	}
+	h := &Home{dir: dir}
+	for _, sub := range []string{h.sandboxesDir(), h.auditDir()} {
+		if err := os.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, hostError("state directory", err)
+		}
+		if err := checkPrivate(sub); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// checkPrivate refuses a directory that somebody else could have filled.
+func checkPrivate(dir string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return fault.New(fault.Precondition, "state directory %s: %w", dir, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
+		return fault.New(fault.Precondition, "state directory %s: not a directory", dir)
+	case st.Uid != uint32(os.Geteuid()):
+		return fault.New(fault.Precondition, "state directory %s: belongs to uid %d, not to you (uid %d): set AGENTFENSE_HOME to a directory of your own", dir, st.Uid, os.Geteuid())
+	case st.Mode&0o022 != 0:
+		return fault.New(fault.Precondition, "state directory %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+	}
+	return nil
+}
+
+// Dir returns the state directory's absolute path without symbolic links.
+func (h *Home) Dir() string { return h.dir }
+
+// AuditPath returns the path of the audit log of sandbox id.
+func (h *Home) AuditPath(id ID) string { return filepath.Join(h.auditDir(), string(id)+".jsonl") }
+
+func (h *Home) sandboxesDir() string { return filepath.Join(h.dir, "sandboxes") }
+
+func (h *Home) auditDir() string { return filepath.Join(h.dir, "audit") }
+
+func (h *Home) sandboxDir(name string) string { return filepath.Join(h.sandboxesDir(), name) }
+
+// locked runs do while no other process changes which sandboxes exist, their
+// records or the trust store. It waits for its turn; do must be short.
+func (h *Home) locked(do func() error) error {
+	f, err := os.OpenFile(filepath.Join(h.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return hostError("state directory", err)
+	}
+	defer f.Close()
+	if err := flock(f, unix.LOCK_EX); err != nil {
+		return hostError("state directory", &os.PathError{Op: "lock", Path: f.Name(), Err: err})
+	}
+	return do()
+}
+
+// hostError gives an error of the host's file system the kind a caller can
+// act on.
+func hostError(what string, err error) error {
+	return fault.New(hostKind(err), "%s: %w", what, err)
+}
+
+func hostKind(err error) fault.Kind {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fault.NotFound
+	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
+		return fault.Exists
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
+		return fault.Denied
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return fault.Exhausted
+	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
+		return fault.Invalid
+	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.EIO):
+		return fault.Unavailable
+	}
+	return fault.Internal
+}
+
+// writeDurably replaces the file name in dir by data, whole or not at all:
+// after it returns a power cut cannot take it back. The caller sees to it
+// that nobody else writes the same name.
+func writeDurably(dir, name string, data []byte) error {
+	temp := filepath.Join(dir, "."+name+".new")
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(dir, name))
+	}
+	if err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

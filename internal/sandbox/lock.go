@@ -1,0 +1,187 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Purpose says what a holder does with a sandbox it has locked.
+type Purpose string
+
+// The purposes.
+const (
+	PurposeSupervise Purpose = "supervisor"
+	PurposeApply     Purpose = "apply"
+	PurposeDiscard   Purpose = "discard"
+	PurposeRemove    Purpose = "rm"
+)
+
+// Owner is who holds a sandbox's lock. It is read from the lock file and only
+// informs: whether the lock is held the kernel says, so that a process that
+// died, or another that got its pid, never counts as the holder.
+type Owner struct {
+	PID     int     `json:"pid"`
+	Purpose Purpose `json:"purpose"`
+}
+
+// HeldError is the cause of the Precondition that Lock returns while another
+// process holds the sandbox.
+type HeldError struct {
+	Name  string
+	Owner Owner
+}
+
+// Error names the holder.
+func (e *HeldError) Error() string {
+	switch {
+	case e.Owner.PID == 0:
+		return fmt.Sprintf("sandbox %s: in use by another process", e.Name)
+	case e.Owner.Purpose == PurposeSupervise:
+		return fmt.Sprintf("sandbox %s: running (its supervisor is process %d)", e.Name, e.Owner.PID)
+	}
+	return fmt.Sprintf("sandbox %s: in use by process %d (%s)", e.Name, e.Owner.PID, e.Owner.Purpose)
+}
+
+// Lock is the right to change a sandbox's delta. It ends with Release or with
+// the process.
+type Lock struct{ file *os.File }
+
+// TryLock takes the sandbox's lock, or says who has it.
+// Errors: Precondition with a *HeldError cause; NotFound if the sandbox was
+// removed meanwhile.
+func (s *Sandbox) TryLock(purpose Purpose) (*Lock, error) {
+	return s.home.tryLock(s.record.Name, purpose)
+}
+
+// Lock is TryLock that waits until the holder is done or ctx ends.
+func (s *Sandbox) Lock(ctx context.Context, purpose Purpose) (*Lock, error) {
+	const interval = 20 * time.Millisecond
+	for {
+		l, err := s.TryLock(purpose)
+		if held := (*HeldError)(nil); !errors.As(err, &held) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(interval):
+		}
+	}
+}
+
+// Holder returns who holds the sandbox's lock, if anybody does.
+func (s *Sandbox) Holder() (Owner, bool, error) {
+	f, err := os.Open(s.home.lockPath(s.record.Name))
+	if errors.Is(err, os.ErrNotExist) {
+		return Owner{}, false, nil
+	}
+	if err != nil {
+		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
+	}
+	defer f.Close()
+	// A shared lock on the way of one who wants the whole makes that one
+	// wait its interval, no more.
+	switch err := flock(f, unix.LOCK_SH|unix.LOCK_NB); {
+	case err == nil:
+		return Owner{}, false, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return readOwner(f), true, nil
+	default:
+		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
+	}
+}
+
+func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(name), "lock") }
+
+func (h *Home) tryLock(name string, purpose Purpose) (*Lock, error) {
+	f, err := os.OpenFile(h.lockPath(name), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, noSandbox(name)
+	}
+	if err != nil {
+		return nil, hostError("sandbox "+name, err)
+	}
+	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fault.New(fault.Precondition, "%w", &HeldError{Name: name, Owner: readOwner(f)})
+		}
+		return nil, hostError("sandbox "+name, err)
+	}
+	// Between open and flock the sandbox may have been removed, and another
+	// of its name made.
+	if !isAt(f, h.lockPath(name)) {
+		f.Close()
+		return nil, noSandbox(name)
+	}
+	l := &Lock{file: f}
+	if err := l.write(Owner{PID: os.Getpid(), Purpose: purpose}); err != nil {
+		l.Release()
+		return nil, hostError("sandbox "+name, err)
+	}
+	return l, nil
+}
+
+func (l *Lock) write(o Owner) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err = l.file.WriteAt(text, 0)
+	return err
+}
+
+// Release gives the lock up. A second call does nothing.
+func (l *Lock) Release() {
+	if l.file == nil {
+		return
+	}
+	l.file.Truncate(0)
+	l.file.Close()
+	l.file = nil
+}
+
+func readOwner(f *os.File) Owner {
+	var o Owner
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 256))
+	if err != nil || json.Unmarshal(text, &o) != nil {
+		return Owner{} // being written
+	}
+	return o
+}
+
+// isAt reports whether f is the file that path names now.
+func isAt(f *os.File, path string) bool {
+	have, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Lstat(path)
+	return err == nil && os.SameFile(have, named)
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func noSandbox(name string) error {
+	return fault.New(fault.NotFound, "sandbox %s: no such sandbox", name)
+}

@@ -1,0 +1,187 @@
+package sandbox
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// SchemaVersion is the version of the record's file format. It grows with
+// every change, added fields too, because an older agentfense that ignored a
+// field could weaken the sandbox.
+const SchemaVersion = 1
+
+// recordFile is the record's name in the sandbox's directory.
+const recordFile = "sandbox.json"
+
+// Record is what is remembered of a sandbox between its runs.
+type Record struct {
+	SchemaVersion int    `json:"schema_version"`
+	ID            ID     `json:"id"`
+	Name          string `json:"name"`
+	Source        Source `json:"source"`
+	// Workspace is the source's path inside the sandbox.
+	Workspace string `json:"workspace"`
+	// Rules are the policy in force; PolicyNote says where they are from, for
+	// people.
+	Rules      []policy.Rule `json:"rules"`
+	PolicyNote string        `json:"policy_note,omitempty"`
+	// EarlierRules are the policies under which the sandbox ran before. What
+	// one of them hid, a directory deleted then did not hold for the sandbox.
+	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
+	Runtime      string          `json:"runtime"` // "bwrap"
+	Net          string          `json:"net"`     // "none" or "host"
+	Mounts       []Mount         `json:"mounts,omitempty"`
+	Limits       Limits          `json:"limits"`
+	// HostUID is the user that the sandbox's processes are on the host when
+	// root runs it, no other sandbox's; 0 = they are the user who runs it.
+	HostUID   uint32    `json:"host_uid,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Mount shows a host path inside, read-only.
+type Mount struct {
+	Source HostPath `json:"source"`
+	Target HostPath `json:"target"`
+}
+
+// Limits bound what a sandbox uses; zero is no limit.
+type Limits struct {
+	MemoryBytes int64    `json:"memory_bytes,omitempty"`
+	CPUs        float64  `json:"cpus,omitempty"`
+	PIDs        int64    `json:"pids,omitempty"`
+	DiskBytes   int64    `json:"disk_bytes,omitempty"`
+	DiskInodes  int64    `json:"disk_inodes,omitempty"`
+	Timeout     Duration `json:"timeout,omitempty"` // of each exec
+}
+
+// Duration is a time.Duration that JSON has as text: "1m30s".
+type Duration time.Duration
+
+// MarshalText returns time.Duration's text.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText parses time.Duration's text. Errors: Invalid.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fault.New(fault.Invalid, "duration %q: %w", text, err)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// SetRules makes rules the policy in force and remembers the one before.
+func (r *Record) SetRules(rules []policy.Rule, note string) {
+	same := func(earlier []policy.Rule) bool { return slices.Equal(earlier, r.Rules) }
+	if !slices.Equal(r.Rules, rules) && !slices.ContainsFunc(r.EarlierRules, same) {
+		r.EarlierRules = append(r.EarlierRules, r.Rules)
+	}
+	r.Rules, r.PolicyNote = slices.Clone(rules), note
+}
+
+func (r *Record) clone() Record {
+	c := *r
+	c.Rules = slices.Clone(r.Rules)
+	c.Mounts = slices.Clone(r.Mounts)
+	c.EarlierRules = make([][]policy.Rule, len(r.EarlierRules))
+	for i, rules := range r.EarlierRules {
+		c.EarlierRules[i] = slices.Clone(rules)
+	}
+	return c
+}
+
+// check refuses a record that no sandbox can have.
+func (r *Record) check() error {
+	switch {
+	case !idForm.MatchString(string(r.ID)):
+		return fault.New(fault.Precondition, "id %q is malformed", r.ID)
+	case !filepath.IsAbs(string(r.Source.Path)) || r.Source.Ino == 0:
+		return fault.New(fault.Precondition, "source %s is no absolute path with its identity", r.Source.Path)
+	case !filepath.IsAbs(r.Workspace):
+		return fault.New(fault.Precondition, "workspace %q is no absolute path", r.Workspace)
+	case r.CreatedAt.IsZero():
+		return fault.New(fault.Precondition, "created_at is missing")
+	}
+	return CheckName(r.Name)
+}
+
+func (r *Record) encode() ([]byte, error) {
+	text, err := json.MarshalIndent(r, "", "  ")
+	return append(text, '\n'), err
+}
+
+// readRecord reads the record of the sandbox in dir, whose name is dir's.
+// Errors: NotFound; Precondition, naming the file, if it is damaged or of a
+// newer version.
+func readRecord(dir string) (Record, error) {
+	path := filepath.Join(dir, recordFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(dir); err == nil {
+			return Record{}, fault.New(fault.Precondition, "sandbox record %s: missing", path)
+		}
+		return Record{}, noSandbox(filepath.Base(dir))
+	}
+	if err != nil {
+		return Record{}, hostError("sandbox record", err)
+	}
+	r, err := decodeRecord(text)
+	if err == nil && r.Name != filepath.Base(dir) {
+		err = fault.New(fault.Precondition, "it is of sandbox %q", r.Name)
+	}
+	if err != nil {
+		return Record{}, fault.New(fault.Precondition, "sandbox record %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func decodeRecord(text []byte) (Record, error) {
+	var version struct {
+		SchemaVersion int `json:"schema_version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return Record{}, fault.New(fault.Precondition, "damaged: %w", err)
+	}
+	if version.SchemaVersion != SchemaVersion {
+		return Record{}, fault.New(fault.Precondition, "has schema version %d, this agentfense knows %d", version.SchemaVersion, SchemaVersion)
+	}
+	var r Record
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return Record{}, fault.New(fault.Precondition, "damaged: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return Record{}, fault.New(fault.Precondition, "damaged: text behind the record")
+	}
+	if err := r.check(); err != nil {
+		return Record{}, err
+	}
+	return r, isWhatWeWrite(text, &r)
+}
+
+// isWhatWeWrite refuses what decoding let pass: a key twice or in other
+// letters, an unknown key of a rule. Only formatting may differ.
+func isWhatWeWrite(text []byte, r *Record) error {
+	again, err := json.Marshal(r)
+	if err != nil {
+		return fault.New(fault.Precondition, "damaged: %w", err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return fault.New(fault.Precondition, "damaged: %w", err)
+	}
+	if !bytes.Equal(compact.Bytes(), again) {
+		return fault.New(fault.Precondition, "damaged: not in the form that agentfense writes")
+	}
+	return nil
+}

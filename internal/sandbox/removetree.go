@@ -1,0 +1,103 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth is how deep removeTree follows a tree by recursion, which costs a
+// descriptor a level. A program inside can make a tree of any depth.
+const maxDepth = 200
+
+// removeTree deletes the directory path and all below, whatever modes and
+// depth a program inside gave it. It follows no symbolic link and takes an
+// absent path for deleted.
+func removeTree(path string) error {
+	parent, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return hostError("remove", err)
+	}
+	defer parent.Close()
+	t := treeRemover{attic: int(parent.Fd()), name: filepath.Base(path)}
+	if err := t.remove(t.attic, t.name, 0); err != nil {
+		return hostError("remove", &os.PathError{Op: "unlink", Path: path, Err: err})
+	}
+	for n := 1; n <= t.moved; n++ { // which lifts more
+		if err := t.remove(t.attic, t.lifted(n), 0); err != nil {
+			return hostError("remove", &os.PathError{Op: "unlink", Path: path, Err: err})
+		}
+	}
+	return nil
+}
+
+// treeRemover lifts a directory that lies too deep to the top, beside the
+// tree, and counts those.
+type treeRemover struct {
+	attic int
+	name  string
+	moved int
+}
+
+func (t *treeRemover) lifted(n int) string { return fmt.Sprintf("%s.%d", t.name, n) }
+
+func (t *treeRemover) remove(dir int, name string, depth int) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
+		return ignoreAbsent(err)
+	}
+	if depth == maxDepth {
+		t.moved++
+		return unix.Renameat(dir, name, t.attic, t.lifted(t.moved))
+	}
+	if err := t.empty(dir, name, depth); err != nil {
+		return ignoreAbsent(err)
+	}
+	return ignoreAbsent(unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
+}
+
+// empty removes what is in the directory name of dir.
+func (t *treeRemover) empty(dir int, name string, depth int) error {
+	fd, err := openListable(dir, name)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	entries, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := t.remove(fd, e, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openListable opens a directory of ours after giving its owner back what a
+// chmod inside took.
+func openListable(dir int, name string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o700 != 0o700 {
+		if err := unix.Fchmodat(dir, name, 0o700, 0); err != nil {
+			return -1, err
+		}
+	}
+	return unix.Openat(dir, name, flags, 0)
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
+}

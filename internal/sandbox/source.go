@@ -1,0 +1,183 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// HostPath is a path on the host: bytes, escaped by vpath.Escape in JSON and
+// when printed.
+type HostPath string
+
+// String returns the path escaped for people.
+func (p HostPath) String() string { return vpath.Escape(string(p)) }
+
+// MarshalText returns the path escaped without loss.
+func (p HostPath) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote. Errors: Invalid.
+func (p *HostPath) UnmarshalText(text []byte) error {
+	s, err := vpath.Unescape(string(text))
+	*p = HostPath(s)
+	return err
+}
+
+// Source is the directory a sandbox was made of, by path and by identity.
+type Source struct {
+	Path HostPath `json:"path"` // absolute, without symbolic links
+	Dev  uint64   `json:"dev"`
+	Ino  uint64   `json:"ino"`
+}
+
+// ResolveSource returns the identity of the directory at path, after checking
+// that a sandbox can be made of it. Errors: NotFound; Invalid for what is no
+// directory and for the part of the state directory that is ours alone;
+// Denied if it cannot be read; Precondition if it was removed while it was
+// the current directory; Unavailable if its file system does not answer.
+func (h *Home) ResolveSource(path string) (Source, error) {
+	abs, err := filepath.Abs(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return Source{}, fault.New(fault.Precondition, "source %s: the current directory has been removed", HostPath(path))
+	}
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return Source{}, sourceError(path, err)
+	}
+	s := Source{Path: HostPath(abs)}
+	f, err := s.open()
+	if err != nil {
+		return Source{}, err
+	}
+	defer f.Close()
+	if s.Dev, s.Ino, err = identity(f); err != nil {
+		return Source{}, sourceError(abs, err)
+	}
+	if err := unix.Faccessat(int(f.Fd()), ".", unix.R_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return Source{}, sourceError(abs, err)
+	}
+	for _, ours := range []string{h.dir, h.sandboxesDir(), h.auditDir()} {
+		if abs == ours || ours != h.dir && isBelow(abs, ours) {
+			return Source{}, fault.New(fault.Invalid, "source %s: it is the state directory itself", s.Path)
+		}
+	}
+	return s, nil
+}
+
+// Open returns a handle on the source (O_PATH|O_DIRECTORY). Errors:
+// Precondition if the path now names another directory; else as
+// ResolveSource.
+func (s Source) Open() (*os.File, error) {
+	f, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	now := Source{Path: s.Path}
+	if now.Dev, now.Ino, err = identity(f); err != nil {
+		f.Close()
+		return nil, sourceError(string(s.Path), err)
+	}
+	if !s.isSame(now) {
+		f.Close()
+		return nil, fault.New(fault.Precondition, "source %s: another directory stands there now than the sandbox was made of", s.Path)
+	}
+	return f, nil
+}
+
+func (s Source) open() (*os.File, error) {
+	fd, err := unix.Open(string(s.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, sourceError(string(s.Path), err)
+	}
+	return os.NewFile(uintptr(fd), string(s.Path)), nil
+}
+
+// isSame compares identities. The device of a file system without a disk of
+// its own (btrfs, NFS, overlay, tmpfs: major 0) gets a new number at each
+// mount, so it says nothing after a reboot.
+func (s Source) isSame(other Source) bool {
+	if s.Path != other.Path || s.Ino != other.Ino {
+		return false
+	}
+	return s.Dev == other.Dev || unix.Major(s.Dev) == 0 && unix.Major(other.Dev) == 0
+}
+
+// CheckSource refuses to run the sandbox on another source than its own.
+// Errors: Precondition, naming both.
+func (s *Sandbox) CheckSource(other Source) error {
+	own := s.record.Source
+	switch {
+	case own.isSame(other):
+		return nil
+	case own.Path != other.Path:
+		return fault.New(fault.Precondition, "sandbox %s: made of %s, not of %s", s.Name(), own.Path, other.Path)
+	}
+	return fault.New(fault.Precondition, "sandbox %s: made of another directory that stood at %s, not of the one there now", s.Name(), own.Path)
+}
+
+// Reserved returns the paths inside the source that no sandbox may reach: the
+// state directory, if the source contains it. They go into
+// policy.Options.Reserved. The state directory is looked for by identity, so
+// that a source reached through a bind mount is recognised.
+func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
+	rest := ""
+	for dir := h.dir; ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return nil, hostError("state directory", &os.PathError{Op: "stat", Path: dir, Err: err})
+		}
+		if st.Dev == s.Dev && st.Ino == s.Ino || dir == string(s.Path) {
+			p, err := vpath.Parse(rest)
+			return []vpath.Path{p}, err
+		}
+		if dir == "/" {
+			return nil, nil
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+func isBelow(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+func identity(f *os.File) (dev, ino uint64, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, 0, err
+	}
+	return st.Dev, st.Ino, nil
+}
+
+// sourceError says in words what a person can do about it.
+func sourceError(path string, err error) error {
+	kind, shown := hostKind(err), HostPath(path)
+	switch kind {
+	case fault.NotFound:
+		return fault.New(kind, "source %s: no such directory", shown)
+	case fault.Denied:
+		return fault.New(kind, "source %s: not readable: %w", shown, unwrapErrno(err))
+	case fault.Invalid:
+		return fault.New(kind, "source %s: not a directory", shown)
+	case fault.Unavailable:
+		return fault.New(kind, "source %s: its file system does not answer: %w", shown, unwrapErrno(err))
+	}
+	return fault.New(kind, "source %s: %w", shown, err)
+}
+
+// unwrapErrno drops the path that the os package puts before the cause.
+func unwrapErrno(err error) error {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}

@@ -1,0 +1,224 @@
+package sandbox
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Names that no sandbox can have: those half made and half removed.
+const (
+	makingPrefix = ".making-"
+	gonePrefix   = ".gone-"
+)
+
+// Create makes a sandbox of the record r. ID, HostUID, CreatedAt and
+// SchemaVersion are set here, and Name if it is empty. The sandbox is not
+// locked. Errors: Invalid for the name; Exists; Exhausted; Denied.
+func (h *Home) Create(r Record) (*Sandbox, error) {
+	if r.Name != "" {
+		if err := CheckName(r.Name); err != nil {
+			return nil, err
+		}
+	}
+	r = r.clone()
+	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, newID(), time.Now().UTC()
+	s := &Sandbox{home: h, record: r}
+	if err := h.locked(s.make); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// make lets the sandbox's directory appear, whole. The home is locked.
+func (s *Sandbox) make() error {
+	h := s.home
+	h.sweepLocked()
+	var err error
+	if s.record.HostUID, err = h.freeUIDLocked(); err != nil {
+		return err
+	}
+	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.record.ID))
+	if err := os.Mkdir(making, 0o700); err != nil {
+		return hostError("sandbox", err)
+	}
+	for try := 0; ; try++ {
+		err := s.appear(making, try)
+		if err == nil {
+			return nil
+		}
+		if fault.Is(err, fault.Exists) && s.record.Name == "" && try < 16 {
+			continue
+		}
+		return errors.Join(err, os.RemoveAll(making))
+	}
+}
+
+// appear gives the sandbox made in the directory making its name.
+func (s *Sandbox) appear(making string, try int) error {
+	r := s.record
+	if r.Name == "" {
+		r.Name = proposeName(try)
+	}
+	if err := r.check(); err != nil {
+		return err
+	}
+	text, err := r.encode()
+	if err != nil {
+		return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
+	}
+	if err := writeDurably(making, recordFile, text); err != nil {
+		return hostError("sandbox "+r.Name, err)
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EEXIST) {
+		return fault.New(fault.Exists, "sandbox %s: exists already", r.Name)
+	}
+	if err == nil {
+		err = syncDir(s.home.sandboxesDir())
+	}
+	if err != nil {
+		return hostError("sandbox "+r.Name, err)
+	}
+	s.record = r
+	return nil
+}
+
+// Open returns the sandbox of that name or ID. Errors: NotFound; Precondition,
+// naming the file, if the record is damaged.
+func (h *Home) Open(name string) (*Sandbox, error) {
+	if idForm.MatchString(name) {
+		return h.openID(ID(name))
+	}
+	if err := CheckName(name); err != nil {
+		return nil, noSandbox(vpath.Escape(name))
+	}
+	r, err := readRecord(h.sandboxDir(name))
+	if err != nil {
+		return nil, err
+	}
+	return &Sandbox{home: h, record: r}, nil
+}
+
+func (h *Home) openID(id ID) (*Sandbox, error) {
+	all, err := h.List()
+	for _, s := range all {
+		if s.ID() == id {
+			return s, nil
+		}
+	}
+	return nil, errors.Join(noSandbox(string(id)), err)
+}
+
+// List returns the sandboxes by name. The error joins one for each record
+// that cannot be read; the others are returned all the same.
+func (h *Home) List() ([]*Sandbox, error) {
+	entries, err := os.ReadDir(h.sandboxesDir())
+	if err != nil {
+		return nil, hostError("sandboxes", err)
+	}
+	var all []*Sandbox
+	var damaged []error
+	for _, e := range entries {
+		if CheckName(e.Name()) != nil {
+			continue
+		}
+		s, err := h.Open(e.Name())
+		switch {
+		case err == nil:
+			all = append(all, s)
+		case !fault.Is(err, fault.NotFound): // removed since ReadDir
+			damaged = append(damaged, err)
+		}
+	}
+	return all, errors.Join(damaged...)
+}
+
+// Update changes the sandbox's record by change, on disk and in s. The
+// identity (ID, Name, Source, HostUID, CreatedAt) stays whatever change does.
+// Errors: those of change; NotFound if the sandbox was removed.
+func (s *Sandbox) Update(change func(*Record) error) error {
+	return s.home.locked(func() error {
+		r, err := readRecord(s.Dir())
+		if err != nil {
+			return err
+		}
+		if r.ID != s.record.ID {
+			return noSandbox(s.Name())
+		}
+		before := r
+		r = r.clone()
+		if err := change(&r); err != nil {
+			return err
+		}
+		r.SchemaVersion, r.ID, r.Name, r.Source = before.SchemaVersion, before.ID, before.Name, before.Source
+		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
+		text, err := r.encode()
+		if err != nil {
+			return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
+		}
+		if err := writeDurably(s.Dir(), recordFile, text); err != nil {
+			return hostError("sandbox "+r.Name, err)
+		}
+		s.record = r
+		return nil
+	})
+}
+
+// Remove removes the sandbox and its delta, also if its record is damaged.
+// The audit log stays. Errors: NotFound; Precondition, with a *HeldError
+// cause, while something runs in it or works on it.
+func (h *Home) Remove(name string) error {
+	if idForm.MatchString(name) {
+		s, err := h.openID(ID(name))
+		if err != nil {
+			return err
+		}
+		name = s.Name()
+	}
+	if err := CheckName(name); err != nil {
+		return noSandbox(vpath.Escape(name))
+	}
+	lock, err := h.tryLock(name, PurposeRemove)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return h.removeFiles(name)
+}
+
+// removeFiles lets the sandbox disappear by one rename and then deletes it.
+func (h *Home) removeFiles(name string) error {
+	var b [8]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	gone := filepath.Join(h.sandboxesDir(), gonePrefix+hex.EncodeToString(b[:]))
+	err := h.locked(func() error { return os.Rename(h.sandboxDir(name), gone) })
+	if err != nil {
+		return hostError("sandbox "+name, err)
+	}
+	return removeTree(gone)
+}
+
+// sweepLocked deletes what a crash left half made or half removed. Nobody
+// makes one while the home is locked; that somebody else may be deleting the
+// same tree does no harm. What resists is left for the next time.
+func (h *Home) sweepLocked() {
+	entries, err := os.ReadDir(h.sandboxesDir())
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), makingPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
+			_ = removeTree(filepath.Join(h.sandboxesDir(), e.Name()))
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// trustFile keeps the project policy files that the user has agreed to.
+const trustFile = "trust.json"
+
+// trust maps the escaped path of a policy file to the SHA-256 of the content
+// agreed to.
+type trust struct {
+	SchemaVersion int               `json:"schema_version"`
+	Files         map[string]string `json:"files"`
+}
+
+// IsTrusted reports whether the user has agreed to the policy file at path
+// having exactly this content. Errors: Precondition if the trust store is
+// damaged.
+func (h *Home) IsTrusted(path string, content []byte) (bool, error) {
+	t, err := h.readTrust()
+	if err != nil {
+		return false, err
+	}
+	return t.Files[HostPath(path).String()] == digest(content), nil
+}
+
+// Trust remembers that the user agreed to the policy file at path with this
+// content; what was agreed to for the path before is forgotten. The path is
+// absolute, without symbolic links.
+func (h *Home) Trust(path string, content []byte) error {
+	return h.locked(func() error {
+		t, err := h.readTrust()
+		if err != nil {
+			return err
+		}
+		t.Files[HostPath(path).String()] = digest(content)
+		text, err := json.MarshalIndent(t, "", "  ")
+		if err != nil {
+			return fault.New(fault.Internal, "trust store: %w", err)
+		}
+		if err := writeDurably(h.dir, trustFile, append(text, '\n')); err != nil {
+			return hostError("trust store", err)
+		}
+		return nil
+	})
+}
+
+func (h *Home) readTrust() (trust, error) {
+	t := trust{SchemaVersion: SchemaVersion, Files: map[string]string{}}
+	path := filepath.Join(h.dir, trustFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return t, nil
+	}
+	if err != nil {
+		return t, hostError("trust store", err)
+	}
+	if err := json.Unmarshal(text, &t); err != nil {
+		return t, fault.New(fault.Precondition, "trust store %s: damaged: %w", path, err)
+	}
+	if t.SchemaVersion != SchemaVersion || t.Files == nil {
+		return t, fault.New(fault.Precondition, "trust store %s: has schema version %d, this agentfense knows %d", path, t.SchemaVersion, SchemaVersion)
+	}
+	return t, nil
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
