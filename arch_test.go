@@ -1,0 +1,183 @@
+package agentfense_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/agentfense/agentfense/"
+
+// mayImport is the architecture: a package and the packages of internal/ that
+// its code may import. Arrows go from faces to meaning to mechanisms to
+// memory; mechanisms do not know one another, fusefs excepted.
+var mayImport = map[string]string{
+	// vocabulary, no I/O
+	"internal/fault":    "",
+	"internal/vpath":    "fault",
+	"internal/policy":   "fault vpath",
+	"internal/textdiff": "fault vpath",
+	// mechanisms
+	"internal/layer":         "fault vpath",
+	"internal/fusefs":        "fault vpath policy layer audit",
+	"internal/cgroup":        "fault",
+	"internal/seccomp":       "fault",
+	"internal/guest":         "fault",
+	"internal/isolate":       "fault",
+	"internal/isolate/bwrap": "fault isolate seccomp",
+	// memory
+	"internal/audit": "fault vpath",
+	// meaning
+	"internal/sandbox":   "fault vpath policy textdiff layer audit",
+	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
+	// faces
+	"internal/cli":   "fault vpath policy textdiff layer cgroup guest isolate isolate/bwrap audit sandbox supervise",
+	"cmd/agentfense": "cli guest supervise",
+	// for tests, and apart from the product
+	"internal/needs":               "",
+	"internal/isolate/isolatetest": "fault isolate needs",
+	"bench":                        "",
+}
+
+// forTests are imported by tests, and by what lies below test/, alone; they
+// import testing.
+var forTests = []string{"internal/needs", "internal/isolate/isolatetest"}
+
+// rooms says which packages may import a module that is not ours. A module
+// missing here has not been decided upon. Where only tests need it, no package
+// is named.
+var rooms = map[string]string{
+	"github.com/aymanbagabas/go-udiff":  "internal/textdiff",
+	"github.com/bmatcuk/doublestar/v4":  "internal/policy",
+	"github.com/creack/pty":             "internal/cli internal/guest internal/supervise",
+	"github.com/elastic/go-seccomp-bpf": "internal/seccomp",
+	"github.com/google/go-cmp":          "",
+	"github.com/google/jsonschema-go":   "internal/policy",
+	"github.com/hanwen/go-fuse/v2":      "internal/fusefs",
+	"github.com/opencontainers/cgroups": "internal/cgroup",
+	"github.com/rogpeppe/go-internal":   "",
+	"github.com/spf13/cobra":            "internal/cli",
+	"github.com/spf13/pflag":            "internal/cli",
+	"go.uber.org/goleak":                "",
+	"go.yaml.in/yaml/v3":                "internal/policy",
+	"golang.org/x/sync":                 "*",
+	"golang.org/x/sys":                  "*",
+	"golang.org/x/term":                 "bench internal/cli",
+	"pgregory.net/rapid":                "",
+}
+
+func TestImportsFollowTheArchitecture(t *testing.T) {
+	for _, f := range goFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(f.path))
+		allowed, known := mayImport[dir]
+		switch {
+		case f.isTest() || strings.HasPrefix(dir, "test/"):
+			continue
+		case !known:
+			t.Errorf("%s: package %s has no line in mayImport", f.path, dir)
+			continue
+		}
+		for _, imported := range f.ownImports() {
+			if slices.Contains(forTests, imported) && !slices.Contains(forTests, dir) {
+				t.Errorf("%s imports %s, which is for tests", f.path, imported)
+			} else if !slices.Contains(strings.Fields(allowed), strings.TrimPrefix(imported, "internal/")) {
+				t.Errorf("%s imports %s; %s may import: %s", f.path, imported, dir, allowed)
+			}
+		}
+	}
+}
+
+func TestModulesStayInTheirRooms(t *testing.T) {
+	names := slices.Collect(maps.Keys(rooms))
+	for _, f := range goFiles(t) {
+		dir := filepath.ToSlash(filepath.Dir(f.path))
+		for _, imported := range f.imports {
+			if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") || strings.HasPrefix(imported+"/", module) {
+				continue
+			}
+			i := slices.IndexFunc(names, func(m string) bool { return imported == m || strings.HasPrefix(imported, m+"/") })
+			if i < 0 {
+				t.Errorf("%s imports %s, which has no line in rooms", f.path, imported)
+				continue
+			}
+			room := rooms[names[i]]
+			if !f.isTest() && !strings.HasPrefix(dir, "test/") && room != "*" && !slices.Contains(strings.Fields(room), dir) {
+				t.Errorf("%s imports %s; only these packages may: %s", f.path, imported, room)
+			}
+		}
+	}
+}
+
+// goFile is a Go file of this repository, path relative to its root.
+type goFile struct {
+	path    string
+	text    string
+	imports []string
+}
+
+func (f goFile) isTest() bool { return strings.HasSuffix(f.path, "_test.go") }
+
+// ownImports are the imports of packages of this module, relative to its root.
+func (f goFile) ownImports() []string {
+	var own []string
+	for _, p := range f.imports {
+		if rest, ok := strings.CutPrefix(p, module); ok {
+			own = append(own, rest)
+		}
+	}
+	return own
+}
+
+func goFiles(t *testing.T) []goFile {
+	t.Helper()
+	var found []goFile
+	for _, path := range files(t, ".go") {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, text, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := goFile{path: path, text: string(text)}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.imports = append(f.imports, imported)
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+// files lists the repository's files whose names end in one of the suffixes.
+func files(t *testing.T, suffixes ...string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", "testdata"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		if entry.Type().IsRegular() && slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(path, s) }) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

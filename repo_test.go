@@ -1,0 +1,197 @@
+// Package agentfense_test is the repository testing itself: which package may
+// import which (arch_test.go), and what must hold of its files and licences.
+package agentfense_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFilesAreOfReadableSize(t *testing.T) {
+	const most = 600
+	for _, f := range goFiles(t) {
+		if n := strings.Count(f.text, "\n"); n > most {
+			t.Errorf("%s has %d lines, more than %d: split it by family of operations", f.path, n, most)
+		}
+	}
+}
+
+func TestNoLooseEnds(t *testing.T) {
+	mark := regexp.MustCompile(`(//|/\*|#|<!--)\s*(TODO|FIXME|XXX|HACK)\b`)
+	issue := regexp.MustCompile(`#\d+`)
+	for _, path := range files(t, ".go", ".md", ".yml", "Makefile") {
+		for i, line := range strings.Split(read(t, path), "\n") {
+			if mark.MatchString(line) && !issue.MatchString(line) {
+				t.Errorf("%s:%d: a loose end without the number of its issue: %s", path, i+1, strings.TrimSpace(line))
+			}
+		}
+	}
+}
+
+func TestPackagesSayWhatTheyAre(t *testing.T) {
+	docs := map[string]string{} // directory -> package doc
+	for _, f := range goFiles(t) {
+		parsed, err := parser.ParseFile(token.NewFileSet(), f.path, f.text, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Dir(f.path)
+		if text := parsed.Doc.Text(); text != "" && docs[dir] != "" {
+			t.Errorf("%s: package %s has a second package doc", f.path, dir)
+		} else if docs[dir] == "" {
+			docs[dir] = text
+		}
+	}
+	for dir, doc := range docs {
+		if !strings.HasPrefix(doc, "Package ") && !strings.HasPrefix(doc, "Command ") {
+			t.Errorf("%s: no package doc", dir)
+		}
+	}
+}
+
+func TestDocumentLinksResolve(t *testing.T) {
+	fenced := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, path := range files(t, ".md") {
+		for _, m := range link.FindAllStringSubmatch(fenced.ReplaceAllString(read(t, path), ""), -1) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			file := path
+			if target != "" {
+				file = filepath.Join(filepath.Dir(path), target)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Errorf("%s links to %s, which is not there", path, m[1])
+			} else if anchor != "" && !slices.Contains(anchors(read(t, file)), anchor) {
+				t.Errorf("%s links to %s; %s has no such heading", path, m[1], file)
+			}
+		}
+	}
+}
+
+// anchors are the names that a renderer of Markdown gives a text's headings.
+func anchors(markdown string) []string {
+	var names []string
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(markdown, -1) {
+		name := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
+
+// Exit codes are a promise: the document's table and the code's constants
+// agree, and no code stands in the table twice.
+func TestExitCodesAreDocumented(t *testing.T) {
+	documented := map[int]string{}
+	row := regexp.MustCompile("(?m)^\\| `(\\d+)` \\| (.*?) \\|")
+	for _, m := range row.FindAllStringSubmatch(read(t, "docs/cli-abi.md"), -1) {
+		code, _ := strconv.Atoi(m[1])
+		if was, twice := documented[code]; twice {
+			t.Errorf("docs/cli-abi.md gives exit code %d twice: %s; %s", code, was, m[2])
+		}
+		documented[code] = m[2]
+	}
+	got := slices.Sorted(maps.Keys(documented))
+	if want := exitConstants(t, "internal/cli/exit.go"); !cmp.Equal(got, want) {
+		t.Errorf("exit codes of docs/cli-abi.md and of internal/cli/exit.go differ (-code +document):\n%s", cmp.Diff(want, got))
+	}
+}
+
+// exitConstants are the sorted values of a file's constants named exit….
+func exitConstants(t *testing.T, path string) []int {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var codes []int
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "exit") || len(spec.Values) != 1 {
+			return true
+		}
+		if value, ok := spec.Values[0].(*ast.BasicLit); ok {
+			code, err := strconv.Atoi(value.Value)
+			if err != nil {
+				t.Error(err)
+			}
+			codes = append(codes, code)
+		}
+		return true
+	})
+	slices.Sort(codes)
+	return codes
+}
+
+// licences are told by a phrase of their text.
+var licences = map[string]string{
+	"Permission is hereby granted, free of charge":      "MIT",
+	"Redistribution and use in source and binary forms": "BSD",
+	"Apache License": "Apache-2.0",
+	"Permission to use, copy, modify, and/or distribute": "ISC",
+	"Mozilla Public License Version 2.0":                 "MPL-2.0",
+}
+
+func TestModulesAreFreelyLicensed(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "-test",
+		"-f", "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Dir}}{{end}}{{end}}", "./...")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := strings.Split(strings.TrimSpace(string(out)), "\n")
+	slices.Sort(modules)
+	for _, line := range slices.Compact(modules) {
+		path, dir, _ := strings.Cut(line, "\t")
+		if _, err := licenceOf(dir); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+func licenceOf(dir string) (string, error) {
+	for _, pattern := range []string{"LICEN[SC]E*", "COPYING*"} {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return "", err
+		}
+		for _, file := range found {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return "", err
+			}
+			flat := strings.Join(strings.Fields(string(text)), " ")
+			for phrase, name := range licences {
+				if strings.Contains(flat, phrase) {
+					return name, nil
+				}
+			}
+		}
+	}
+	return "", fmt.Errorf("no licence of the allowed kinds: %v", slices.Sorted(maps.Values(licences)))
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
