@@ -1,0 +1,205 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// WarningKind is what Check found.
+type WarningKind string
+
+// The kinds of warnings.
+const (
+	WarnShadowed    WarningKind = "shadowed"    // the rule never decides anything
+	WarnDuplicate   WarningKind = "duplicate"   // the rule is there twice
+	WarnTie         WarningKind = "tie"         // two rules differ in their permission only
+	WarnTraversable WarningKind = "traversable" // the rule lets hidden directories' names show
+	WarnLiteral     WarningKind = "literal"     // wildcards in a pattern of type file or directory
+	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
+)
+
+// Warning is something in a policy that is allowed and probably not meant.
+type Warning struct {
+	Kind  WarningKind
+	Rule  int    // index in Policy.Rules
+	Other int    // the rule that causes it, or NoRule
+	Text  string // for people, naming both
+}
+
+// Check looks for rules that do not do what they seem to, in the order of the
+// rules. What it warns of is certain, but it does not find everything.
+func (p *Policy) Check() []Warning {
+	c := newChecker(p)
+	for i, r := range p.rules {
+		c.checkText(i, r)
+		c.checkShadowed(i, r)
+		c.checkTraversable(i)
+	}
+	slices.SortStableFunc(c.found, func(a, b Warning) int { return cmp.Compare(a.Rule, b.Rule) })
+	return slices.CompactFunc(c.found, func(a, b Warning) bool {
+		return a.Kind == b.Kind && a.Rule == b.Rule && a.Other == b.Other
+	})
+}
+
+// checker grows the trie once more, keeping what each node was made from.
+type checker struct {
+	policy    *Policy
+	places    [][]place // of each rule
+	languages map[*node][]element
+	topGrant  rank // the highest of all rules that are not none
+	found     []Warning
+}
+
+type place struct {
+	placement
+	node *node
+}
+
+func newChecker(p *Policy) *checker {
+	c := &checker{policy: p, places: make([][]place, len(p.rules)), languages: map[*node][]element{}}
+	b := newBuilder()
+	for i, r := range p.rules {
+		reading, err := read(r)
+		if err != nil {
+			continue // Compile has accepted it
+		}
+		for _, a := range reading.alternatives {
+			for _, pl := range placements(i, r, reading.kind, a) {
+				n := b.insert(pl.elements, pl.grant)
+				c.languages[n] = pl.elements
+				c.places[i] = append(c.places[i], place{pl, n})
+				if r.Permission != None {
+					c.topGrant = max(c.topGrant, pl.grant.rank)
+				}
+			}
+		}
+	}
+	b.seal()
+	c.policy = &Policy{rules: p.rules, root: b.root}
+	c.policy.start = c.policy.startState()
+	return c
+}
+
+func (c *checker) warn(kind WarningKind, rule, other int, format string, args ...any) {
+	c.found = append(c.found, Warning{Kind: kind, Rule: rule, Other: other, Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) checkText(i int, r Rule) {
+	if (r.Type == File || r.Type == Directory) && strings.ContainsAny(r.Pattern, metacharacters) {
+		c.warn(WarnLiteral, i, NoRule, "%s: type %s takes every character as it is; only a glob has wildcards", r, r.Type)
+	}
+	if strings.TrimSpace(r.Pattern) != r.Pattern {
+		c.warn(WarnSpace, i, NoRule, "%s: the space at the pattern's beginning or end is part of the name", r)
+	}
+}
+
+// checkShadowed warns if at each place of rule i another rule wins for certain.
+func (c *checker) checkShadowed(i int, r Rule) {
+	var by grant
+	var kind WarningKind
+	var own rank
+	for _, pl := range c.places[i] {
+		g, k := c.shadowOf(pl)
+		if k == "" {
+			return
+		}
+		by, kind, own = g, k, pl.grant.rank
+	}
+	other := c.policy.rules[by.rule]
+	switch {
+	case kind == WarnDuplicate:
+		c.warn(kind, i, int(by.rule), "%s is there twice: also as %s", r, other)
+	case kind == WarnTie:
+		c.warn(kind, i, int(by.rule), "%s never counts: %s is the same but for the permission, and the stricter wins", r, other)
+	default:
+		c.warn(kind, i, int(by.rule), "%s never counts: %s matches the same paths, and %s", r, other, by.rank.lead(own))
+	}
+}
+
+// shadowOf returns the rule that wins wherever pl matches; the kind is "" if
+// there is none for certain.
+func (c *checker) shadowOf(pl place) (grant, WarningKind) {
+	path, ok := witness(pl.elements)
+	if !ok {
+		return grant{}, ""
+	}
+	nodes, _ := c.policy.walk(path, nil, nil)
+	if len(nodes) == 0 || !slices.Contains(nodes, pl.node) {
+		nodes = append(nodes, pl.node) // ** at the end matched nothing
+	}
+	for _, n := range nodes {
+		for _, g := range []grant{n.end, n.flag} {
+			if g.rank == 0 || g.rule == pl.grant.rule || !beats(g, pl.grant) {
+				continue
+			}
+			if n == pl.node {
+				return g, sameKind(g.rank, pl.grant.rank)
+			}
+			if g.rank != pl.grant.rank && covers(c.languages[n], pl.elements) {
+				return g, WarnShadowed
+			}
+		}
+	}
+	return c.inheritedShadow(pl, path)
+}
+
+func sameKind(by, own rank) WarningKind {
+	switch {
+	case by == own:
+		return WarnDuplicate
+	case by.tied(own):
+		return WarnTie
+	}
+	return WarnShadowed
+}
+
+// beats reports whether g wins over own where both match, whatever else does.
+func beats(g, own grant) bool {
+	flag := g.rank.standing() == standsFlag
+	ownFlag := own.rank.standing() == standsFlag
+	switch {
+	case flag && !ownFlag:
+		return false // meant so, and a none-rule still counts
+	case ownFlag && !flag && g.permission != None:
+		return g.rank.standing() > standsRule
+	}
+	return g.rank > own.rank || g.rank == own.rank && g.rule < own.rule
+}
+
+// inheritedShadow finds a none-rule above path that wins there for certain and
+// outranks pl.
+func (c *checker) inheritedShadow(pl place, path vpath.Path) (grant, WarningKind) {
+	if pl.grant.permission == None {
+		return grant{}, ""
+	}
+	depth := 0
+	for ancestor := range path.Ancestors() {
+		nodes, v := c.policy.walk(ancestor, nil, nil)
+		certain := depth <= literals(pl.elements) || v.rule.rank > c.topGrant
+		depth++
+		if v.rule.permission != None || v.rule.rank <= pl.grant.rank || !certain {
+			continue
+		}
+		for _, n := range nodes {
+			below := append(slices.Clone(c.languages[n]), element{kind: elementStars})
+			if n.end == v.rule && covers(below, pl.elements) {
+				return v.rule, WarnShadowed
+			}
+		}
+	}
+	return grant{}, ""
+}
+
+// literals returns how many literal elements the pattern begins with.
+func literals(elements []element) int {
+	for i, e := range elements {
+		if e.kind != elementLiteral {
+			return i
+		}
+	}
+	return len(elements)
+}

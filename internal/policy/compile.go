@@ -1,0 +1,227 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// The bounds of a policy. What exceeds them is refused by Compile, so that a
+// decision never takes unbounded time.
+const (
+	maxPatterns = 1 << 16 // all rules together, braces expanded
+	// maxTried bounds what no index narrows: globs without a literal beginning
+	// or end of their own, and a ** behind two others, which may keep any
+	// number of places in a path open.
+	maxTried = 1024
+)
+
+// NoRule is the index where no rule decides.
+const NoRule = -1
+
+// Options are what Compile may be told beside the rules.
+type Options struct {
+	// Reserved paths, and everything below them, are none above all rules: the
+	// state directory and mount points of our own that lie in the source.
+	Reserved []vpath.Path
+}
+
+// Policy is a compiled set of rules. It is immutable: to change the rules of a
+// live sandbox, compile new ones and swap the pointer.
+type Policy struct {
+	rules    []Rule
+	reserved []vpath.Path
+	texts    []ruleText // of each rule
+	root     *node
+	start    State // at the workspace itself
+}
+
+// ruleText is a rule in reasons, made once so that Decide need not allocate.
+type ruleText struct{ own, inherited string }
+
+// Compile returns the policy that rules make up. Their order is without
+// meaning. Errors: Invalid, beginning with the Source of the rule at fault.
+func Compile(rules []Rule, o Options) (*Policy, error) {
+	p := &Policy{rules: slices.Clone(rules), reserved: slices.Clone(o.Reserved)}
+	p.texts = make([]ruleText, len(rules))
+	b := newBuilder()
+	for i, r := range p.rules {
+		if err := b.addRule(i, r); err != nil {
+			return nil, fault.New(fault.Invalid, "%s: %w", where(i, r), err)
+		}
+		p.texts[i] = ruleText{own: r.String(), inherited: r.String() + ", inherited from a directory above"}
+	}
+	for _, path := range p.reserved {
+		if path.IsRoot() {
+			return nil, fault.New(fault.Invalid, "the workspace itself cannot be reserved")
+		}
+		b.addReserved(path)
+	}
+	if b.patterns > maxPatterns {
+		return nil, fault.New(fault.Invalid, "policy of %d patterns: at most %d are allowed", b.patterns, maxPatterns)
+	}
+	if tried := b.seal(); tried > maxTried {
+		return nil, fault.New(fault.Invalid, "policy has %d patterns that can only be tried one by one, at most %d are allowed: "+
+			"give them a literal beginning or end of their own, and no more than two ** each", tried, maxTried)
+	}
+	p.root = b.root
+	p.start = p.startState()
+	return p, nil
+}
+
+// where names rule i in an error.
+func where(i int, r Rule) string {
+	pattern := "pattern " + vpath.Quote(r.Pattern)
+	if r.Source == "" {
+		return fmt.Sprintf("rule %d: %s", i+1, pattern)
+	}
+	return vpath.Escape(r.Source) + ": " + pattern
+}
+
+// Rules returns the rules as they were given to Compile; Decision.Rule is an
+// index in it.
+func (p *Policy) Rules() []Rule { return slices.Clone(p.rules) }
+
+// builder grows the trie.
+type builder struct {
+	root     *node
+	children map[childKey]*node
+	globs    map[*node][]globChild
+	deep     int // nodes for a ** behind two others
+	patterns int
+}
+
+// childKey finds a node's child for an element.
+type childKey struct {
+	parent *node
+	kind   elementKind
+	text   string
+}
+
+func newBuilder() *builder {
+	return &builder{
+		root:     new(node),
+		children: map[childKey]*node{},
+		globs:    map[*node][]globChild{},
+	}
+}
+
+func (b *builder) addRule(i int, r Rule) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	reading, err := read(r)
+	if err != nil {
+		return err
+	}
+	b.patterns += len(reading.alternatives)
+	if b.patterns > maxPatterns {
+		return fault.New(fault.Invalid, "policy of more than %d patterns", maxPatterns)
+	}
+	for _, a := range reading.alternatives {
+		for _, p := range placements(i, r, reading.kind, a) {
+			b.insert(p.elements, p.grant)
+		}
+	}
+	return nil
+}
+
+// placement is one pattern by which a rule counts, with the rank it has there.
+type placement struct {
+	elements []element
+	grant    grant
+}
+
+// placements returns how alternative a of rule i counts. A widening flag of
+// type file names exactly one path, that which its text leads to from the root;
+// if it has no slash it is an ordinary flag at any depth besides.
+func placements(i int, r Rule, kind PatternType, a alternative) []placement {
+	place := func(s standing, a alternative) placement {
+		return placement{a.elements, grant{
+			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission, //nolint:gosec // maxPatterns
+		}}
+	}
+	switch {
+	case r.Origin == OriginHide:
+		return []placement{place(standsHide, a)}
+	case r.Origin == OriginRule:
+		return []placement{place(standsRule, a)}
+	case kind != File:
+		return []placement{place(standsFlag, a)}
+	case a.anchored:
+		return []placement{place(standsExact, a)}
+	}
+	name := a.elements[1]
+	exact := alternative{elements: []element{name}, prefix: 1 + len(name.text), anchored: true}
+	return []placement{place(standsExact, exact), place(standsFlag, a)}
+}
+
+func (b *builder) addReserved(path vpath.Path) {
+	elements := make([]element, 0, 8)
+	for name := range path.Elements() {
+		elements = append(elements, element{kind: elementLiteral, text: name})
+	}
+	elements = append(elements, element{kind: elementStars})
+	b.insert(elements, grant{
+		rank: newRank(standsReserved, Rule{}, Directory, alternative{prefix: len(path)}), rule: NoRule,
+	})
+}
+
+// insert adds a rule's grant where elements lead to, and returns that node.
+func (b *builder) insert(elements []element, g grant) *node {
+	n, stars := b.root, 0
+	for _, e := range elements {
+		if e.kind == elementStars {
+			stars++
+		}
+		n = b.child(n, e, stars)
+	}
+	if g.rank.standing() == standsFlag {
+		n.flag = higher(n.flag, g)
+	} else {
+		n.end = higher(n.end, g)
+	}
+	return n
+}
+
+// child returns n's child for e, made if there is none; stars counts the **
+// up to and including e.
+func (b *builder) child(n *node, e element, stars int) *node {
+	key := childKey{n, e.kind, e.text}
+	if c := b.children[key]; c != nil {
+		return c
+	}
+	c := &node{nested: stars > 0}
+	b.children[key] = c
+	switch e.kind {
+	case elementLiteral:
+		if n.literals == nil {
+			n.literals = map[string]*node{}
+		}
+		n.literals[e.text] = c
+	case elementGlob:
+		b.globs[n] = append(b.globs[n], globChild{e.glob, c})
+	case elementAny:
+		n.any = c
+	case elementStars:
+		n.stars = c
+		c.loops = true
+		if stars > 2 {
+			b.deep++
+		}
+	}
+	return c
+}
+
+// seal finishes the trie and returns how much of it is narrowed by no index.
+func (b *builder) seal() int {
+	tried := b.deep
+	for n, children := range b.globs {
+		n.globs = newGlobIndex(children)
+		tried += n.globs.tried()
+	}
+	b.root.seal(grant{})
+	return tried
+}

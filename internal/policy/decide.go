@@ -1,0 +1,188 @@
+package policy
+
+import (
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// ProjectFile is the policy file a project brings along. It is never writable from inside a sandbox, whatever the rules say and also
+// while it does not exist: a sandbox must not write its own next policy.
+const ProjectFile vpath.Path = "/.agentfense.yaml"
+
+// Decision is what a policy says of one path.
+type Decision struct {
+	// Permission is None too where only Traversable makes a directory visible.
+	Permission Permission
+	// Traversable is meaningful where Permission is None: if the path is a
+	// directory it shows as View, because something below it may be granted.
+	Traversable bool
+	// Rule is the index of the deciding rule in Policy.Rules, or NoRule.
+	Rule int
+	// Reason says it for people: the rule and where it comes from.
+	Reason string
+}
+
+// ForDir returns the permission a directory shows: View when it is traversable.
+func (d Decision) ForDir() Permission {
+	if d.Permission == None && d.Traversable {
+		return View
+	}
+	return d.Permission
+}
+
+const (
+	reasonDefault  = "no rule matches: default deny"
+	reasonReserved = "reserved for agentfense itself"
+	reasonProject  = "the policy file is never writable from inside"
+)
+
+// Decide returns what p permits at path. It never fails: a path no rule matches
+// is None. It does not touch the file system, and may be called concurrently.
+// It allocates nothing unless dozens of patterns go on from one directory.
+//
+// In a loop over a directory's entries State.DecideChild is cheaper.
+func (p *Policy) Decide(path vpath.Path) Decision {
+	var a, b [32]*node
+	nodes, v := p.walk(path, a[:0], b[:0])
+	return p.decision(nodes, v, spotOf(path))
+}
+
+// walk evaluates path. It uses the buffers while they are large enough.
+func (p *Policy) walk(path vpath.Path, a, b []*node) ([]*node, verdict) {
+	nodes, next := append(a, p.start.nodes...), b
+	v := p.start.verdict
+	for rest := string(path); rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		if name == "" {
+			continue
+		}
+		next = advance(next[:0], nodes, name)
+		nodes, next = next, nodes
+		v = judge(nodes, v.none)
+	}
+	return nodes, v
+}
+
+// verdict is the outcome of the rules at one path.
+type verdict struct {
+	own  grant // what the path's own winning rule permits; zero: no rule
+	rule grant // the highest-ranking rule apart from widening flags
+	none grant // the highest-ranking none-rule that wins here or at an ancestor
+}
+
+// judge finds the winner among the rules that end at nodes, none being the
+// highest-ranking none-rule that wins at an ancestor.
+func judge(nodes []*node, none grant) verdict {
+	v := verdict{none: none}
+	var flag grant
+	for _, n := range nodes {
+		v.rule = higher(v.rule, n.end)
+		flag = higher(flag, n.flag)
+	}
+	v.own = v.rule
+	switch {
+	case flag.rank == 0 || v.rule.rank.standing() > standsRule:
+	case v.rule.rank == 0:
+		v.own = flag
+	case v.rule.permission != None:
+		v.own.permission, v.own.rule = flag.permission, flag.rule
+	}
+	if v.own.permission == None {
+		v.none = higher(v.none, v.own)
+	}
+	return v
+}
+
+// permission is what the verdict comes to, inheritance of none included.
+func (v verdict) permission() Permission {
+	if v.none.rank > v.own.rank {
+		return None
+	}
+	return v.own.permission
+}
+
+func (p *Policy) decision(nodes []*node, v verdict, spot spot) Decision {
+	permission := v.permission()
+	if permission != None {
+		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.texts[v.own.rule].own}
+		if spot == spotProjectFile && permission == Write {
+			d.Permission, d.Reason = Read, reasonProject
+		}
+		return d
+	}
+	d := Decision{Rule: NoRule, Reason: reasonDefault, Traversable: spot == spotRoot}
+	if v.none.rank != 0 {
+		d.Rule = int(v.none.rule)
+		switch {
+		case d.Rule == NoRule:
+			d.Reason = reasonReserved
+		case v.none == v.own:
+			d.Reason = p.texts[d.Rule].own
+		default:
+			d.Reason = p.texts[d.Rule].inherited
+		}
+	}
+	for _, n := range nodes {
+		if n.below.grant.rank > v.none.rank {
+			d.Traversable = true
+			break
+		}
+	}
+	return d
+}
+
+// ChildWritable reports whether some child of dir, existing or not, could be
+// Write: then the directory shows its w bit. It may err on the side of yes.
+func (p *Policy) ChildWritable(dir vpath.Path) bool {
+	var a, b [32]*node
+	nodes, v := p.walk(dir, a[:0], b[:0])
+	return childWritable(nodes, v)
+}
+
+func childWritable(nodes []*node, v verdict) bool {
+	// A child whose name no literal and no glob matches.
+	var a [32]*node
+	other := judge(advance(a[:0], nodes, ""), v.none)
+	if other.permission() == Write {
+		return true
+	}
+	// Then a narrower rule must win over what all children have in common.
+	floor := max(other.none.rank, other.rule.rank)
+	var narrow reach
+	for _, n := range nodes {
+		narrow.merge(n.next)
+	}
+	switch {
+	case narrow.write.rank > floor:
+		return true
+	case narrow.writeFlag && other.permission() != None:
+		return true
+	}
+	flag := narrow.writeFlag || other.own.permission == Write
+	return flag && narrow.grant.rank > floor
+}
+
+// MayMkdir reports whether mkdir is allowed at path if nothing is there: path
+// is Write, or no rule says none there and it is an ancestor of a path that
+// some rule may make Write.
+func (p *Policy) MayMkdir(path vpath.Path) bool {
+	var a, b [32]*node
+	nodes, v := p.walk(path, a[:0], b[:0])
+	if path == ProjectFile {
+		return false
+	}
+	permission := v.permission()
+	if permission == Write {
+		return true
+	}
+	if permission == None && v.none.rank != 0 {
+		return false
+	}
+	var below reach
+	for _, n := range nodes {
+		below.merge(n.below)
+	}
+	return below.write.rank > v.none.rank || below.writeFlag && below.grant.rank > v.none.rank
+}

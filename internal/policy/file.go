@@ -1,0 +1,270 @@
+package policy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// FileVersion is the version of the policy file's format.
+const FileVersion = 1
+
+// maxFileBytes bounds a policy file; 65,536 rules fit.
+const maxFileBytes = 8 << 20
+
+// Document is a policy file as it was read.
+type Document struct {
+	Version int
+	Preset  string // "" if none is named
+	Rules   []Rule // the file's own; AllRules has the preset's too
+}
+
+// AllRules returns the rules of the preset, if one is named, then the file's.
+// Errors: Invalid for an unknown preset; one from Load has none.
+func (d *Document) AllRules() ([]Rule, error) {
+	if d.Preset == "" {
+		return slices.Clone(d.Rules), nil
+	}
+	rules, err := Preset(d.Preset)
+	if err != nil {
+		return nil, err
+	}
+	return append(rules, d.Rules...), nil
+}
+
+// Load reads a policy file. It is strict: whatever is not understood is an
+// error, never ignored. name stands for the file in errors and in the rules'
+// Source ("NAME:LINE").
+//
+// Errors: Invalid, with name, line and the nearest valid word; Unavailable if r
+// fails.
+func Load(r io.Reader, name string) (*Document, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "%s: read: %w", vpath.Escape(name), err)
+	}
+	l := loader{name: name, file: new(Document)}
+	if len(text) > maxFileBytes {
+		return nil, l.at(1, "the file is longer than %d bytes", maxFileBytes)
+	}
+	document, err := l.parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return l.file, l.readFile(document)
+}
+
+// loader turns the nodes of a YAML document into a Document.
+type loader struct {
+	name string
+	file *Document
+}
+
+func (l *loader) at(line int, format string, args ...any) error {
+	return fault.New(fault.Invalid, "%s:%d: %w", vpath.Escape(l.name), line, fmt.Errorf(format, args...))
+}
+
+// parse returns the document's only value.
+func (l *loader) parse(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, more yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, l.at(1, "the file is empty: it begins with version: %d", FileVersion)
+	case err != nil:
+		return nil, l.syntaxError(text, err)
+	}
+	switch err := decoder.Decode(&more); {
+	case err == nil:
+		return nil, l.at(more.Line, "a second document begins: a policy file holds one")
+	case !errors.Is(err, io.EOF):
+		return nil, l.syntaxError(text, err)
+	}
+	return document.Content[0], nil
+}
+
+func (l *loader) readFile(n *yaml.Node) error {
+	has, err := l.readMapping(n, "policy file", []field{
+		{"version", l.readVersion},
+		{"preset", l.readPreset},
+		{"rules", l.readRules},
+	})
+	switch {
+	case err != nil:
+		return err
+	case !has["version"]:
+		return l.at(n.Line, "version is missing: the file begins with version: %d", FileVersion)
+	case !has["preset"] && !has["rules"]:
+		return l.at(n.Line, "preset and rules are both missing")
+	}
+	return nil
+}
+
+// field is a key of a mapping and what reads its value.
+type field struct {
+	key  string
+	read func(*yaml.Node) error
+}
+
+// readMapping reads n's fields and tells which there are.
+func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[string]bool, error) {
+	if n.Kind != yaml.MappingNode {
+		return nil, l.at(n.Line, "a %s is a mapping, not %s", what, shapeOf(n))
+	}
+	keys := make([]string, len(fields))
+	for i, f := range fields {
+		keys[i] = f.key
+	}
+	has := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		at := slices.Index(keys, key.Value)
+		switch {
+		case key.Kind != yaml.ScalarNode || at < 0:
+			return nil, l.at(key.Line, "%w", unknown("key", key.Value, keys))
+		case has[key.Value]:
+			return nil, l.at(key.Line, "key %q is given twice", key.Value)
+		}
+		has[key.Value] = true
+		if err := fields[at].read(value); err != nil {
+			return nil, err
+		}
+	}
+	return has, nil
+}
+
+// text returns the scalar n as it is written, whatever YAML takes it for.
+func (l *loader) text(n *yaml.Node, key string) (string, error) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return "", l.at(n.Line, "%s is text, not %s: quote a value that begins with * { or [", key, shapeOf(n))
+	case n.Tag == "!!null":
+		return "", l.at(n.Line, "%s has no value", key)
+	case n.Anchor != "" || !slices.Contains(plainTags, n.Tag):
+		return "", l.at(n.Line, "%s is plain text: quote a value that begins with ! or &", key)
+	}
+	return n.Value, nil
+}
+
+var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}
+
+func shapeOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	case yaml.ScalarNode, yaml.DocumentNode:
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	return "a single value"
+}
+
+func (l *loader) readVersion(n *yaml.Node) error {
+	text, err := l.text(n, "version")
+	if err != nil {
+		return err
+	}
+	if text != strconv.Itoa(FileVersion) {
+		return l.at(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), FileVersion)
+	}
+	l.file.Version = FileVersion
+	return nil
+}
+
+func (l *loader) readPreset(n *yaml.Node) error {
+	name, err := l.text(n, "preset")
+	if err != nil {
+		return err
+	}
+	if _, err := Preset(name); err != nil {
+		return l.at(n.Line, "%w", err)
+	}
+	l.file.Preset = name
+	return nil
+}
+
+func (l *loader) readRules(n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode {
+		return l.at(n.Line, "rules is a list, not %s", shapeOf(n))
+	}
+	for _, item := range n.Content {
+		rule, err := l.readRule(item)
+		if err != nil {
+			return err
+		}
+		l.file.Rules = append(l.file.Rules, rule)
+	}
+	return nil
+}
+
+func (l *loader) readRule(n *yaml.Node) (Rule, error) {
+	rule := Rule{Source: fmt.Sprintf("%s:%d", l.name, n.Line)}
+	patternLine := n.Line
+	has, err := l.readMapping(n, "rule", []field{
+		{"pattern", func(v *yaml.Node) (err error) {
+			patternLine = v.Line
+			rule.Pattern, err = l.text(v, "pattern")
+			return err
+		}},
+		{"permission", func(v *yaml.Node) (err error) {
+			rule.Permission, err = readWord(l, v, "permission", ParsePermission)
+			return err
+		}},
+		{"type", func(v *yaml.Node) (err error) {
+			rule.Type, err = readWord(l, v, "type", ParsePatternType)
+			return err
+		}},
+		{"priority", func(v *yaml.Node) (err error) {
+			rule.Priority, err = readWord(l, v, "priority", parsePriority)
+			return err
+		}},
+	})
+	if err != nil {
+		return rule, err
+	}
+	for _, key := range []string{"pattern", "permission"} {
+		if !has[key] {
+			return rule, l.at(n.Line, "%s is missing in the rule", key)
+		}
+	}
+	if _, err := read(rule); err != nil {
+		return rule, l.at(patternLine, "pattern %s: %w", vpath.Quote(rule.Pattern), err)
+	}
+	return rule, nil
+}
+
+func readWord[T any](l *loader, n *yaml.Node, key string, parse func(string) (T, error)) (T, error) {
+	text, err := l.text(n, key)
+	if err != nil {
+		var zero T
+		return zero, err
+	}
+	v, err := parse(text)
+	if err != nil {
+		return v, l.at(n.Line, "%w", err)
+	}
+	return v, nil
+}
+
+func parsePriority(s string) (int32, error) {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil {
+		return 0, fault.New(fault.Invalid, "priority %s is no whole number between %d and %d",
+			vpath.Quote(s), math.MinInt32, math.MaxInt32)
+	}
+	return int32(n), nil
+}

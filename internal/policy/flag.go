@@ -1,0 +1,45 @@
+package policy
+
+import (
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// ParseFlag returns the rule of a command-line flag: OriginHide with None for
+// --hide, OriginFlag with the permission for --write, --read and --view. Its
+// Source is the flag. isDir tells whether a path, relative to the workspace and
+// without a slash at its end, is an existing directory; nil says no.
+//
+// A pattern that names an existing directory covers all below it, and note says
+// so; otherwise note is "". For a widening flag it is then that directory
+// alone; --hide keeps hiding the name wherever it occurs, if it has no slash.
+//
+// Errors: Invalid, beginning with the flag.
+func ParseFlag(o Origin, permission Permission, pattern string, isDir func(string) bool) (rule Rule, note string, err error) {
+	rule = Rule{Pattern: pattern, Permission: permission, Origin: o, Source: "--" + permission.String()}
+	if o == OriginHide {
+		rule.Source = "--hide"
+	}
+	err = rule.check()
+	if err == nil {
+		_, err = read(rule)
+	}
+	if err != nil {
+		return Rule{}, "", fault.New(fault.Invalid, "%s: pattern %s: %w", rule.Source, vpath.Quote(pattern), err)
+	}
+	if autoType(pattern) != File || isDir == nil {
+		return rule, "", nil
+	}
+	path, err := vpath.Parse(pattern)
+	if err != nil || !isDir(path.Rel()) {
+		return rule, "", nil //nolint:nilerr // read has accepted the pattern
+	}
+	if o == OriginHide {
+		rule.Pattern = strings.TrimRight(pattern, "/") + "/"
+	} else {
+		rule.Type = Directory
+	}
+	return rule, vpath.Escape(pattern) + " is a directory: the rule covers all below it", nil
+}

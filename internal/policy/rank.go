@@ -1,0 +1,93 @@
+package policy
+
+import "math"
+
+// rank orders rules: of two that match a path the higher rank wins. It is one
+// number, so the order is total; see the package documentation for what it
+// compares, most significant first:
+//
+//	standing 3 bits · priority 32 · type 2 · literal prefix 13 · wildcards 12 · strictness 2
+//
+// Zero is below every rule: no rule.
+type rank uint64
+
+// standing is the most significant part of a rank.
+type standing uint8
+
+const (
+	standsNowhere  standing = iota
+	standsFlag              // --write, --read, --view
+	standsRule              // policy file, preset, API
+	standsExact             // a widening flag of type file, at the very path it names
+	standsHide              // --hide
+	standsReserved          // Options.Reserved
+)
+
+const (
+	strictBits   = 2
+	wildcardBits = 12
+	prefixBits   = 13
+	typeBits     = 2
+	priorityBits = 32
+
+	wildcardShift = strictBits
+	prefixShift   = wildcardShift + wildcardBits
+	typeShift     = prefixShift + prefixBits
+	priorityShift = typeShift + typeBits
+	standingShift = priorityShift + priorityBits
+
+	mostWildcards = 1<<wildcardBits - 1
+	longestPrefix = 1<<prefixBits - 1
+)
+
+// newRank is the rank of one alternative of r, whose type reads as kind.
+func newRank(s standing, r Rule, kind PatternType, a alternative) rank {
+	wildcards := min(a.wildcards, mostWildcards)
+	prefix := min(a.prefix, longestPrefix)
+	return rank(s)<<standingShift |
+		rank(uint32(int64(r.Priority)-math.MinInt32))<<priorityShift | //nolint:gosec // in range
+		rank(kind)<<typeShift | //nolint:gosec // constants of 2 bits
+		rank(prefix)<<prefixShift | //nolint:gosec // not negative
+		rank(mostWildcards-wildcards)<<wildcardShift | //nolint:gosec // not negative
+		rank(Write-r.Permission)
+}
+
+func (k rank) standing() standing { return standing(k >> standingShift) } //nolint:gosec // 3 bits
+
+// tied reports whether the ranks differ at most in how strict the rules are.
+func (k rank) tied(other rank) bool { return k>>strictBits == other>>strictBits }
+
+// lead names what makes the higher rank k win over the lower one.
+func (k rank) lead(lower rank) string {
+	switch diff := k ^ lower; {
+	case diff>>standingShift != 0:
+		return k.standing().lead(lower.standing())
+	case diff>>priorityShift != 0:
+		return "a higher priority wins"
+	case diff>>typeShift != 0:
+		return "file wins over directory, directory over glob"
+	case diff>>prefixShift != 0:
+		return "a longer literal beginning wins"
+	case diff>>wildcardShift != 0:
+		return "fewer wildcards win"
+	case diff != 0:
+		return "of equal rules the stricter wins"
+	}
+	return "of the same rule twice the first counts"
+}
+
+func (s standing) lead(lower standing) string {
+	switch s {
+	case standsReserved:
+		return "a reserved path is above all rules"
+	case standsHide:
+		return "--hide is above all other rules"
+	case standsExact:
+		return "a flag that names exactly this file is above all rules but --hide"
+	case standsRule, standsFlag, standsNowhere:
+	}
+	if lower == standsFlag {
+		return "a none rule is above a flag that does not name exactly this file"
+	}
+	return "a rule is above no rule"
+}

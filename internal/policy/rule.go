@@ -1,0 +1,229 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Permission is what the view shows of a path. Each one includes those below.
+type Permission uint8
+
+// The permissions, weakest first. The zero value permits nothing.
+const (
+	None  Permission = iota // does not exist
+	View                    // listed and stat-able, not readable
+	Read                    // readable, and executable by its mode
+	Write                   // everything
+)
+
+var permissionNames = []string{None: "none", View: "view", Read: "read", Write: "write"}
+
+// Permissions returns the permissions' names, weakest first.
+func Permissions() []string { return slices.Clone(permissionNames) }
+
+// String returns the permission's name.
+func (p Permission) String() string { return nameOf(permissionNames, int(p), "permission") }
+
+// ParsePermission returns the permission named s. Errors: Invalid, with the
+// nearest valid name.
+func ParsePermission(s string) (Permission, error) {
+	i, err := parseName(permissionNames, s, "permission")
+	return Permission(i), err //nolint:gosec // i indexes permissionNames
+}
+
+// MarshalText returns the permission's name. Errors: Invalid for a value that
+// is none of the constants.
+func (p Permission) MarshalText() ([]byte, error) {
+	return marshalName(permissionNames, int(p), "permission")
+}
+
+// UnmarshalText is ParsePermission.
+func (p *Permission) UnmarshalText(text []byte) (err error) {
+	*p, err = ParsePermission(string(text))
+	return err
+}
+
+// PatternType is how a rule's pattern is read.
+type PatternType uint8
+
+// The pattern types. On the wire an unspecified type is Glob, not Auto.
+const (
+	Auto      PatternType = iota // not given: told from the pattern's text
+	Glob                         // *, ?, […], {a,b} within an element, ** across
+	Directory                    // the path and everything below it
+	File                         // exactly the path
+)
+
+var typeNames = []string{Auto: "auto", Glob: "glob", Directory: "directory", File: "file"}
+
+// PatternTypes returns the names a policy file may use as a type.
+func PatternTypes() []string { return slices.Clone(typeNames[Glob:]) }
+
+// String returns the type's name.
+func (t PatternType) String() string { return nameOf(typeNames, int(t), "type") }
+
+// ParsePatternType returns the type named s; Auto has no name there. Errors:
+// Invalid, with the nearest valid name.
+func ParsePatternType(s string) (PatternType, error) {
+	i, err := parseName(typeNames[Glob:], s, "type")
+	if err != nil {
+		return Auto, err
+	}
+	return PatternType(i) + Glob, nil //nolint:gosec // i indexes typeNames
+}
+
+// MarshalText returns the type's name, "auto" for Auto. Errors: Invalid for a
+// value that is none of the constants.
+func (t PatternType) MarshalText() ([]byte, error) {
+	return marshalName(typeNames, int(t), "type")
+}
+
+// UnmarshalText accepts what MarshalText writes.
+func (t *PatternType) UnmarshalText(text []byte) error {
+	i, err := parseName(typeNames, string(text), "type")
+	*t = PatternType(i) //nolint:gosec // i indexes typeNames
+	return err
+}
+
+// Origin is who made a rule; it decides the rule's standing.
+type Origin uint8
+
+// The origins.
+const (
+	OriginRule Origin = iota // a policy file, a preset or the API
+	OriginFlag               // --write, --read or --view
+	OriginHide               // --hide
+)
+
+var originNames = []string{OriginRule: "rule", OriginFlag: "flag", OriginHide: "hide"}
+
+// String returns the origin's name.
+func (o Origin) String() string { return nameOf(originNames, int(o), "origin") }
+
+// MarshalText returns the origin's name. Errors: Invalid for a value that is
+// none of the constants.
+func (o Origin) MarshalText() ([]byte, error) { return marshalName(originNames, int(o), "origin") }
+
+// UnmarshalText accepts what MarshalText writes.
+func (o *Origin) UnmarshalText(text []byte) error {
+	i, err := parseName(originNames, string(text), "origin")
+	*o = Origin(i) //nolint:gosec // i indexes originNames
+	return err
+}
+
+// Rule gives the paths a pattern matches a permission.
+type Rule struct {
+	Pattern    string // bytes; need not be valid UTF-8
+	Permission Permission
+	Type       PatternType
+	Priority   int32  // higher wins
+	Origin     Origin // OriginHide goes with None, OriginFlag with the others
+	Source     string // for people: "policy.yaml:12", "preset development", "--hide"
+}
+
+// ruleJSON is a rule as a sandbox's record keeps it.
+type ruleJSON struct {
+	Pattern      string      `json:"pattern,omitempty"`
+	PatternBytes []byte      `json:"pattern_bytes,omitempty"` // instead, where not UTF-8
+	Permission   Permission  `json:"permission"`
+	Type         PatternType `json:"type,omitempty"`
+	Priority     int32       `json:"priority,omitempty"`
+	Origin       Origin      `json:"origin,omitempty"`
+	Source       string      `json:"source,omitempty"`
+}
+
+// MarshalJSON writes the rule losslessly: a pattern that is not valid UTF-8
+// goes, base64, into pattern_bytes.
+func (r Rule) MarshalJSON() ([]byte, error) {
+	j := ruleJSON{
+		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
+		Origin: r.Origin, Source: r.Source,
+	}
+	if utf8.ValidString(r.Pattern) {
+		j.Pattern = r.Pattern
+	} else {
+		j.PatternBytes = []byte(r.Pattern)
+	}
+	return json.Marshal(j)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Rule) UnmarshalJSON(data []byte) error {
+	var j ruleJSON
+	if err := json.Unmarshal(data, &j); err != nil {
+		return err
+	}
+	if j.PatternBytes != nil {
+		j.Pattern = string(j.PatternBytes)
+	}
+	*r = Rule{
+		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
+		Priority: j.Priority, Origin: j.Origin, Source: j.Source,
+	}
+	return nil
+}
+
+// String returns the rule on one line, escaped: `"**/.env*" is none (preset
+// development)`.
+func (r Rule) String() string {
+	s := vpath.Quote(r.Pattern) + " is " + r.Permission.String()
+	if r.Source == "" {
+		return s
+	}
+	return s + " (" + vpath.Escape(r.Source) + ")"
+}
+
+// check refuses values that are none of the constants and origins that
+// contradict the permission. Errors: Invalid.
+func (r Rule) check() error {
+	switch {
+	case int(r.Permission) >= len(permissionNames):
+		return fault.New(fault.Invalid, "unknown permission %d", r.Permission)
+	case int(r.Type) >= len(typeNames):
+		return fault.New(fault.Invalid, "unknown type %d", r.Type)
+	case int(r.Origin) >= len(originNames):
+		return fault.New(fault.Invalid, "unknown origin %d", r.Origin)
+	case r.Origin == OriginHide && r.Permission != None:
+		return fault.New(fault.Invalid, "a hiding flag cannot permit %s", r.Permission)
+	case r.Origin == OriginFlag && r.Permission == None:
+		return fault.New(fault.Invalid, "a widening flag cannot permit none")
+	}
+	return nil
+}
+
+func nameOf(names []string, i int, what string) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("%s(%d)", what, i)
+}
+
+func marshalName(names []string, i int, what string) ([]byte, error) {
+	if i < len(names) {
+		return []byte(names[i]), nil
+	}
+	return nil, fault.New(fault.Invalid, "unknown %s %d", what, i)
+}
+
+func parseName(names []string, s, what string) (int, error) {
+	if i := slices.Index(names, s); i >= 0 {
+		return i, nil
+	}
+	return 0, unknown(what, s, names)
+}
+
+// unknown is the error for a word that is none of the valid ones: it names the
+// nearest, or all of them if none is near.
+func unknown(what, word string, valid []string) error {
+	if near := Nearest(word, valid); near != "" {
+		return fault.New(fault.Invalid, "unknown %s %s: did you mean %q?", what, vpath.Quote(word), near)
+	}
+	return fault.New(fault.Invalid, "unknown %s %s: it is one of %s",
+		what, vpath.Quote(word), strings.Join(valid, ", "))
+}

@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/jsonschema-go/jsonschema"
+	"go.yaml.in/yaml/v3"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// wantSchema builds the schema from the words that the loader knows.
+func wantSchema() *jsonschema.Schema {
+	words := func(description string, words []string) *jsonschema.Schema {
+		s := &jsonschema.Schema{Description: description}
+		for _, w := range words {
+			s.Enum = append(s.Enum, w)
+		}
+		return s
+	}
+	nothingElse := func() *jsonschema.Schema { return &jsonschema.Schema{Not: &jsonschema.Schema{}} }
+	var version any = FileVersion
+	least, most, one := float64(math.MinInt32), float64(math.MaxInt32), 1
+	longest := maxPatternBytes
+	rule := &jsonschema.Schema{
+		Type:        "object",
+		Description: "What the paths that a pattern matches may be used for.",
+		Properties: map[string]*jsonschema.Schema{
+			"pattern": {
+				Types: []string{"string", "number", "boolean"}, MinLength: &one, MaxLength: &longest,
+				Description: "A path or glob. Only a slash before the last character ties it to the workspace's root.",
+			},
+			"permission": words("The most that is allowed.", Permissions()),
+			"type":       words("How the pattern is read; told from its text if not given.", PatternTypes()),
+			"priority": {
+				Type: "integer", Minimum: &least, Maximum: &most, Default: json.RawMessage("0"),
+				Description: "The matching rule of the highest priority wins.",
+			},
+		},
+		PropertyOrder:        []string{"pattern", "permission", "type", "priority"},
+		Required:             []string{"pattern", "permission"},
+		AdditionalProperties: nothingElse(),
+	}
+	return &jsonschema.Schema{
+		Schema: "https://json-schema.org/draft/2020-12/schema",
+		Title:  "agentfense policy", Description: "What a sandbox may see and change of a directory.",
+		Type: "object",
+		Properties: map[string]*jsonschema.Schema{
+			"version": {Const: &version, Description: "The version of this format."},
+			"preset":  words("A preset whose rules come first.", PresetNames()),
+			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
+		},
+		PropertyOrder:        []string{"version", "preset", "rules"},
+		Required:             []string{"version"},
+		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
+		AdditionalProperties: nothingElse(),
+	}
+}
+
+func TestSchemaNamesWhatTheLoaderReads(t *testing.T) {
+	want, err := json.MarshalIndent(wantSchema(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile("schema.json", want, 0o644); err != nil { //nolint:gosec // a source file
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(want), string(Schema())); diff != "" {
+		t.Errorf("schema.json is stale, run go test -update (-want +got):\n%s", diff)
+	}
+}
+
+// schemaAccepts validates the YAML text against Schema.
+func schemaAccepts(t *testing.T, text string) error {
+	t.Helper()
+	var s jsonschema.Schema
+	if err := json.Unmarshal(Schema(), &s); err != nil {
+		t.Fatal(err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := yaml.NewDecoder(strings.NewReader(text)).Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return resolved.Validate(v)
+}
