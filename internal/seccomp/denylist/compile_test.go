@@ -1,0 +1,225 @@
+package denylist
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+)
+
+const (
+	allow = uint32(seccomp.ActionAllow)
+	kill  = uint32(seccomp.ActionKillProcess)
+)
+
+// call is a struct seccomp_data.
+type call struct {
+	number uint32
+	arch   uint32
+	args   [6]uint64
+}
+
+// bytes lays c out for bpf.VM, which loads words big endian where the kernel
+// loads them in its own order: the words stand where the kernel has them.
+func (c call) bytes() []byte {
+	b := binary.BigEndian.AppendUint32(nil, c.number)
+	b = binary.BigEndian.AppendUint32(b, c.arch)
+	b = binary.BigEndian.AppendUint64(b, 0)
+	for _, a := range c.args {
+		b = binary.BigEndian.AppendUint32(b, uint32(a))
+		b = binary.BigEndian.AppendUint32(b, uint32(a>>32))
+	}
+	return b
+}
+
+type judge struct {
+	goarch string
+	vm     *bpf.VM
+}
+
+func newJudge(t *testing.T, goarch string) judge {
+	t.Helper()
+	instructions, err := assemble(goarch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(instructions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return judge{goarch, vm}
+}
+
+func (j judge) call(t testing.TB, name string, args ...uint64) call {
+	info := architectures[j.goarch]
+	number, ok := info.SyscallNames[name]
+	if !ok {
+		t.Fatalf("%s: no system call %q", j.goarch, name)
+	}
+	c := call{number: uint32(number), arch: uint32(info.ID)}
+	copy(c.args[:], args)
+	return c
+}
+
+func (j judge) answer(t interface{ Fatal(...any) }, c call) uint32 {
+	got, err := j.vm.Run(c.bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(got)
+}
+
+func TestFilterAnswers(t *testing.T) {
+	no, absent := uint32(errno(unix.EPERM)), uint32(errno(unix.ENOSYS))
+	family := uint32(errno(unix.EAFNOSUPPORT))
+	const garbage = 0xdeadbeef << 32
+	tests := []struct {
+		name string
+		call string
+		args []uint64
+		want uint32
+	}{
+		{"reading goes through", "read", nil, allow},
+		{"clone3 answers as if it did not exist", "clone3", nil, absent},
+		{"io_uring answers as if it did not exist", "io_uring_setup", nil, absent},
+		{"a thread may be made", "clone", []uint64{unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, allow},
+		{"a process may be forked", "clone", []uint64{uint64(unix.SIGCHLD)}, allow},
+		{"a user namespace is refused to clone", "clone", []uint64{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, no},
+		{"a mount namespace is refused to clone", "clone", []uint64{unix.CLONE_NEWNS}, no},
+		{"a high word does not hide a namespace", "clone", []uint64{garbage | unix.CLONE_NEWUSER}, no},
+		{"an exit signal with bit 7 is no time namespace", "clone", []uint64{0x80}, allow},
+		{"a user namespace is refused to unshare", "unshare", []uint64{unix.CLONE_NEWUSER}, no},
+		{"a time namespace is refused to unshare", "unshare", []uint64{unix.CLONE_NEWTIME}, no},
+		{"unsharing descriptors is harmless", "unshare", []uint64{unix.CLONE_FILES}, allow},
+		{"setns is refused", "setns", nil, no},
+		{"the old mount call is refused", "mount", nil, no},
+		{"the new mount calls are refused", "fsopen", nil, no},
+		{"the newest mount call is refused", "open_tree_attr", nil, no},
+		{"keyrings are refused", "keyctl", nil, no},
+		{"bpf is refused", "bpf", nil, no},
+		{"another process's memory is refused", "process_vm_writev", nil, no},
+		{"another process's descriptors are refused", "pidfd_getfd", nil, no},
+		{"userfaultfd is refused", "userfaultfd", nil, no},
+		{"kexec is refused", "kexec_load", nil, no},
+		{"modules are refused", "finit_module", nil, no},
+		{"files by handle are refused", "open_by_handle_at", nil, no},
+		{"debuggers work", "ptrace", nil, allow},
+		{"a window size may be asked", "ioctl", []uint64{1, unix.TIOCGWINSZ}, allow},
+		{"typing into the terminal is refused", "ioctl", []uint64{0, unix.TIOCSTI}, no},
+		{"a high word does not hide typing", "ioctl", []uint64{0, garbage | unix.TIOCSTI}, no},
+		{"a sign-extended request is not refused for it", "ioctl", []uint64{0, 0xffffffff00000000 | 0x80045430}, allow},
+		{"console selection is refused", "ioctl", []uint64{0, unix.TIOCLINUX}, no},
+		{"line disciplines are refused", "ioctl", []uint64{0, unix.TIOCSETD}, no},
+		{"TCP is allowed", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM}, allow},
+		{"netlink is allowed", "socket", []uint64{unix.AF_NETLINK}, allow},
+		{"vsock is no family", "socket", []uint64{unix.AF_VSOCK}, family},
+		{"the kernel's ciphers are no family", "socket", []uint64{unix.AF_ALG}, family},
+		{"a high word does not hide a family", "socket", []uint64{garbage | unix.AF_VSOCK}, family},
+		{"unix pairs are allowed", "socketpair", []uint64{unix.AF_UNIX}, allow},
+	}
+	for _, goarch := range Architectures() {
+		j := newJudge(t, goarch)
+		for _, tt := range tests {
+			t.Run(goarch+"/"+tt.name, func(t *testing.T) {
+				if got := j.answer(t, j.call(t, tt.call, tt.args...)); got != tt.want {
+					t.Errorf("%s%v: got %#x, want %#x", tt.call, tt.args, got, tt.want)
+				}
+			})
+		}
+	}
+}
+
+func TestForeignEntriesAreRefused(t *testing.T) {
+	j := newJudge(t, "amd64")
+	native := uint32(architectures["amd64"].ID)
+	tests := []struct {
+		name string
+		call call
+		want uint32
+	}{
+		{"a 32-bit system call kills", call{number: 3, arch: 0x40000003}, kill},
+		{"an unknown architecture kills", call{number: 0, arch: 0}, kill},
+		{"x32 does not exist", call{number: 0x40000000, arch: native}, uint32(errno(unix.ENOSYS))},
+		{"x32 variants without the bit do not exist", call{number: 521, arch: native}, uint32(errno(unix.ENOSYS))},
+		{"a call not yet known does not exist", call{number: highest(architectures["amd64"]) + 1, arch: native}, uint32(errno(unix.ENOSYS))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := j.answer(t, tt.call); got != tt.want {
+				t.Errorf("got %#x, want %#x", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestAnswerDependsOnListedArgumentsAlone holds the compiled program against a
+// direct reading of the rules, for any call and any arguments.
+func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
+	for _, goarch := range Architectures() {
+		j, info := newJudge(t, goarch), architectures[goarch]
+		top := highest(info)
+		words := rapid.SampledFrom([]uint64{0, 1, 2, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
+		rapid.Check(t, func(t *rapid.T) {
+			c := call{number: rapid.Uint32Range(0, top).Draw(t, "number"), arch: uint32(info.ID)}
+			for i := range c.args {
+				c.args[i] = rapid.OneOf(words, rapid.Uint64()).Draw(t, "arg")
+			}
+			want := read(info.SyscallNumbers[int(c.number)], c)
+			if got := j.answer(t, c); got != want {
+				t.Fatalf("%s %+v: got %#x, want %#x", info.SyscallNumbers[int(c.number)], c, got, want)
+			}
+		})
+	}
+}
+
+// read says what the rules answer to c, the call of that name.
+func read(name string, c call) uint32 {
+	for _, r := range rules() {
+		for _, n := range r.calls {
+			if n == name && holds(r.when, c) {
+				return uint32(r.action)
+			}
+		}
+	}
+	return allow
+}
+
+func holds(when []seccomp.Condition, c call) bool {
+	for _, w := range when {
+		value := c.args[w.Argument]
+		ok := false
+		switch w.Operation {
+		case seccomp.BitsSet:
+			ok = value&w.Value != 0
+		case seccomp.BitsNotSet:
+			ok = value&w.Value == 0
+		case seccomp.NotEqual:
+			ok = value != w.Value
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func TestEmbeddedFiltersAreCompiledFromTheseRules(t *testing.T) {
+	for _, goarch := range Architectures() {
+		want, err := Compile(goarch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join("..", "filter_"+goarch+".bpf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("filter_%s.bpf is stale: run go generate in internal/seccomp", goarch)
+		}
+	}
+}

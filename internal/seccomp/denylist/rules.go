@@ -1,0 +1,120 @@
+// Package denylist says which system calls a sandbox is refused, and compiles
+// that into the classic-BPF programs which package seccomp embeds.
+//
+// It is linked into the generator and into tests only, never into the binary.
+//
+// Three things are not in the list although other sandboxes refuse them.
+// ptrace stays, because debuggers and strace are honest work: in its own pid
+// namespace it reaches only the sandbox's own processes, and our helpers among
+// them are not dumpable, so not traceable without a capability nobody has.
+// seccomp stays, because a filter can only be narrowed. personality stays, for
+// debuggers that switch off address randomisation.
+package denylist
+
+import (
+	seccomp "github.com/elastic/go-seccomp-bpf"
+	"golang.org/x/sys/unix"
+)
+
+// errno makes a system call fail with e.
+func errno(e unix.Errno) seccomp.Action {
+	return seccomp.ActionErrno | seccomp.Action(e)
+}
+
+// rule refuses some system calls, always or under a condition.
+type rule struct {
+	action seccomp.Action
+	calls  []string
+	when   []seccomp.Condition // all must hold; none: always
+}
+
+// namespaceFlags are the CLONE_NEW* bits of clone(2). CLONE_NEWTIME lies in
+// the exit-signal byte there and exists for unshare and clone3 only.
+const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// rules is the deny list. A name that an architecture does not have is skipped
+// there; a name that none has is an error.
+func rules() []rule {
+	return []rule{
+		// Callers of these fall back when the kernel seems too old to have
+		// them. clone3 takes its flags through a pointer, which a filter
+		// cannot read; io_uring does everything the other rules refuse.
+		{action: errno(unix.ENOSYS), calls: []string{
+			"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register",
+		}},
+		// Keyrings are not namespaced by user alone: a session keyring of the
+		// host could be inherited and searched.
+		{action: errno(unix.EPERM), calls: []string{"add_key", "request_key", "keyctl"}},
+		// New namespaces hand out capabilities over kernel code that was
+		// written for root, and with them mounts.
+		{action: errno(unix.EPERM), calls: []string{"clone"},
+			when: []seccomp.Condition{anyBit(0, namespaceFlags)}},
+		{action: errno(unix.EPERM), calls: []string{"unshare"},
+			when: []seccomp.Condition{anyBit(0, namespaceFlags|unix.CLONE_NEWTIME)}},
+		{action: errno(unix.EPERM), calls: []string{
+			"setns",
+			"mount", "umount2", "pivot_root", "chroot",
+			"fsopen", "fsconfig", "fsmount", "fspick",
+			"open_tree", "open_tree_attr", "move_mount", "mount_setattr",
+		}},
+		// Another process's memory and descriptors, beside ptrace and its
+		// checks.
+		{action: errno(unix.EPERM), calls: []string{
+			"process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp",
+		}},
+		// Files by handle go past the path, and so past the view; fanotify
+		// watches whole file systems.
+		{action: errno(unix.EPERM), calls: []string{
+			"name_to_handle_at", "open_by_handle_at", "fanotify_init", "fanotify_mark",
+		}},
+		// Kernel surface for administrators and profilers.
+		{action: errno(unix.EPERM), calls: []string{
+			"bpf", "perf_event_open", "userfaultfd", "lookup_dcookie",
+			"init_module", "finit_module", "delete_module", "create_module", "query_module", "get_kernel_syms",
+			"kexec_load", "kexec_file_load", "reboot", "syslog",
+			"swapon", "swapoff", "acct", "quotactl", "quotactl_fd",
+			"iopl", "ioperm", "uselib", "_sysctl", "nfsservctl", "vserver", "vhangup",
+		}},
+		// TIOCSTI types into the terminal for the shell that reads it next
+		// (CVE-2017-5226), TIOCLINUX pastes into the console, TIOCSETD loads
+		// line disciplines.
+		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSTI)},
+		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCLINUX)},
+		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSETD)},
+		// Sockets only of the families that a network namespace contains;
+		// vsock would reach the hypervisor, and the rest is rarely run code.
+		{action: errno(unix.EAFNOSUPPORT), calls: []string{"socket", "socketpair"},
+			when: noneOf(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)},
+	}
+}
+
+// anyBit holds if the argument has one of the bits of mask, in its low word.
+func anyBit(arg uint32, mask uint32) seccomp.Condition {
+	return seccomp.Condition{Argument: arg, Operation: seccomp.BitsSet, Value: uint64(mask)}
+}
+
+// lowWordIs holds if the low 32 bits of the argument equal value, whatever is
+// above them. The kernel reads an int argument so, and a filter that compared
+// all 64 bits would be passed by setting one of the others (CVE-2019-10063);
+// nor may the high word be refused, since libraries sign-extend into it.
+func lowWordIs(arg uint32, value uint32) []seccomp.Condition {
+	conditions := []seccomp.Condition{
+		{Argument: arg, Operation: seccomp.BitsNotSet, Value: uint64(^value)},
+	}
+	for bit := uint32(1); bit != 0; bit <<= 1 {
+		if value&bit != 0 {
+			conditions = append(conditions, anyBit(arg, bit))
+		}
+	}
+	return conditions
+}
+
+// noneOf holds if the argument, all 64 bits of it, differs from every value.
+func noneOf(arg uint32, values ...uint64) []seccomp.Condition {
+	var conditions []seccomp.Condition
+	for _, v := range values {
+		conditions = append(conditions, seccomp.Condition{Argument: arg, Operation: seccomp.NotEqual, Value: v})
+	}
+	return conditions
+}

@@ -1,0 +1,6 @@
+package seccomp
+
+import _ "embed"
+
+//go:embed filter_amd64.bpf
+var program []byte
