@@ -42,6 +42,8 @@ var mayImport = map[string]string{
 	"cmd/agentfense": "cli guest supervise",
 	// for tests, and apart from the product
 	"internal/needs":               "",
+	"internal/seccomp/denylist":    "fault",
+	"internal/seccomp/gen":         "seccomp/denylist",
 	"internal/isolate/isolatetest": "fault isolate needs",
 	"bench":                        "",
 }
@@ -57,7 +59,7 @@ var rooms = map[string]string{
 	"github.com/aymanbagabas/go-udiff":  "internal/textdiff",
 	"github.com/bmatcuk/doublestar/v4":  "internal/policy",
 	"github.com/creack/pty":             "internal/cli internal/guest internal/supervise",
-	"github.com/elastic/go-seccomp-bpf": "internal/seccomp",
+	"github.com/elastic/go-seccomp-bpf": "internal/seccomp/denylist",
 	"github.com/google/go-cmp":          "",
 	"github.com/google/jsonschema-go":   "internal/policy",
 	"github.com/hanwen/go-fuse/v2":      "internal/fusefs",
@@ -67,6 +69,7 @@ var rooms = map[string]string{
 	"github.com/spf13/pflag":            "internal/cli",
 	"go.uber.org/goleak":                "",
 	"go.yaml.in/yaml/v3":                "internal/policy",
+	"golang.org/x/net":                  "internal/seccomp/denylist",
 	"golang.org/x/sync":                 "*",
 	"golang.org/x/sys":                  "*",
 	"golang.org/x/term":                 "bench internal/cli",
