@@ -203,7 +203,7 @@ func (h *Host) controller(name string) Controller {
 		return c
 	}
 	for _, t := range h.hierarchies {
-		if t.version == 2 && (slices.Contains(words(t.mount, "cgroup.controllers"), name)) {
+		if t.version == 2 && slices.Contains(words(t.mount, "cgroup.controllers"), name) {
 			c.Version = 2
 			c.Reason, c.Fix = h.reasonV2(t, name)
 			return c

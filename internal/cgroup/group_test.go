@@ -1,0 +1,319 @@
+package cgroup
+
+import (
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+var (
+	onlyV1 = map[string]string{
+		"memory": "/cg/memory", "cpu,cpuacct": "/cg/cpu,cpuacct", "pids": "/cg/pids", "freezer": "/cg/freezer",
+	}
+	onlyV2 = map[string]string{"v2 cpu memory pids hugetlb": "/cg"}
+	hybrid = map[string]string{
+		"memory": "/cg/memory", "cpu,cpuacct": "/cg/cpu,cpuacct", "pids": "/cg/pids", "v2 hugetlb": "/cg/unified",
+	}
+	allLimits = Limits{MemoryBytes: 64 << 20, CPUs: 1.5, PIDs: 100}
+)
+
+func TestCreateWritesTheLimits(t *testing.T) {
+	v1 := map[string]string{
+		"/cg/memory/own/agentfense/sb_1/memory.limit_in_bytes":       "67108864",
+		"/cg/memory/own/agentfense/sb_1/memory.memsw.limit_in_bytes": "67108864",
+		"/cg/memory/own/agentfense/memory.use_hierarchy":             "1",
+		"/cg/cpu,cpuacct/own/agentfense/sb_1/cpu.cfs_quota_us":       "150000",
+		"/cg/cpu,cpuacct/own/agentfense/sb_1/cpu.cfs_period_us":      "100000",
+		"/cg/pids/own/agentfense/sb_1/pids.max":                      "100",
+		"/cg/memory/own/agentfense/sb_1/init/cgroup.procs":           "4711",
+		"/cg/pids/own/agentfense/sb_1/init/cgroup.procs":             "4711",
+		"/cg/pids/own/agentfense/sb_1/cgroup.procs":                  "",
+	}
+	tests := []struct {
+		name        string
+		hierarchies map[string]string
+		uid         int
+		want        map[string]string
+	}{
+		{"v1 has a group in each hierarchy, below the own group", onlyV1, 1000, v1},
+		{"hybrid limits on v1 and has a v2 group to kill", hybrid, 0, merge(v1, map[string]string{
+			"/cg/unified/own/agentfense/sb_1/init/cgroup.procs": "4711",
+			"/cg/unified/cgroup.subtree_control":                "",
+		})},
+		{"v2 has one group, and swap is part of memory", onlyV2, 1000, map[string]string{
+			"/cg/own/agentfense/sb_1/memory.max":             "67108864",
+			"/cg/own/agentfense/sb_1/memory.swap.max":        "0",
+			"/cg/own/agentfense/sb_1/cpu.max":                "150000 100000",
+			"/cg/own/agentfense/sb_1/pids.max":               "100",
+			"/cg/own/agentfense/sb_1/init/cgroup.procs":      "4711",
+			"/cg/own/agentfense/sb_1/cgroup.procs":           "",
+			"/cg/own/cgroup.subtree_control":                 "+cpu +memory +pids",
+			"/cg/own/agentfense/cgroup.subtree_control":      "+cpu +memory +pids",
+			"/cg/own/agentfense/sb_1/cgroup.subtree_control": "+memory +pids",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, tt.hierarchies, "/own")
+			f.uid = tt.uid
+			g := f.create("sb_1", allLimits)
+			f.must(g.Add(4711))
+			for path, want := range tt.want {
+				if got := f.get(path); got != want {
+					t.Errorf("%s = %q, want %q", path, got, want)
+				}
+			}
+		})
+	}
+}
+
+func merge(parts ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, m := range parts {
+		maps.Copy(all, m)
+	}
+	return all
+}
+
+func (f *fakeHost) create(name string, l Limits) *Group {
+	f.t.Helper()
+	g, err := f.detect().Create(name, l)
+	f.must(err)
+	f.t.Cleanup(func() {
+		for _, fd := range g.locks {
+			_ = os.NewFile(uintptr(fd), "lock").Close()
+		}
+	})
+	return g
+}
+
+func TestMemoryIsLimitedWhereSwapIsNotAccounted(t *testing.T) {
+	f := newFake(t, onlyV2, "/own")
+	delete(f.files[f.root+"/cg"], "memory.swap.max")
+	f.create("sb_1", Limits{MemoryBytes: 1 << 20})
+	if got := f.get("/cg/own/agentfense/sb_1/memory.max"); got != "1048576" {
+		t.Errorf("memory.max = %q, want 1048576", got)
+	}
+}
+
+func TestAnUnlimitedGroupChangesNothingAroundIt(t *testing.T) {
+	f := newFake(t, onlyV2, "/own")
+	g := f.create("sb_1", Limits{})
+	if got := f.get("/cg/own/cgroup.subtree_control"); got != "" {
+		t.Errorf("the own group hands down %q, want nothing", got)
+	}
+	f.must(g.Delete())
+	f.put("/cg/own/cgroup.subtree_control", "memory pids")
+	f.create("sb_2", Limits{})
+	if got := f.get("/cg/own/agentfense/sb_2/cgroup.subtree_control"); got != "+memory +pids" {
+		t.Errorf("the group hands down %q, want what it has itself", got)
+	}
+}
+
+func TestCreateRefuses(t *testing.T) {
+	tests := []struct {
+		name, group string
+		limits      Limits
+		want        fault.Kind
+	}{
+		{"a path", "../x", Limits{}, fault.Invalid},
+		{"no name", "", Limits{}, fault.Invalid},
+		{"the name of a control file", "cgroup.procs", Limits{}, fault.Invalid},
+		{"the name of a v1 control file", "tasks", Limits{}, fault.Invalid},
+		{"the name of the own leaf", "init", Limits{}, fault.Invalid},
+		{"memory below zero", "a", Limits{MemoryBytes: -1}, fault.Invalid},
+		{"processes below zero", "a", Limits{PIDs: -1}, fault.Invalid},
+		{"less CPU than the kernel can do", "a", Limits{CPUs: 0.001}, fault.Invalid},
+		{"a CPU count that is none", "a", Limits{CPUs: math.NaN()}, fault.Invalid},
+		{"more CPUs than fit", "a", Limits{CPUs: math.Inf(1)}, fault.Invalid},
+		{"a name that is in use", "live", Limits{}, fault.Exists},
+	}
+	f := newFake(t, onlyV1, "/own")
+	f.create("live", Limits{})
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, err := f.detect().Create(tt.group, tt.limits); !fault.Is(err, tt.want) {
+				t.Errorf("Create(%q, %+v) = %v, want %v", tt.group, tt.limits, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestDeleteLeavesNothingAndSparesOthers(t *testing.T) {
+	f := newFake(t, hybrid, "/own")
+	a, b := f.create("a", allLimits), f.create("b", Limits{})
+	_, err := a.Sub("exec-1")
+	f.must(err)
+	f.must(a.Delete())
+	f.must(a.Delete())
+	if got := f.get("/cg/memory/own/agentfense/b/init/cgroup.procs"); got != "" {
+		t.Errorf("the other sandbox's group is %q, want it there", got)
+	}
+	if _, err := a.Usage(); !fault.Is(err, fault.NotFound) {
+		t.Errorf("Usage of a deleted group = %v, want NotFound", err)
+	}
+	f.must(b.Delete())
+	for _, mount := range hybrid {
+		if entries, _ := filepath.Glob(f.root + mount + "/own/" + parentName); entries != nil {
+			t.Errorf("%v is left", entries)
+		}
+	}
+}
+
+func TestDeleteOfALiveGroupIsRefused(t *testing.T) {
+	f := newFake(t, map[string]string{"pids": "/cg/pids"}, "/own")
+	g := f.create("a", Limits{})
+	f.must(g.Add(4711))
+	if err := g.Delete(); !fault.Is(err, fault.Precondition) {
+		t.Errorf("Delete = %v, want Precondition", err)
+	}
+	if empty, err := g.Empty(); empty || err != nil {
+		t.Errorf("Empty = %v, %v, want false", empty, err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	tests := []struct {
+		name        string
+		hierarchies map[string]string
+		files       map[string]string // below the sandbox's group
+		group, sub  Usage
+	}{
+		{
+			"v1 adds up what the kernel does not", onlyV1,
+			map[string]string{
+				"/cg/cpu,cpuacct/own/agentfense/a/cpuacct.usage":             "3000000",
+				"/cg/cpu,cpuacct/own/agentfense/a/cpuacct.usage_user":        "2000000",
+				"/cg/cpu,cpuacct/own/agentfense/a/cpuacct.usage_sys":         "1000000",
+				"/cg/cpu,cpuacct/own/agentfense/a/e1/cpuacct.usage":          "1000000",
+				"/cg/memory/own/agentfense/a/memory.max_usage_in_bytes":      "8192",
+				"/cg/memory/own/agentfense/a/e1/memory.max_usage_in_bytes":   "4096",
+				"/cg/memory/own/agentfense/a/e1/memory.oom_control":          "under_oom 0\noom_kill 2",
+				"/cg/memory/own/agentfense/a/init/memory.oom_control":        "under_oom 0\noom_kill 1",
+				"/cg/pids/own/agentfense/a/e1/pids.events":                   "max 5",
+				"/cg/pids/own/agentfense/a/init/pids.events":                 "max 1",
+				"/cg/memory/own/agentfense/a/init/memory.max_usage_in_bytes": "100",
+			},
+			Usage{CPU: 3 * time.Millisecond, User: 2 * time.Millisecond, System: time.Millisecond, MemoryPeakBytes: 8192, OOMKills: 3, PIDsMaxHits: 6},
+			Usage{CPU: time.Millisecond, MemoryPeakBytes: 4096, OOMKills: 2, PIDsMaxHits: 5},
+		},
+		{
+			"v2 has counted the subs in, and forks where the limit is", onlyV2,
+			map[string]string{
+				"/cg/own/agentfense/a/cpu.stat":         "usage_usec 3000\nuser_usec 2000\nsystem_usec 1000",
+				"/cg/own/agentfense/a/memory.peak":      "8192",
+				"/cg/own/agentfense/a/memory.events":    "oom 7\noom_kill 3\noom_group_kill 0",
+				"/cg/own/agentfense/a/e1/memory.events": "oom 2\noom_kill 2",
+				"/cg/own/agentfense/a/pids.events":      "max 6",
+			},
+			Usage{CPU: 3 * time.Millisecond, User: 2 * time.Millisecond, System: time.Millisecond, MemoryPeakBytes: 8192, OOMKills: 3, PIDsMaxHits: 6},
+			Usage{OOMKills: 2, PIDsMaxHits: 6},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := newFake(t, tt.hierarchies, "/own")
+			g := f.create("a", allLimits)
+			sub, err := g.Sub("e1")
+			f.must(err)
+			for path, text := range tt.files {
+				f.put(path, text)
+			}
+			f.wantUsage(sub, tt.sub)
+			f.wantUsage(g, tt.group)
+			f.must(sub.Delete())
+			f.wantUsage(g, tt.group)
+		})
+	}
+}
+
+func (f *fakeHost) wantUsage(g *Group, want Usage) {
+	f.t.Helper()
+	got, err := g.Usage()
+	f.must(err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.t.Errorf("Usage of %s (-want +got):\n%s", g.name, diff)
+	}
+}
+
+func TestSubsAreOneLevelAndHaveNames(t *testing.T) {
+	f := newFake(t, onlyV1, "/own")
+	g := f.create("a", Limits{})
+	s, err := g.Sub("e1")
+	f.must(err)
+	if _, err := g.Sub("e1"); !fault.Is(err, fault.Exists) {
+		t.Errorf("the same Sub again = %v, want Exists", err)
+	}
+	if _, err := s.Sub("e2"); !fault.Is(err, fault.Precondition) {
+		t.Errorf("Sub of a Sub = %v, want Precondition", err)
+	}
+	if err := g.Add(0); !fault.Is(err, fault.Invalid) {
+		t.Errorf("Add(0) = %v, want Invalid: the kernel takes it for the writer itself", err)
+	}
+}
+
+func TestADeadOwnersNameIsTakenOver(t *testing.T) {
+	f := newFake(t, onlyV1, "/own")
+	g := f.create("a", Limits{PIDs: 5})
+	f.orphan(g)
+	again := f.create("a", Limits{})
+	if got := f.get("/cg/pids/own/agentfense/a/pids.max"); got != "max" {
+		t.Errorf("pids.max = %q, want a fresh group without limit", got)
+	}
+	f.must(again.Delete())
+}
+
+// orphan lets go of g as the kernel does for an owner that died.
+func (f *fakeHost) orphan(g *Group) {
+	for _, fd := range g.locks {
+		f.must(os.NewFile(uintptr(fd), "lock").Close())
+	}
+	g.locks = nil
+}
+
+func TestSweep(t *testing.T) {
+	f := newFake(t, hybrid, "/own")
+	f.create("live", Limits{})
+	f.orphan(f.create("dead", Limits{PIDs: 5}))
+	busy := f.create("busy", Limits{})
+	f.must(busy.Add(4711))
+	f.orphan(busy)
+
+	h := f.detect()
+	got, err := h.Stale()
+	f.must(err)
+	want := []Stale{{Name: "busy", Processes: 1}, {Name: "dead"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Stale (-want +got):\n%s", diff)
+	}
+	got, err = h.Sweep()
+	f.must(err)
+	if diff := cmp.Diff(want[:1], got); diff != "" {
+		t.Errorf("Sweep left (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]string{"live": "", "dead": "-", "busy": ""} {
+		if got := f.get("/cg/memory/own/agentfense/" + name + "/cgroup.procs"); got != want {
+			t.Errorf("group %s after Sweep = %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestErrorsNameTheGroupButNoHostPath(t *testing.T) {
+	f := newFake(t, onlyV1, "/own")
+	delete(f.files[f.root+"/cg/pids"], "pids.max")
+	_, err := f.detect().Create("a", Limits{PIDs: 1})
+	if err == nil || strings.Contains(err.Error(), f.root) || !strings.Contains(err.Error(), "agentfense/a: write pids.max") {
+		t.Errorf("Create = %v, want the group and the file named", err)
+	}
+	if got := f.get("/cg/memory/own/agentfense/cgroup.procs"); got != "-" {
+		t.Error("a Create that fails leaves its directories")
+	}
+}

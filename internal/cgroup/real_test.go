@@ -1,0 +1,297 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// realHost is the machine itself, if it can enforce l.
+func realHost(t *testing.T, l Limits) Host {
+	t.Helper()
+	needs.Root(t)
+	h, err := Detect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Check(l); err != nil || !h.Usable() {
+		t.Skipf("needs cgroups: %v", err)
+	}
+	return h
+}
+
+func realGroup(t *testing.T, h Host, l Limits) *Group {
+	t.Helper()
+	g, err := h.Create(fmt.Sprintf("test_%d", os.Getpid()), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := slices.Clone(g.places)
+	t.Cleanup(func() {
+		if err := errors.Join(g.Kill(), g.Delete()); err != nil {
+			t.Error(err)
+		}
+		for _, p := range places {
+			if exists(p.dir, "") {
+				t.Errorf("%s is left", p.dir)
+			}
+		}
+	})
+	return g
+}
+
+// start runs a shell script in g. The shell waits until it is inside.
+func start(t *testing.T, g *Group, script string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "read go; "+script)
+	return startIn(t, g.Add, cmd)
+}
+
+func startIn(t *testing.T, add func(pid int) error, cmd *exec.Cmd) *exec.Cmd {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func usage(t *testing.T, g *Group) Usage {
+	t.Helper()
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestAMemoryBombIsKilled(t *testing.T) {
+	l := Limits{MemoryBytes: 32 << 20}
+	g := realGroup(t, realHost(t, l), l)
+	calm, err := g.Sub("calm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb, err := g.Sub("bomb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// tail keeps what may be the last line: all of it.
+	if err := start(t, bomb, "exec head -c 256M /dev/zero | tail").Wait(); err == nil {
+		t.Error("256 MiB fitted into a limit of 32 MiB")
+	}
+	if u := usage(t, bomb); u.OOMKills == 0 || u.MemoryPeakBytes < l.MemoryBytes/2 || u.MemoryPeakBytes > l.MemoryBytes {
+		t.Errorf("usage = %+v, want a kill and a peak near %d", u, l.MemoryBytes)
+	}
+	if u := usage(t, calm); u.OOMKills != 0 {
+		t.Errorf("usage of the other exec = %+v, want no kill", u)
+	}
+	if err := bomb.Delete(); err != nil {
+		t.Fatal(err)
+	}
+	if u := usage(t, g); u.OOMKills == 0 {
+		t.Errorf("usage of the sandbox = %+v, want the kill remembered", u)
+	}
+}
+
+func TestAForkBombHitsTheLimit(t *testing.T) {
+	l := Limits{PIDs: 20}
+	g := realGroup(t, realHost(t, l), l)
+	s, err := g.Sub("bomb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, s, "while :; do sleep 100 & done")
+	_ = cmd.Wait() // the shell gives up when it cannot fork
+	if u := usage(t, s); u.PIDsMaxHits == 0 {
+		t.Errorf("usage = %+v, want refused forks", u)
+	}
+	if u := usage(t, g); u.PIDsMaxHits == 0 {
+		t.Errorf("usage of the sandbox = %+v, want refused forks", u)
+	}
+	pids, err := allProcesses(s.places[0].dir)
+	if err != nil || len(pids) == 0 || len(pids) > 20 {
+		t.Errorf("%d processes, %v, want up to 20", len(pids), err)
+	}
+}
+
+func TestCPUTimeIsReadAndLimited(t *testing.T) {
+	l := Limits{CPUs: 0.1}
+	g := realGroup(t, realHost(t, l), l)
+	s, err := g.Sub("spin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, s, "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	u := usage(t, s)
+	if want := cmd.ProcessState.UserTime() / 2; u.CPU < want || u.User == 0 {
+		t.Errorf("usage = %+v, want more than %v", u, want)
+	}
+	if p := g.placeOf(CPU); field(p.dir, "cpu.stat", "nr_throttled") == 0 {
+		t.Error("the limit was never felt")
+	}
+}
+
+func TestKillEndsAll(t *testing.T) {
+	tests := []struct {
+		name string
+		keep func(hierarchy) bool
+	}{
+		{"by the best way there is", func(hierarchy) bool { return true }},
+		{"on v1 with the freezer", func(h hierarchy) bool { return h.version == 1 }},
+		{"on v1 without the freezer", func(h hierarchy) bool {
+			return h.version == 1 && !slices.Contains(h.controllers, "freezer")
+		}},
+		{"on v2", func(h hierarchy) bool { return h.version == 2 }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := realHost(t, Limits{})
+			h.hierarchies = slices.DeleteFunc(slices.Clone(h.hierarchies), func(h hierarchy) bool { return !tt.keep(h) })
+			if !h.Usable() {
+				t.Skip("needs such a hierarchy")
+			}
+			g := realGroup(t, h, Limits{})
+			s, err := g.Sub("exec-1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			bystander := start(t, g, "sleep 100")
+			// Daemons that left the session, and a parent that replaces the dead.
+			cmd := start(t, s, "for i in 1 2 3; do setsid sh -c 'sleep 100 & sleep 100' & done; while :; do sleep 0.01; done")
+			waitFor(t, func() bool {
+				pids, err := allProcesses(s.places[0].dir)
+				return err == nil && len(pids) > 6
+			})
+			if err := s.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			if empty, err := s.Empty(); !empty || err != nil {
+				t.Errorf("Empty = %v, %v, want true", empty, err)
+			}
+			_ = cmd.Wait()
+			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != unix.SIGKILL {
+				t.Errorf("the command ended with %v, want SIGKILL", cmd.ProcessState)
+			}
+			if err := s.Delete(); err != nil {
+				t.Error(err)
+			}
+			if err := unix.Kill(bystander.Process.Pid, 0); err != nil {
+				t.Errorf("the kill of one exec took another's process: %v", err)
+			}
+		})
+	}
+}
+
+// waitFor waits for what another process will do for sure.
+func waitFor(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen in 30 seconds")
+		}
+	}
+}
+
+func TestADeadOwnersProcessesDieWithItsName(t *testing.T) {
+	h := realHost(t, Limits{})
+	name := fmt.Sprintf("test_%d", os.Getpid())
+	g, err := h.Create(name, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, g, "exec sleep 100")
+	for _, fd := range g.locks {
+		unix.Close(fd)
+	}
+	stale, err := h.Sweep()
+	if err != nil || !slices.Contains(stale, Stale{Name: name, Processes: 1}) {
+		t.Errorf("Sweep = %v, %v, want %s left with its process", stale, err, name)
+	}
+	realGroup(t, h, Limits{})
+	if err := cmd.Wait(); err == nil {
+		t.Error("the dead owner's process lives on")
+	}
+}
+
+func TestAnEndedProcessCannotBeAdded(t *testing.T) {
+	g := realGroup(t, realHost(t, Limits{}), Limits{})
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(cmd.Process.Pid); !fault.Is(err, fault.NotFound) {
+		t.Errorf("Add of an ended process = %v, want NotFound", err)
+	}
+}
+
+// TestV2HandsControllersDown does it with hugetlb, the controller that a
+// hybrid host leaves to v2.
+func TestV2HandsControllersDown(t *testing.T) {
+	h := realHost(t, Limits{})
+	i := slices.IndexFunc(h.hierarchies, func(h hierarchy) bool {
+		return h.version == 2 && h.base == h.mount && slices.Contains(words(h.mount, "cgroup.controllers"), "hugetlb")
+	})
+	if i < 0 {
+		t.Skip("needs a free v2 controller")
+	}
+	root := h.hierarchies[i].mount
+	had := slices.Contains(words(root, "cgroup.subtree_control"), "hugetlb")
+	base := filepath.Join(root, fmt.Sprintf("agentfense-test-%d", os.Getpid()))
+	if err := h.kernel.mkdir(base); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.kernel.remove(base); err != nil {
+			t.Error(err)
+		}
+		if !had {
+			_ = write(root, "cgroup.subtree_control", "-hugetlb")
+		}
+	})
+	if err := h.handDown(root, []string{"hugetlb"}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "100")
+	startIn(t, func(pid int) error { return write(base, "cgroup.procs", fmt.Sprint(pid)) }, cmd)
+	if err := h.handDown(base, []string{"hugetlb"}); err != nil {
+		t.Fatalf("handing down with a process inside: %v", err)
+	}
+	if got := words(base, "cgroup.subtree_control"); !slices.Contains(got, "hugetlb") {
+		t.Errorf("subtree_control = %v, want hugetlb", got)
+	}
+	if pids, err := processes(filepath.Join(base, selfName)); err != nil || !slices.Contains(pids, cmd.Process.Pid) {
+		t.Errorf("the leaf holds %v, %v, want %d", pids, err, cmd.Process.Pid)
+	}
+	if err := h.kernel.killAll(base); err != nil {
+		t.Error(err)
+	}
+}
