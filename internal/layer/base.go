@@ -1,0 +1,261 @@
+package layer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Base is what a path was in the source when the sandbox first changed it.
+type Base struct {
+	Absent bool // there was nothing; all else is zero
+
+	Dev, Ino     uint64
+	Size         int64
+	Mode         uint32 // type and permission bits
+	Nlink        uint32
+	Mtime, Ctime unix.Timespec
+
+	// SHA256 is of the content, or of a symbolic link's target; nil where it
+	// was not taken.
+	SHA256 []byte
+
+	content string // name in base/, "" if the content was not kept
+}
+
+// ContentMax is the size up to which the content of a file that is about to
+// change is hashed and kept; above it is kept where the file system can share
+// the blocks.
+const ContentMax = 1 << 20
+
+func baseOf(st *stat) Base {
+	return Base{
+		Dev: st.dev, Ino: st.ino, Size: st.size, Mode: st.mode, Nlink: st.nlink,
+		Mtime: st.mtime, Ctime: st.ctime,
+	}
+}
+
+// sameIdentity reports whether a and b describe the same file unchanged. The
+// number of names does not count: it moves without the content.
+func (b *Base) sameIdentity(o *Base) bool {
+	return b.Absent == o.Absent && b.Dev == o.Dev && b.Ino == o.Ino && b.Size == o.Size &&
+		b.Mode == o.Mode && b.Mtime == o.Mtime && b.Ctime == o.Ctime
+}
+
+// Base returns what is recorded for p, nil if nothing is: then p was absent,
+// or its record was lost. Errors: Internal.
+func (s *Stack) Base(p vpath.Path) (*Base, error) {
+	bases, err := s.journal.bases()
+	if err != nil {
+		return nil, wrap("read base of", p, err)
+	}
+	if b, ok := bases[p]; ok {
+		return &b, nil
+	}
+	return nil, nil
+}
+
+// BaseContent opens the content that was kept for b; the caller closes it.
+// Errors: NotFound if none was kept or it was damaged.
+func (s *Stack) BaseContent(b *Base) (*os.File, error) {
+	f, err := s.baseContent(b)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "open recorded content: %w", err)
+	}
+	return f, nil
+}
+
+func (s *Stack) baseContent(b *Base) (*os.File, error) {
+	if b == nil || b.content == "" {
+		return nil, unix.ENOENT
+	}
+	dir, err := openDir(s.home, "base")
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(dir)
+	fd, err := openat2(dir, b.content, unix.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if b.SHA256 != nil {
+		sum, err := hashFd(fd)
+		if err == nil && string(sum) != string(b.SHA256) {
+			err = unix.EIO
+		}
+		if err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+	}
+	return asOS(fd, "recorded content"), nil
+}
+
+// SourceMatches reports whether the source at p is still what b recorded: the
+// same identity, or for a file that was hashed the same mode and content; for
+// a directory the same type and mode, whatever it holds. A nil b matches
+// nothing. Errors: Denied, Internal.
+func (s *Stack) SourceMatches(p vpath.Path, b *Base) (bool, error) {
+	if b == nil {
+		return false, nil
+	}
+	ok, err := s.sourceMatches(p, b)
+	return ok, wrap("compare source", p, err)
+}
+
+func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
+	dir, name, err := s.openSourceDir(p)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return b.Absent, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(dir)
+	st, err := statAt(dir, name)
+	if err == unix.ENOENT {
+		return b.Absent, nil
+	}
+	if err != nil || b.Absent {
+		return false, err
+	}
+	now := baseOf(&st)
+	switch {
+	case st.isDir():
+		return st.mode == b.Mode, nil
+	case b.sameIdentity(&now):
+		return true, nil
+	case b.SHA256 == nil || st.size != b.Size || st.mode != b.Mode:
+		return false, nil
+	}
+	sum, err := s.hashAt(dir, name, &st)
+	return err == nil && string(sum) == string(b.SHA256), err
+}
+
+// hashAt returns the hash of a regular file or of a link's target.
+func (s *Stack) hashAt(dir int, name string, st *stat) ([]byte, error) {
+	if st.kind() == unix.S_IFLNK {
+		target, err := readlinkAt(dir, name)
+		sum := sha256.Sum256([]byte(target))
+		return sum[:], err
+	}
+	fd, _, err := s.openEntry(entry{part{origin: Source, fd: dir}, name, *st}, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return hashFd(fd)
+}
+
+// hashFd hashes what fd is open on, of at most ContentMax bytes.
+func hashFd(fd int) ([]byte, error) {
+	content, err := readContent(fd, ContentMax)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	return sum[:], nil
+}
+
+// readContent reads the file of the given size; one that is longer by now is
+// cut, one that is shorter is returned as it is.
+func readContent(fd int, size int64) ([]byte, error) {
+	buf := make([]byte, size)
+	n := 0
+	for n < len(buf) {
+		m, err := unix.Pread(fd, buf[n:], int64(n))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m == 0 {
+			break
+		}
+		n += m
+	}
+	return buf[:n], nil
+}
+
+// keep stores content under its hash and notes both in b.
+func (j *journal) keep(b *Base, content []byte) error {
+	sum := sha256.Sum256(content)
+	b.SHA256, b.content = sum[:], hex.EncodeToString(sum[:])
+	st, err := statAt(j.dir, b.content)
+	if err == nil && st.size == int64(len(content)) {
+		return nil
+	}
+	if err := j.s.quota.reserve(int64(len(content)) + pageBytes); err != nil {
+		return err
+	}
+	defer j.s.quota.release(int64(len(content)) + pageBytes)
+	return j.store(b.content, func(fd int) error { return writeAll(fd, content) })
+}
+
+// share keeps the blocks of a file that is too long to be copied, where the
+// file system can; else b stays without a content.
+func (j *journal) share(b *Base, src int) error {
+	name := "shared-" + j.s.temp()
+	for { // names of an earlier run may be taken
+		if there, err := exists(j.dir, name); err != nil || !there {
+			break
+		}
+		name = "shared-" + j.s.temp()
+	}
+	err := j.store(name, func(fd int) error { return unix.IoctlFileClone(fd, src) })
+	if err == nil {
+		b.content = name
+	}
+	if cannotClone(err) {
+		return nil
+	}
+	return err
+}
+
+// store makes the file name in base/, whole or not at all.
+func (j *journal) store(name string, fill func(fd int) error) error {
+	temp := j.s.temp()
+	fd, err := openat2(j.s.work, temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	err = fill(fd)
+	if err == nil {
+		err = unix.Renameat(j.s.work, temp, j.dir, name)
+	}
+	if err != nil {
+		_ = unlinkAt(j.s.work, temp)
+		return err
+	}
+	if st, err := statFd(fd); err == nil {
+		j.s.quota.addContent(st.blocks * blockBytes)
+	}
+	return nil
+}
+
+func writeAll(fd int, b []byte) error {
+	for off := 0; off < len(b); {
+		n, err := unix.Pwrite(fd, b[off:], int64(off))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		off += n
+	}
+	return nil
+}
+
+// isContentName reports whether a name in base/ is a kept content.
+func isContentName(name string) bool {
+	return len(name) == hex.EncodedLen(sha256.Size) || strings.HasPrefix(name, "shared-")
+}

@@ -1,0 +1,111 @@
+package layer
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyData makes the first size bytes of src, which has srcSize, the content
+// of the empty file dst. Blocks are shared where the file system can, holes
+// stay holes.
+func copyData(dst, src int, srcSize, size int64) error {
+	if size == srcSize && size > 0 {
+		err := unix.IoctlFileClone(dst, src)
+		if err == nil || !cannotClone(err) {
+			return err
+		}
+	}
+	if err := unix.Ftruncate(dst, size); err != nil {
+		return err
+	}
+	for off := int64(0); off < size; {
+		start, end := nextData(src, off, size)
+		if err := copyRange(dst, src, start, end); err != nil {
+			return err
+		}
+		off = end
+	}
+	return nil
+}
+
+// cannotClone reports whether err says that blocks cannot be shared here,
+// rather than that something went wrong (ioctl_ficlone(2)).
+func cannotClone(err error) bool {
+	switch asErrno(err) {
+	case unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS, unix.EPERM, unix.ETXTBSY:
+		return true
+	}
+	return false
+}
+
+// nextData returns the first range of data from off on, below size; an empty
+// range at size if only a hole is left. A file system that knows no holes has
+// one range.
+func nextData(fd int, off, size int64) (start, end int64) {
+	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
+	if err == unix.ENXIO {
+		return size, size
+	}
+	if err != nil {
+		return off, size
+	}
+	end, err = unix.Seek(fd, start, unix.SEEK_HOLE)
+	if err != nil || end > size {
+		end = size
+	}
+	return min(start, size), end
+}
+
+// copyRange copies the bytes from start to end in the kernel, or through a
+// buffer where the two file systems do not let it. A source that became
+// shorter ends the copy; the caller compares its identity afterwards.
+func copyRange(dst, src int, start, end int64) error {
+	for start < end {
+		in, out := start, start
+		n, err := unix.CopyFileRange(src, &in, dst, &out, int(min(end-start, 1<<30)), 0)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EXDEV, err == unix.EINVAL, err == unix.ENOSYS, err == unix.EOPNOTSUPP, err == nil && n == 0:
+			return copyBuffered(dst, src, start, end)
+		case err != nil:
+			return err
+		}
+		start += int64(n)
+	}
+	return nil
+}
+
+func copyBuffered(dst, src int, start, end int64) error {
+	buf := direntBuffers.Get().(*[64 << 10]byte)
+	defer direntBuffers.Put(buf)
+	for start < end {
+		n, err := unix.Pread(src, buf[:min(end-start, int64(len(buf)))], start)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		for done := 0; done < n; {
+			m, err := unix.Pwrite(dst, buf[done:n], start+int64(done))
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			done += m
+		}
+		start += int64(n)
+	}
+	return nil
+}
+
+// asErrno returns the errno that err is or wraps, 0 if there is none.
+func asErrno(err error) unix.Errno {
+	var no unix.Errno
+	errors.As(err, &no)
+	return no
+}

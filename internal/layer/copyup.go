@@ -1,0 +1,490 @@
+package layer
+
+import (
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+var (
+	errNotInTop = errors.New("not in the delta")
+	errChanged  = errors.New("changed while it was copied")
+)
+
+// CopyUp makes sure that p is in the delta, as it is. A file of the source is
+// on disk, with the record of what it was, before it takes its name; a crash
+// leaves the old file or the new. Errors: NotFound; Denied (a device, or what
+// the user may not read); Exhausted; Unavailable (EBUSY) if the source kept
+// changing meanwhile.
+func (s *Stack) CopyUp(p vpath.Path) (Info, error) {
+	if err := s.copyUp(p, -1); err != nil {
+		return Info{}, wrap("copy up", p, err)
+	}
+	return s.Lookup(p)
+}
+
+// flights lets one caller at a time copy a path.
+type flights struct {
+	mu sync.Mutex
+	m  map[vpath.Path]chan struct{}
+}
+
+// enter returns the function that ends the flight, or, after somebody else's
+// flight has ended, nil.
+func (f *flights) enter(p vpath.Path) (leave func()) {
+	f.mu.Lock()
+	if other, ok := f.m[p]; ok {
+		f.mu.Unlock()
+		<-other
+		return nil
+	}
+	defer f.mu.Unlock()
+	if f.m == nil {
+		f.m = map[vpath.Path]chan struct{}{}
+	}
+	done := make(chan struct{})
+	f.m[p] = done
+	return func() {
+		f.mu.Lock()
+		delete(f.m, p)
+		f.mu.Unlock()
+		close(done)
+	}
+}
+
+// copyUp copies p into the delta if it is not there. Of a regular file only
+// the first size bytes are wanted, all if size is negative.
+func (s *Stack) copyUp(p vpath.Path, size int64) error {
+	if p.IsRoot() {
+		return nil
+	}
+	for range tries {
+		if err := s.copyUpOnce(p, size); err != errChanged {
+			return err
+		}
+	}
+	return unix.EBUSY
+}
+
+func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
+	l, err := s.openLower(p)
+	if err != nil || l == nil {
+		return err
+	}
+	defer l.close()
+	leave := s.flights.enter(p)
+	if leave == nil {
+		return errChanged // or done: the next round tells
+	}
+	defer leave()
+	switch {
+	case l.st.isDir():
+		return s.copyUpDir(p)
+	case l.st.isRegular():
+		return s.copyUpRegular(p, l, size)
+	}
+	return s.copyUpSpecial(p, l)
+}
+
+// lower is a file of a lower layer that is about to be copied.
+type lower struct {
+	st     stat
+	origin Origin
+	fd     int    // of a regular file, else -1
+	target string // of a symbolic link
+}
+
+func (l *lower) close() {
+	if l.fd >= 0 {
+		unix.Close(l.fd)
+	}
+}
+
+// openLower returns what p is below the delta, nil if p is in the delta.
+func (s *Stack) openLower(p vpath.Path) (*lower, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	v, e, err := s.locate(p)
+	if err != nil {
+		return nil, err
+	}
+	defer s.views.release(v)
+	if e.part.layer == top {
+		return nil, nil
+	}
+	l := &lower{st: e.st, origin: e.part.origin, fd: -1}
+	switch {
+	case e.st.mounted && l.origin == Source:
+		return nil, unix.EROFS
+	case e.st.isRegular():
+		l.fd, l.st, err = s.openEntry(e, false)
+	case e.st.kind() == unix.S_IFLNK:
+		l.target, err = readlinkAt(e.part.fd, e.stored)
+	case e.st.kind() == unix.S_IFCHR, e.st.kind() == unix.S_IFBLK:
+		return nil, unix.EPERM
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (s *Stack) copyUpDir(p vpath.Path) error {
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	v, err := s.ensureDir(p)
+	if err != nil {
+		return err
+	}
+	s.views.release(v)
+	return nil
+}
+
+// copyUpSpecial copies a symbolic link, a FIFO or a socket: made in work like
+// the others, but small enough not to be synced.
+func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
+	if err := s.quota.addInodes(1); err != nil {
+		return err
+	}
+	name := s.temp()
+	var err error
+	if l.st.kind() == unix.S_IFLNK {
+		err = unix.Symlinkat(l.target, s.work, name)
+	} else {
+		err = unix.Mknodat(s.work, name, l.st.kind()|0o600, 0)
+	}
+	if err == nil {
+		err = s.takeAttributes(s.work, name, &l.st)
+	}
+	base := baseOf(&l.st)
+	if err == nil && l.origin == Source && l.st.kind() == unix.S_IFLNK {
+		err = s.journal.keep(&base, []byte(l.target))
+	}
+	if err == nil {
+		err = s.commit(p, l, name, base)
+	}
+	if err != nil {
+		_ = unlinkAt(s.work, name)
+		s.quota.dropInodes(1)
+	}
+	return err
+}
+
+func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
+	if size < 0 || size > l.st.size {
+		size = l.st.size
+	}
+	need := min(size, l.st.blocks*blockBytes) + 2*pageBytes
+	if err := s.quota.reserve(need); err != nil {
+		return err
+	}
+	defer s.quota.release(need)
+	if err := s.quota.addInodes(1); err != nil {
+		return err
+	}
+	name := s.temp()
+	fd, err := openat2(s.work, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	if err != nil {
+		s.quota.dropInodes(1)
+		return err
+	}
+	defer unix.Close(fd)
+	err = s.fillCopy(p, l, fd, name, size)
+	if err != nil {
+		_ = unlinkAt(s.work, name)
+		s.quota.dropInodes(1)
+		return err
+	}
+	if st, err := statFd(fd); err == nil {
+		s.quota.settle(&st)
+	}
+	return nil
+}
+
+// fillCopy copies content and attributes into work/name and gives it p's name.
+func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64) error {
+	base := baseOf(&l.st)
+	if err := copyData(fd, l.fd, l.st.size, size); err != nil {
+		return err
+	}
+	if l.origin == Source {
+		if err := s.keepContent(&base, l.fd, &l.st); err != nil {
+			return err
+		}
+	}
+	now, err := statFd(l.fd)
+	if err != nil {
+		return err
+	}
+	if !l.st.unchanged(&now) {
+		return errChanged
+	}
+	if err := s.takeAttributes(s.work, name, &l.st); err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.Go(func() error { return unix.Fdatasync(fd) })
+	if err := s.recordCopy(p, l, fd, base); err != nil {
+		_ = g.Wait()
+		return err
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return s.commitLocked(p, l, name)
+}
+
+// keepContent hashes and keeps the content of a file of the source.
+func (s *Stack) keepContent(b *Base, fd int, st *stat) error {
+	if st.size > ContentMax {
+		return s.journal.share(b, fd)
+	}
+	content, err := readContent(fd, st.size)
+	if err != nil {
+		return err
+	}
+	return s.journal.keep(b, content)
+}
+
+// recordCopy writes down, durably, what p was and which number its copy shows.
+func (s *Stack) recordCopy(p vpath.Path, l *lower, fd int, base Base) error {
+	st, err := statFd(fd)
+	if err != nil {
+		return err
+	}
+	if err := s.record(p, l, &st, base); err != nil {
+		return err
+	}
+	return s.journal.sync()
+}
+
+// record appends what is to be known of the copy st of l.
+func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) error {
+	alias := inodeAlias{birth: st.birth, shown: s.info(p, l.origin, &l.st).Ino}
+	records := []record{{kind: recordAlias, ino: st.ino, alias: alias}}
+	if l.origin == Source {
+		records = append(records, baseRecord(p, base))
+	}
+	if err := s.journal.append(records...); err != nil {
+		return err
+	}
+	s.inodes.set(st.ino, alias)
+	return nil
+}
+
+// commit records the finished copy work/name and gives it p's name.
+func (s *Stack) commit(p vpath.Path, l *lower, name string, base Base) error {
+	st, err := statAt(s.work, name)
+	if err != nil {
+		return err
+	}
+	if err := s.record(p, l, &st, base); err != nil {
+		return err
+	}
+	return s.commitLocked(p, l, name)
+}
+
+// commitLocked moves the recorded copy work/name to p if p is still what was
+// copied.
+func (s *Stack) commitLocked(p vpath.Path, l *lower, name string) error {
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	err := s.commitCopy(p, l, name)
+	if err != nil && l.origin == Source {
+		// Without a copy the record would speak for whatever is made at p.
+		_ = s.journal.append(record{kind: recordDrop, path: p})
+	}
+	return err
+}
+
+func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
+	v, e, err := s.locate(p)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return errChanged
+	}
+	if err != nil {
+		return err
+	}
+	s.views.release(v)
+	if e.part.layer == top || !e.st.unchanged(&l.st) {
+		return errChanged
+	}
+	up, err := s.ensureDir(p.Dir())
+	if err != nil {
+		return err
+	}
+	defer s.views.release(up)
+	pl := &place{v: up, path: p, dir: up.parts[0].fd, name: p.Base()}
+	pl.stored, pl.hashed = storedName(pl.name)
+	if err := pl.before(); err != nil {
+		return err
+	}
+	if err := keepingTimes(pl.dir, func() error {
+		return unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
+	}); err != nil {
+		return err
+	}
+	if l.origin == Frozen && l.st.nlink > 1 {
+		return s.linkFrozenNames(p, &l.st, pl)
+	}
+	return nil
+}
+
+// keepingTimes runs do, which changes names in dir but nothing that the view
+// shows, and gives dir its modification time back.
+func keepingTimes(dir int, do func() error) error {
+	st, err := statFd(dir)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return setTimes(dir, ".", nil, &st.mtime)
+}
+
+// takeAttributes gives work/name the owner (as far as this process may), mode
+// and times of the file it is a copy of.
+func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
+	st, err := statAt(dir, name)
+	if err != nil {
+		return err
+	}
+	if st.uid != from.uid || st.gid != from.gid {
+		err := unix.Fchownat(dir, name, int(from.uid), int(from.gid), unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil && err != unix.EPERM && err != unix.EINVAL { // EINVAL: not mapped in our user namespace
+			return err
+		}
+	}
+	if from.kind() != unix.S_IFLNK {
+		if err := unix.Fchmodat(dir, name, from.mode&modeMask, 0); err != nil {
+			return err
+		}
+	}
+	return setTimes(dir, name, &from.atime, &from.mtime)
+}
+
+// ensureDir brings the directory p into the delta, empty, so that it merges
+// with what is below, and returns its view. The caller holds ns exclusively.
+func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
+	v, err := s.view(p)
+	if err != nil || v.inTop() {
+		return v, err
+	}
+	defer s.views.release(v)
+	if v.sealed {
+		return nil, unix.EROFS
+	}
+	l := &lower{origin: v.parts[0].origin, fd: -1}
+	if l.st, err = statFd(v.parts[0].fd); err != nil {
+		return nil, err
+	}
+	up, err := s.ensureDir(p.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer s.views.release(up)
+	if err := s.quota.addInodes(1); err != nil {
+		return nil, err
+	}
+	if err := s.makeMerged(p, l, up.parts[0].fd); err != nil {
+		s.quota.dropInodes(1)
+		return nil, err
+	}
+	s.views.forget(p)
+	return s.view(p)
+}
+
+// makeMerged makes the delta's directory for p inside the delta's dir.
+func (s *Stack) makeMerged(p vpath.Path, l *lower, dir int) error {
+	name := s.temp()
+	err := unix.Mkdirat(s.work, name, 0o700)
+	if err != nil {
+		return err
+	}
+	pl := &place{dir: dir, name: p.Base()}
+	pl.stored, pl.hashed = storedName(pl.name)
+	st, err := statAt(s.work, name)
+	if err == nil {
+		err = s.takeAttributes(s.work, name, &l.st)
+	}
+	if err == nil {
+		err = s.record(p, l, &st, baseOf(&l.st))
+	}
+	if err == nil {
+		err = pl.before()
+	}
+	if err == nil {
+		err = keepingTimes(dir, func() error {
+			return unix.Renameat2(s.work, name, dir, pl.stored, unix.RENAME_NOREPLACE)
+		})
+	}
+	if err != nil {
+		s.discard(name)
+	}
+	return err
+}
+
+// touchRoot lets the delta speak for the root's mode and times.
+func (s *Stack) touchRoot() error {
+	if s.rootTouched {
+		return nil
+	}
+	st, err := statFd(s.layers[s.bottom()].root)
+	if err != nil {
+		return err
+	}
+	if err := s.takeAttributes(s.layers[top].root, ".", &st); err != nil {
+		return err
+	}
+	if err := s.journal.append(baseRecord(vpath.Root, baseOf(&st))); err != nil {
+		return err
+	}
+	s.rootTouched = true
+	return nil
+}
+
+// keepCovered keeps the content of what p was in the source, which a whiteout
+// hides and something new is about to replace.
+func (s *Stack) keepCovered(p vpath.Path, v *view) error {
+	last := v.parts[len(v.parts)-1]
+	if last.origin != Source {
+		return nil
+	}
+	st, err := statAt(last.fd, p.Base())
+	if err != nil || !st.isRegular() {
+		return nil // gone meanwhile, or nothing to merge with later
+	}
+	return s.keepReplaced(p, entry{last, p.Base(), st}, recordContent)
+}
+
+// keepReplaced records e, of the source at p, with its content if it can be
+// read.
+func (s *Stack) keepReplaced(p vpath.Path, e entry, kind recordKind) error {
+	base := baseOf(&e.st)
+	if e.st.isRegular() {
+		s.addContent(&base, e)
+	}
+	return s.journal.append(record{kind: kind, path: p, base: base})
+}
+
+// addContent adds the content of e to base. One that cannot be read or kept
+// costs no more than a later merge.
+func (s *Stack) addContent(base *Base, e entry) {
+	fd, st, err := s.openEntry(e, false)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	whole := baseOf(&st)
+	if s.keepContent(&whole, fd, &st) != nil {
+		return
+	}
+	if now, err := statFd(fd); err == nil && st.unchanged(&now) {
+		*base = whole
+	}
+}

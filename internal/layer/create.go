@@ -1,0 +1,321 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Bits of a mode that a delta keeps. setuid and setgid never enter one.
+const (
+	modeMask = 0o1777
+	typeMask = unix.S_IFMT
+)
+
+// Create makes the regular file p, which must not exist, and opens it for
+// reading and writing. Errors: Exists, NotFound (no such directory), Denied
+// (below a nested mount), Exhausted.
+func (s *Stack) Create(p vpath.Path, mode uint32) (*File, Info, error) {
+	var f *File
+	i, err := s.make("create", p, func(pl *place) error {
+		fd, err := openat2(pl.dir, pl.stored, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR|unix.O_NONBLOCK, mode&modeMask)
+		if err != nil {
+			return err
+		}
+		f = s.newFile(fd, p, Delta, true)
+		return nil
+	}, mode&modeMask)
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, i, err
+}
+
+// Mkdir makes the directory p. Errors: as Create.
+func (s *Stack) Mkdir(p vpath.Path, mode uint32) (Info, error) {
+	return s.make("mkdir", p, func(pl *place) error {
+		if !pl.covers {
+			return unix.Mkdirat(pl.dir, pl.stored, mode&modeMask)
+		}
+		return s.mkdirOpaque(pl, mode&modeMask)
+	}, mode&modeMask)
+}
+
+// mkdirOpaque makes a directory that hides what lower layers have in its
+// place: whole in work, then renamed in.
+func (s *Stack) mkdirOpaque(pl *place, mode uint32) error {
+	name := s.temp()
+	if err := unix.Mkdirat(s.work, name, 0o700); err != nil {
+		return err
+	}
+	err := makeMarker(s.work, name)
+	if err == nil {
+		err = unix.Fchmodat(s.work, name, mode, 0)
+	}
+	if err == nil {
+		err = unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
+	}
+	if err != nil {
+		s.discard(name)
+	}
+	return err
+}
+
+// makeMarker puts the opaque marker into the directory name of dir.
+func makeMarker(dir int, name string) error {
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return makeEmpty(fd, opaqueMarker)
+}
+
+// makeEmpty makes an empty file; one that is there already will do.
+func makeEmpty(dir int, name string) error {
+	err := unix.Mknodat(dir, name, unix.S_IFREG|0o600, 0)
+	if err == unix.EEXIST {
+		return nil
+	}
+	return err
+}
+
+// Mknod makes a regular file, a FIFO or a socket, which nothing here ever
+// opens. Errors: as Create; Denied for devices.
+func (s *Stack) Mknod(p vpath.Path, mode uint32) (Info, error) {
+	kind := mode & typeMask
+	if kind == 0 {
+		kind = unix.S_IFREG
+	}
+	return s.make("mknod", p, func(pl *place) error {
+		switch kind {
+		case unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK:
+			return unix.Mknodat(pl.dir, pl.stored, kind|mode&modeMask, 0)
+		}
+		return unix.EPERM
+	}, mode&modeMask)
+}
+
+// Symlink makes a symbolic link at p. Errors: as Create; Invalid for an empty
+// target.
+func (s *Stack) Symlink(target string, p vpath.Path) (Info, error) {
+	return s.make("symlink", p, func(pl *place) error {
+		if target == "" {
+			return unix.ENOENT
+		}
+		return unix.Symlinkat(target, pl.dir, pl.stored)
+	}, keepMode)
+}
+
+// Link gives the file old a second name. old is copied up first. Errors: as
+// Create; Denied for a directory.
+func (s *Stack) Link(old, p vpath.Path) (Info, error) {
+	for range tries {
+		if _, err := s.CopyUp(old); err != nil {
+			return Info{}, wrap("link", old, err)
+		}
+		i, err := s.linkOnce(old, p)
+		if err != errNotInTop {
+			return i, err
+		}
+	}
+	return Info{}, wrap("link", old, unix.EBUSY)
+}
+
+func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	pl, err := s.place(p)
+	if err != nil {
+		return Info{}, wrap("link", p, err)
+	}
+	defer s.views.release(pl.v)
+	v, e, err := s.locate(old)
+	if err != nil {
+		return Info{}, wrap("link", old, err)
+	}
+	defer s.views.release(v)
+	switch {
+	case e.part.layer != top:
+		return Info{}, errNotInTop
+	case e.st.isDir():
+		return Info{}, wrap("link", old, unix.EPERM)
+	}
+	if err := pl.before(); err != nil {
+		return Info{}, wrap("link", p, err)
+	}
+	if err := unix.Linkat(e.part.fd, e.stored, pl.dir, pl.stored, 0); err != nil {
+		return Info{}, wrap("link", p, err)
+	}
+	if err := pl.after(); err != nil {
+		return Info{}, wrap("link", p, err)
+	}
+	st, err := statAt(pl.dir, pl.stored)
+	return s.info(p, Delta, &st), wrap("link", p, err)
+}
+
+// keepMode tells make not to set the permission bits.
+const keepMode = ^uint32(0)
+
+// make runs do for a name that does not exist and describes what it made.
+func (s *Stack) make(operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
+	if err := s.quota.addInodes(1); err != nil {
+		return Info{}, wrap(operation, p, err)
+	}
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	i, err := s.makeLocked(p, do, mode)
+	if err != nil {
+		s.quota.dropInodes(1)
+	}
+	return i, wrap(operation, p, err)
+}
+
+func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
+	pl, err := s.place(p)
+	if err != nil {
+		return Info{}, err
+	}
+	defer s.views.release(pl.v)
+	if err := pl.before(); err != nil {
+		return Info{}, err
+	}
+	if err := do(pl); err != nil {
+		return Info{}, err
+	}
+	st, err := statAt(pl.dir, pl.stored)
+	if err == nil && mode != keepMode && st.mode&0o7777 != mode {
+		// The umask, a setgid bit or an ACL of the directory had a say.
+		err = unix.Fchmodat(pl.dir, pl.stored, mode, 0)
+		st.mode = st.kind() | mode
+	}
+	if err == nil {
+		err = pl.after()
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	s.views.forget(p)
+	return s.info(p, Delta, &st), nil
+}
+
+// place is where a new name goes: a directory of the delta in which the view
+// has no such name.
+type place struct {
+	v      *view
+	path   vpath.Path
+	dir    int // the delta's directory
+	name   string
+	stored string
+	hashed bool
+	covers bool // a whiteout of the delta hides what lower layers have
+}
+
+// place finds the place of p and brings its directory into the delta. The
+// caller holds ns exclusively and releases place.v. Errors: EEXIST, ENOENT,
+// ENOTDIR, EROFS below a nested mount.
+func (s *Stack) place(p vpath.Path) (*place, error) {
+	if p.IsRoot() {
+		return nil, unix.EEXIST
+	}
+	if len(p.Base()) > vpath.NameMax {
+		return nil, unix.ENAMETOOLONG
+	}
+	v, err := s.view(p.Dir())
+	if err != nil {
+		return nil, err
+	}
+	covers, err := s.vacant(v, p.Base())
+	if err == nil && !v.inTop() {
+		s.views.release(v)
+		v, err = s.ensureDir(p.Dir())
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		s.views.release(v)
+		return nil, err
+	}
+	pl := &place{v: v, path: p, dir: v.parts[0].fd, name: p.Base(), covers: covers}
+	pl.stored, pl.hashed = storedName(pl.name)
+	if covers {
+		if err := s.keepCovered(p, v); err != nil {
+			s.views.release(v)
+			return nil, err
+		}
+	}
+	return pl, nil
+}
+
+// vacant makes sure that v has no such name and says whether a whiteout of
+// the delta is the reason. In a directory of the delta alone it leaves the
+// first question to the kernel.
+func (s *Stack) vacant(v *view, name string) (covers bool, err error) {
+	if v.sealed {
+		return false, unix.EROFS
+	}
+	if v.inTop() {
+		if len(v.parts) == 1 {
+			return false, nil
+		}
+		stored, _ := storedName(name)
+		if there, err := exists(v.parts[0].fd, stored); err != nil || there {
+			return false, orExist(err)
+		}
+		if hidden, err := hasWhiteout(v.parts[0].fd, name); err != nil || hidden {
+			return hidden, err
+		}
+	}
+	_, err = s.find(v, name, top+1)
+	if err == unix.ENOENT {
+		return false, nil
+	}
+	return false, orExist(err)
+}
+
+func orExist(err error) error {
+	if err == nil {
+		return unix.EEXIST
+	}
+	return err
+}
+
+// before prepares the name: a hashed one is written down first.
+func (pl *place) before() error {
+	if !pl.hashed {
+		return nil
+	}
+	err := unix.Symlinkat(pl.name, pl.dir, nameBeside(pl.name))
+	if err == unix.EEXIST {
+		return nil
+	}
+	return err
+}
+
+// after drops the whiteout that the new name stands before.
+func (pl *place) after() error {
+	if !pl.covers {
+		return nil
+	}
+	return dropWhiteout(pl.dir, pl.name)
+}
+
+// locate finds the entry at p with the view it is in, which the caller
+// releases. The root cannot be located.
+func (s *Stack) locate(p vpath.Path) (*view, entry, error) {
+	if p.IsRoot() {
+		return nil, entry{}, unix.EBUSY
+	}
+	v, err := s.view(p.Dir())
+	if err != nil {
+		return nil, entry{}, err
+	}
+	e, err := s.find(v, p.Base(), top)
+	if err != nil {
+		s.views.release(v)
+		return nil, entry{}, err
+	}
+	return v, e, nil
+}

@@ -1,0 +1,209 @@
+package layer
+
+import (
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// File is an open regular file of the view. It is safe for concurrent use,
+// but the caller must not close it while using it.
+type File struct {
+	s        *Stack
+	fd       int
+	path     vpath.Path // where it was opened, for messages and numbers
+	origin   Origin     // when it was opened
+	writable bool
+	gen      uint64
+	closed   atomic.Bool
+}
+
+func (s *Stack) newFile(fd int, p vpath.Path, o Origin, writable bool) *File {
+	return &File{s: s, fd: fd, path: p, origin: o, writable: writable, gen: s.gen.Load()}
+}
+
+// tries bounds how often an operation starts again because names or contents
+// changed while it copied without a lock.
+const tries = 8
+
+// Open opens the regular file p, for writing in the delta, where it is copied
+// first if need be. The descriptor is never O_APPEND. Errors: NotFound;
+// Precondition (EISDIR); Invalid (ELOOP) for a symbolic link; Unsupported
+// (ENXIO) for what else is no regular file; Denied.
+func (s *Stack) Open(p vpath.Path, write bool) (*File, Info, error) {
+	for range tries {
+		if write {
+			if _, err := s.CopyUp(p); err != nil {
+				return nil, Info{}, wrap("open", p, err)
+			}
+		}
+		f, i, err := s.openOnce(p, write)
+		if err != errNotInTop {
+			return f, i, wrap("open", p, err)
+		}
+	}
+	return nil, Info{}, wrap("open", p, unix.EBUSY)
+}
+
+func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	if p.IsRoot() {
+		return nil, Info{}, unix.EISDIR
+	}
+	v, e, err := s.locate(p)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	defer s.views.release(v)
+	if write && e.part.layer != top {
+		return nil, Info{}, errNotInTop
+	}
+	fd, st, err := s.openEntry(e, write)
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return s.newFile(fd, p, e.part.origin, write), s.info(p, e.part.origin, &st), nil
+}
+
+// openEntry opens the regular file e and describes what was opened.
+func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
+	if err := onlyRegular(&e.st); err != nil {
+		return -1, stat{}, err
+	}
+	if e.part.origin == Source && s.o.User != nil && !s.o.User.may(&e.st, 4) {
+		return -1, stat{}, unix.EACCES
+	}
+	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+	if write {
+		flags = unix.O_RDWR | unix.O_NONBLOCK | unix.O_NOCTTY
+	}
+	fd, err := openat2(e.part.fd, e.stored, flags, 0)
+	if err != nil {
+		return -1, stat{}, err
+	}
+	st, err := statFd(fd)
+	if err == nil {
+		err = onlyRegular(&st)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, stat{}, err
+	}
+	return fd, st, nil
+}
+
+func onlyRegular(st *stat) error {
+	switch st.kind() {
+	case unix.S_IFREG:
+		return nil
+	case unix.S_IFDIR:
+		return unix.EISDIR
+	case unix.S_IFLNK:
+		return unix.ELOOP
+	}
+	return unix.ENXIO
+}
+
+// Fd returns the descriptor for reading, lseek and fsync. Writing goes through
+// WriteAt and Allocate, which keep the quota and a freeze. It is valid until
+// Close.
+func (f *File) Fd() int { return f.fd }
+
+// Writable reports whether the file was opened for writing.
+func (f *File) Writable() bool { return f.writable }
+
+// Close closes the descriptor. Closing again does nothing.
+func (f *File) Close() error {
+	if f.closed.Swap(true) {
+		return nil
+	}
+	return unix.Close(f.fd)
+}
+
+// Stat describes the open file, whatever its name is by now.
+func (f *File) Stat() (Info, error) {
+	st, err := statFd(f.fd)
+	if err != nil {
+		return Info{}, wrap("stat", f.path, err)
+	}
+	return f.s.info(f.path, f.origin, &st), nil
+}
+
+// ReadAt reads into b from the byte off on. It returns fewer bytes only at the
+// end of the file, without an error.
+func (f *File) ReadAt(b []byte, off int64) (int, error) {
+	n := 0
+	for n < len(b) {
+		m, err := unix.Pread(f.fd, b[n:], off+int64(n))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return n, wrap("read", f.path, err)
+		}
+		if m == 0 {
+			break
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// WriteAt writes b at the byte off. Errors: Precondition (ESTALE) if the file
+// was frozen meanwhile: open it again; (EBADF) if not opened for writing;
+// Exhausted. What is counted as written is written.
+func (f *File) WriteAt(b []byte, off int64) (int, error) {
+	n := 0
+	err := f.change(off, int64(len(b)), func() error {
+		for n < len(b) {
+			m, err := unix.Pwrite(f.fd, b[n:], off+int64(n))
+			if err == unix.EINTR {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			n += m
+		}
+		return nil
+	})
+	return n, wrap("write", f.path, err)
+}
+
+// Allocate is fallocate(2) with its modes. Errors: as WriteAt; Unsupported.
+func (f *File) Allocate(mode uint32, off, length int64) error {
+	return wrap("allocate", f.path, f.change(off, length, func() error {
+		for {
+			err := unix.Fallocate(f.fd, mode, off, length)
+			if err != unix.EINTR {
+				return err
+			}
+		}
+	}))
+}
+
+// change runs do, which stores at most length bytes from off on, within quota
+// and not during a freeze.
+func (f *File) change(off, length int64, do func() error) error {
+	s := f.s
+	s.writers.RLock()
+	defer s.writers.RUnlock()
+	switch {
+	case !f.writable:
+		return unix.EBADF
+	case f.gen != s.gen.Load():
+		return unix.ESTALE
+	}
+	return s.quota.during(f.fd, off, length, do)
+}
+
+// Sync is fsync(2), or fdatasync(2) with dataOnly.
+func (f *File) Sync(dataOnly bool) error {
+	if dataOnly {
+		return wrap("sync", f.path, unix.Fdatasync(f.fd))
+	}
+	return wrap("sync", f.path, unix.Fsync(f.fd))
+}

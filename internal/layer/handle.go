@@ -1,0 +1,216 @@
+package layer
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// resolve keeps every look-up beneath its handle: no symbolic link anywhere,
+// no mount crossed (openat2(2)).
+const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// openat2 opens path beneath dir. Errors: those of openat2(2); ELOOP for a
+// symbolic link, EXDEV for a mount.
+func openat2(dir int, path string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Resolve: resolve}
+	if flags&(unix.O_CREAT|unix.O_TMPFILE) != 0 {
+		how.Mode = uint64(mode)
+	}
+	for {
+		fd, err := unix.Openat2(dir, path, &how)
+		if err != unix.EINTR && err != unix.EAGAIN {
+			return fd, err
+		}
+	}
+}
+
+// openDir opens an O_PATH handle on the directory name in dir.
+func openDir(dir int, name string) (int, error) {
+	return openat2(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
+}
+
+// pathPiece is how much of a path is handed to one openat2, below PATH_MAX.
+const pathPiece = 3800
+
+// openDirAt opens an O_PATH handle on the directory at the relative path rel,
+// of any length, in pieces. "." is dir itself.
+func openDirAt(dir int, rel string) (int, error) {
+	if len(rel) <= pathPiece {
+		return openDir(dir, rel)
+	}
+	at := dir
+	for rel != "" {
+		piece := rel
+		if len(rel) > pathPiece {
+			cut := strings.LastIndexByte(rel[:pathPiece], '/')
+			piece, rel = rel[:cut], rel[cut+1:]
+		} else {
+			rel = ""
+		}
+		fd, err := openDir(at, piece)
+		if at != dir {
+			unix.Close(at)
+		}
+		if err != nil {
+			return -1, err
+		}
+		at = fd
+	}
+	return at, nil
+}
+
+// stat is what statx(2) says of one file.
+type stat struct {
+	dev, ino     uint64
+	birth        int64 // nanoseconds, 0 where the file system does not say
+	size, blocks int64
+	mode         uint32
+	nlink        uint32
+	uid, gid     uint32
+	rdev         uint64
+	atime        unix.Timespec
+	mtime, ctime unix.Timespec
+	mounted      bool // something is mounted here
+}
+
+func (s *stat) kind() uint32    { return s.mode & unix.S_IFMT }
+func (s *stat) isDir() bool     { return s.kind() == unix.S_IFDIR }
+func (s *stat) isRegular() bool { return s.kind() == unix.S_IFREG }
+
+// unchanged reports whether b shows the same file with the same content and
+// mode as s, as far as its identity tells.
+func (s *stat) unchanged(b *stat) bool {
+	return s.dev == b.dev && s.ino == b.ino && s.size == b.size && s.mode == b.mode &&
+		s.mtime == b.mtime && s.ctime == b.ctime
+}
+
+const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
+
+// statAt describes name in dir, not following a link and mounting nothing.
+func statAt(dir int, name string) (stat, error) {
+	return statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
+}
+
+// statFd describes what fd is open on.
+func statFd(fd int) (stat, error) { return statx(fd, "", unix.AT_EMPTY_PATH) }
+
+func statx(dir int, name string, flags int) (stat, error) {
+	var x unix.Statx_t
+	for {
+		err := unix.Statx(dir, name, flags, statMask, &x)
+		if err == nil {
+			break
+		}
+		if err != unix.EINTR {
+			return stat{}, err
+		}
+	}
+	s := stat{
+		dev: unix.Mkdev(x.Dev_major, x.Dev_minor), ino: x.Ino,
+		size: int64(x.Size), blocks: int64(x.Blocks),
+		mode: uint32(x.Mode), nlink: x.Nlink, uid: x.Uid, gid: x.Gid,
+		rdev:  unix.Mkdev(x.Rdev_major, x.Rdev_minor),
+		atime: timespec(x.Atime), mtime: timespec(x.Mtime), ctime: timespec(x.Ctime),
+		mounted: x.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0,
+	}
+	if x.Mask&unix.STATX_BTIME != 0 {
+		s.birth = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+	}
+	return s, nil
+}
+
+func timespec(t unix.StatxTimestamp) unix.Timespec {
+	return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}
+}
+
+// exists reports whether name is in dir, as anything.
+func exists(dir int, name string) (bool, error) {
+	_, err := statAt(dir, name)
+	switch err {
+	case nil:
+		return true, nil
+	case unix.ENOENT:
+		return false, nil
+	}
+	return false, err
+}
+
+// readlinkAt returns the target of the symbolic link name in dir.
+func readlinkAt(dir int, name string) (string, error) {
+	for size := 256; ; size *= 4 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(dir, name, buf)
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// makePrivateDir makes name in dir 0700, whatever the umask, a setgid parent
+// or a default ACL say. A directory that is there already is left alone.
+func makePrivateDir(dir int, name string) error {
+	err := unix.Mkdirat(dir, name, 0o700)
+	if err == unix.EEXIST {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for _, acl := range []string{"system.posix_acl_default", "system.posix_acl_access"} {
+		err := unix.Fremovexattr(fd, acl)
+		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+			return err
+		}
+	}
+	return unix.Fchmod(fd, 0o700)
+}
+
+// unlinkAt removes the file name in dir; one that is not there is no error.
+func unlinkAt(dir int, name string) error {
+	err := unix.Unlinkat(dir, name, 0)
+	if err == unix.ENOENT {
+		return nil
+	}
+	return err
+}
+
+// remoteTypes are file systems whose files change without a local event
+// (statfs(2), linux/magic.h).
+var remoteTypes = map[uint32]bool{
+	unix.NFS_SUPER_MAGIC:    true,
+	unix.SMB_SUPER_MAGIC:    true,
+	unix.SMB2_SUPER_MAGIC:   true,
+	unix.CIFS_SUPER_MAGIC:   true,
+	unix.FUSE_SUPER_MAGIC:   true,
+	unix.V9FS_MAGIC:         true,
+	unix.AFS_SUPER_MAGIC:    true,
+	unix.CEPH_SUPER_MAGIC:   true,
+	unix.CODA_SUPER_MAGIC:   true,
+	unix.AUTOFS_SUPER_MAGIC: true,
+}
+
+func isRemote(fd int) (bool, error) {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return false, err
+	}
+	return remoteTypes[uint32(st.Type)], nil
+}
+
+// asOS turns a descriptor that the caller gets into an *os.File. The name is
+// for messages only and says nothing of the host.
+func asOS(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }
+
+// isErrno reports whether err is or wraps no.
+func isErrno(err error, no unix.Errno) bool { return errors.Is(err, no) }

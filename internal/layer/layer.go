@@ -1,0 +1,274 @@
+// Package layer stores what a sandbox changed, leaving the source untouched.
+//
+// A Stack is a source directory, which is never written, under frozen layers
+// and one writable delta. Each delta is a plain directory in the form of an
+// OCI image layer (".wh.NAME" hides NAME of the layers below), so it can be
+// looked at with ls and survives a crash at any point: every operation either
+// leaves the old state or the new one. docs/adr/0002-delta-format.md is the
+// format. The package knows no policy and no FUSE.
+//
+// What is promised beyond that:
+//   - Files are reached by handle only, one element at a time or beneath a
+//     handle; no symbolic link is followed, no FIFO or device is opened, no
+//     mount nested in the source is entered (it shows as an empty directory).
+//   - What a path was in the source before its first change is recorded, see
+//     [Base], so that applying can tell whether the source moved on.
+//   - Numbers shown as inode numbers stay with a file over copy-up, rename
+//     and restart, see [Info].
+//
+// Not done here: deciding who may do what; writing to the source; merging.
+//
+// # Concurrency
+//
+// A Stack is safe for concurrent use. Lock order: flights (one copy-up per
+// path), then Stack.ns (the name space: shared by look-ups, exclusive for
+// changes of names), then Stack.writers (shared by writes, exclusive while
+// freezing), then the leaves: viewCache.mu, quota.mu, inodes.mu, journal.mu,
+// orphanMu, garbageMu.
+// The content of a file is copied up outside of Stack.ns. The package starts
+// goroutines only within a call and waits for them.
+package layer
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Options says what Open opens. Source and Dir cannot be missing.
+type Options struct {
+	// Source is a handle (O_PATH|O_DIRECTORY is enough) on the directory at
+	// the bottom. It stays the caller's, who closes it after Close.
+	Source *os.File
+	// Dir is the host path of the stack's own directory, made 0700 if it is
+	// absent. Its parent exists. One writer at a time: the caller holds a lock.
+	Dir string
+	// Quota bounds what the stack stores.
+	Quota Quota
+	// ReadOnly opens beside a live writer: nothing is written, nothing is
+	// swept, nothing is cached from call to call.
+	ReadOnly bool
+	// User refuses what the user's own mode bits would refuse where this
+	// process has the capability to override them. Nil checks nothing.
+	User *User
+}
+
+// Quota bounds the delta, the frozen layers and the recorded contents
+// together. Zero is no bound. Reaching one answers EDQUOT.
+type Quota struct {
+	Bytes  int64 // bytes of allocated blocks
+	Inodes int64 // files, directories, links and special files; not whiteouts
+}
+
+// User is whose permissions count when the source is read.
+type User struct {
+	UID    uint32
+	GID    uint32
+	Groups []uint32
+}
+
+// Stack is an open stack of layers. The zero value is not usable.
+type Stack struct {
+	o       Options
+	home    int     // handle on Options.Dir
+	work    int     // half-made things, swept at Open
+	orphans int     // files without a name, swept at Open
+	layers  []layer // 0 is the delta, the last is the source
+
+	ns      sync.RWMutex
+	writers sync.RWMutex
+	gen     atomic.Uint64 // counts freezes; changes under ns and writers
+
+	views   viewCache
+	quota   quota
+	inodes  inodes
+	journal journal
+	flights flights
+	seq     atomic.Uint64 // names in work and orphans
+
+	sourceRoot   int // handle; also the last layer's root
+	sourceDev    uint64
+	sourceRemote bool
+	rootTouched  bool // the delta speaks for the root's own mode; guarded by ns
+
+	orphanMu    sync.Mutex
+	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode
+
+	garbageMu sync.Mutex
+	garbage   []string // directories in work/ to remove
+}
+
+// layer is one directory of the stack.
+type layer struct {
+	root   int // O_PATH handle
+	origin Origin
+}
+
+// sourceTTL bounds for how long a directory of the source that somebody moved
+// away may still answer under its old path without Invalidate: as long as the
+// kernel is told to believe an attribute that nobody watches (DESIGN §5).
+const sourceTTL = time.Second
+
+// Open opens or makes the stack in o.Dir. Unless ReadOnly it first removes
+// what a crash left half-made or nameless. Errors: Invalid, Unsupported (the
+// kernel lacks openat2), Denied, Exhausted, Internal.
+func Open(o Options) (*Stack, error) {
+	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}}
+	if o.Source == nil {
+		return nil, fault.New(fault.Invalid, "open layers: no source")
+	}
+	if err := s.open(); err != nil {
+		s.closeHandles()
+		return nil, wrap("open layers of", vpath.Root, err)
+	}
+	return s, nil
+}
+
+func (s *Stack) open() error {
+	if err := s.openHome(); err != nil {
+		return err
+	}
+	if err := s.openLayers(); err != nil {
+		return err
+	}
+	if err := s.openSource(); err != nil {
+		return err
+	}
+	ttl := sourceTTL
+	if s.o.ReadOnly {
+		ttl = 0
+	}
+	s.views.init(ttl)
+	if err := s.journal.open(s); err != nil {
+		return err
+	}
+	if s.o.ReadOnly {
+		return nil
+	}
+	return s.quota.open(s)
+}
+
+func (s *Stack) openHome() error {
+	if !s.o.ReadOnly {
+		if err := makePrivateDir(unix.AT_FDCWD, s.o.Dir); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.home, err = unix.Open(s.o.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	if s.o.ReadOnly {
+		return nil
+	}
+	if s.work, err = s.privateDir("work"); err != nil {
+		return err
+	}
+	if s.orphans, err = s.privateDir("orphan"); err != nil {
+		return err
+	}
+	if err := emptyDir(s.work, s.work, &s.seq); err != nil {
+		return err
+	}
+	return emptyDir(s.orphans, s.work, &s.seq)
+}
+
+// privateDir makes name in the stack's directory if need be and opens it.
+func (s *Stack) privateDir(name string) (int, error) {
+	if err := makePrivateDir(s.home, name); err != nil {
+		return -1, err
+	}
+	return openDir(s.home, name)
+}
+
+func (s *Stack) openSource() error {
+	fd, err := unix.Openat(int(s.o.Source.Fd()), ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	s.layers = append(s.layers, layer{root: fd, origin: Source})
+	s.sourceRoot = fd
+	st, err := statFd(fd)
+	if err != nil {
+		return err
+	}
+	s.sourceDev = st.dev
+	s.sourceRemote, err = isRemote(fd)
+	return err
+}
+
+// openLayers opens top and frozen/N, the newest first. A reader may meet a
+// stack that has no directories yet.
+func (s *Stack) openLayers() error {
+	if !s.o.ReadOnly {
+		if err := s.makeTop(); err != nil {
+			return err
+		}
+	}
+	top, err := openDir(s.home, "top")
+	switch {
+	case err == nil:
+		s.layers = append(s.layers, layer{root: top, origin: Delta})
+	case s.o.ReadOnly && err == unix.ENOENT:
+	default:
+		return err
+	}
+	frozen, err := openDir(s.home, "frozen")
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(frozen)
+	for n := lastFrozen(frozen); n > 0; n-- {
+		fd, err := openDir(frozen, strconv.Itoa(n))
+		if err != nil {
+			return err
+		}
+		s.layers = append(s.layers, layer{root: fd, origin: Frozen})
+	}
+	return nil
+}
+
+// Close releases every handle. Files and orphans of the stack are unusable
+// afterwards. It does not wait for calls that are still running.
+func (s *Stack) Close() error {
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	s.writers.Lock()
+	defer s.writers.Unlock()
+	s.gen.Add(1)
+	err := s.journal.close()
+	s.closeHandles()
+	return err
+}
+
+func (s *Stack) closeHandles() {
+	s.views.purge(vpath.Root)
+	for _, l := range s.layers {
+		unix.Close(l.root)
+	}
+	s.layers = nil
+	for _, fd := range []*int{&s.home, &s.work, &s.orphans} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// top is the writable layer's index, bottom the source's.
+const top = 0
+
+func (s *Stack) bottom() int { return len(s.layers) - 1 }
+
+// temp returns a name that nothing in work or orphans has.
+func (s *Stack) temp() string { return strconv.FormatUint(s.seq.Add(1), 10) }

@@ -1,0 +1,103 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Lookup describes the entry at p. Errors: NotFound; Precondition (ENOTDIR)
+// below what is no directory; Denied where the source may not be searched.
+func (s *Stack) Lookup(p vpath.Path) (Info, error) {
+	if !p.IsRoot() {
+		return s.LookupIn(p.Dir(), p.Base())
+	}
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	i, err := s.rootInfo()
+	return i, wrap("stat", p, err)
+}
+
+// LookupIn describes name in the directory dir, as Lookup does.
+func (s *Stack) LookupIn(dir vpath.Path, name string) (Info, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	p := dir.Child(name)
+	i, err := s.lookup(p)
+	return i, wrap("stat", p, err)
+}
+
+// lookup describes the entry at p, which is not the root.
+func (s *Stack) lookup(p vpath.Path) (Info, error) {
+	v, e, err := s.locate(p)
+	if err != nil {
+		return Info{}, err
+	}
+	s.views.release(v)
+	return s.info(p, e.part.origin, &e.st), nil
+}
+
+// rootInfo describes the root: the source's, until its mode was changed.
+func (s *Stack) rootInfo() (Info, error) {
+	src, err := statFd(s.layers[s.bottom()].root)
+	if err != nil {
+		return Info{}, err
+	}
+	if !s.rootTouched {
+		return s.info(vpath.Root, Source, &src), nil
+	}
+	st, err := statFd(s.layers[top].root)
+	if err != nil {
+		return Info{}, err
+	}
+	i := s.info(vpath.Root, Delta, &st)
+	i.Ino = s.sourceIno(vpath.Root, &src)
+	return i, nil
+}
+
+// Readlink returns the target of the symbolic link at p. Errors: NotFound;
+// Invalid for what is no link.
+func (s *Stack) Readlink(p vpath.Path) (string, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	target, err := s.readlink(p)
+	return target, wrap("readlink", p, err)
+}
+
+func (s *Stack) readlink(p vpath.Path) (string, error) {
+	if p.IsRoot() {
+		return "", unix.EINVAL
+	}
+	v, e, err := s.locate(p)
+	if err != nil {
+		return "", err
+	}
+	defer s.views.release(v)
+	return readlinkAt(e.part.fd, e.stored)
+}
+
+// ReadDir lists the directory p without "." and "..", in no order that means
+// anything. Errors: NotFound, Precondition (ENOTDIR), Denied.
+func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	v, err := s.view(p)
+	if err != nil {
+		return nil, wrap("list", p, err)
+	}
+	defer s.views.release(v)
+	var entries []DirEntry
+	err = s.list(v, func(c child) {
+		entries = append(entries, DirEntry{Name: c.name, Mode: c.mode, Ino: c.shown})
+	})
+	return entries, wrap("list", p, err)
+}
+
+// Invalidate forgets what is cached of the source's directories at and below
+// the paths: somebody moved or removed them there. Without it the stack
+// notices within a second.
+func (s *Stack) Invalidate(paths ...vpath.Path) {
+	for _, p := range paths {
+		s.views.purge(p)
+	}
+}

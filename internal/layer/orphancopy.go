@@ -1,0 +1,80 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// readable says whether a pinned file can be opened.
+func (o *Orphan) readable() error {
+	if err := onlyRegular(&o.st); err != nil {
+		return err
+	}
+	if o.pinned < 0 {
+		return unix.EACCES
+	}
+	return nil
+}
+
+// copyUp makes a pinned file one of the delta, still without a name in the
+// view; of a regular file only the first size bytes, all if size is negative.
+// It shows the number it had. The caller holds o.mu.
+func (o *Orphan) copyUp(size int64) error {
+	if o.name != "" {
+		return nil
+	}
+	s := o.s
+	if err := s.quota.addInodes(1); err != nil {
+		return err
+	}
+	name := s.temp()
+	err := o.copyTo(name, size)
+	if err == nil {
+		err = s.takeAttributes(s.orphans, name, &o.st)
+	}
+	var st stat
+	if err == nil {
+		st, err = statAt(s.orphans, name)
+	}
+	if err != nil {
+		_ = unlinkAt(s.orphans, name)
+		s.quota.dropInodes(1)
+		return err
+	}
+	s.inodes.set(st.ino, inodeAlias{birth: st.birth, shown: s.info(o.path, o.origin, &o.st).Ino})
+	s.addOrphanName(st.ino, 1)
+	s.quota.settle(&st)
+	o.name = name
+	if o.pinned >= 0 {
+		unix.Close(o.pinned)
+		o.pinned = -1
+	}
+	return nil
+}
+
+// copyTo makes orphan/name with the content of the pinned file.
+func (o *Orphan) copyTo(name string, size int64) error {
+	s := o.s
+	switch o.st.kind() {
+	case unix.S_IFLNK:
+		return unix.Symlinkat(o.target, s.orphans, name)
+	case unix.S_IFIFO, unix.S_IFSOCK:
+		return unix.Mknodat(s.orphans, name, o.st.kind()|0o600, 0)
+	}
+	if err := o.readable(); err != nil {
+		return err
+	}
+	if size < 0 || size > o.st.size {
+		size = o.st.size
+	}
+	need := min(size, o.st.blocks*blockBytes) + 2*pageBytes
+	if err := s.quota.reserve(need); err != nil {
+		return err
+	}
+	defer s.quota.release(need)
+	fd, err := openat2(s.orphans, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return copyData(fd, o.pinned, o.st.size, size)
+}

@@ -1,0 +1,180 @@
+package layer
+
+import (
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage says what a stack stores and what it may. Used counts are kept only
+// under a quota and are 0 without.
+type Usage struct {
+	Bytes  int64 // of allocated blocks
+	Inodes int64
+	Quota  Quota
+}
+
+// Statfs returns the use of the quota.
+func (s *Stack) Statfs() Usage {
+	q := &s.quota
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return Usage{Bytes: q.bytes, Inodes: q.count, Quota: q.limit}
+}
+
+// quota counts what is stored. Bytes are what the file system says each file
+// has allocated, so a sparse file costs what it costs; before a write its
+// length is reserved, and settled afterwards.
+type quota struct {
+	limit Quota
+
+	mu       sync.Mutex
+	files    map[uint64]int64 // allocated bytes by backing inode
+	bytes    int64            // sum of files, and of recorded contents
+	reserved int64
+	count    int64
+}
+
+// blockBytes is st_blocks' unit; pageBytes what a write is rounded up to.
+const (
+	blockBytes = 512
+	pageBytes  = 4096
+)
+
+func (q *quota) limitsBytes() bool { return q.limit.Bytes > 0 }
+
+// open counts what is there. Without a quota nothing is counted.
+func (q *quota) open(s *Stack) error {
+	q.limit = s.o.Quota
+	if q.limit == (Quota{}) {
+		return nil
+	}
+	q.files = map[uint64]int64{}
+	for _, l := range s.layers[:s.bottom()] {
+		if err := walkStored(l.root, q.found); err != nil {
+			return err
+		}
+	}
+	return s.journal.eachContent(func(st *stat) { q.bytes += st.blocks * blockBytes })
+}
+
+// found counts one file of a delta at Open. Whiteouts are not counted: there
+// are never more than the source has names, and removing must not be refused
+// for want of quota.
+func (q *quota) found(rel string, st *stat) error {
+	stored := rel[strings.LastIndexByte(rel, '/')+1:]
+	if kind, _, _ := parseStored(stored); kind != storedEntry {
+		return nil
+	}
+	if _, ok := q.files[st.ino]; ok {
+		return nil
+	}
+	q.files[st.ino] = st.blocks * blockBytes
+	q.bytes += st.blocks * blockBytes
+	q.count++
+	return nil
+}
+
+// addInodes takes n inodes. Errors: EDQUOT.
+func (q *quota) addInodes(n int64) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.limit.Inodes > 0 && q.count+n > q.limit.Inodes {
+		return unix.EDQUOT
+	}
+	q.count += n
+	return nil
+}
+
+func (q *quota) dropInodes(n int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count -= n
+}
+
+// reserve takes n bytes until release. Errors: EDQUOT.
+func (q *quota) reserve(n int64) error {
+	if !q.limitsBytes() {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.bytes+q.reserved+n > q.limit.Bytes {
+		return unix.EDQUOT
+	}
+	q.reserved += n
+	return nil
+}
+
+func (q *quota) release(n int64) {
+	if !q.limitsBytes() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.reserved -= n
+}
+
+// settle notes what a file has allocated now.
+func (q *quota) settle(st *stat) {
+	if !q.limitsBytes() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := st.blocks * blockBytes
+	q.bytes += now - q.files[st.ino]
+	q.files[st.ino] = now
+}
+
+// addContent counts a recorded content, which is never given back before
+// Open or DropAll.
+func (q *quota) addContent(n int64) {
+	if !q.limitsBytes() {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.bytes += n
+}
+
+// freed notes that a file is gone.
+func (q *quota) freed(ino uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count--
+	q.bytes -= q.files[ino]
+	delete(q.files, ino)
+}
+
+// during runs do, which stores at most length bytes from off on in fd.
+// Errors: EDQUOT, do's.
+func (q *quota) during(fd int, off, length int64, do func() error) error {
+	if !q.limitsBytes() {
+		return do()
+	}
+	need := length + 2*pageBytes
+	if err := q.reserve(need); err != nil {
+		if !isAllocated(fd, off, length) {
+			return err
+		}
+		need = 0
+	}
+	defer q.release(need)
+	err := do()
+	if st, e := statFd(fd); e == nil {
+		q.settle(&st)
+	}
+	return err
+}
+
+// isAllocated reports whether the range needs no new block, as far as the size
+// and the number of blocks can tell.
+func isAllocated(fd int, off, length int64) bool {
+	st, err := statFd(fd)
+	if err != nil || off+length < off || off+length > st.size {
+		return false
+	}
+	return st.blocks*blockBytes >= st.size
+}

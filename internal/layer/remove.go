@@ -1,0 +1,330 @@
+package layer
+
+import (
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Unlink removes the name p, which is no directory. With keep, the content
+// stays reachable through the Orphan that is returned. Errors: NotFound;
+// Precondition (EISDIR); Unavailable (EBUSY) for a nested mount; Exhausted.
+func (s *Stack) Unlink(p vpath.Path, keep bool) (*Orphan, error) {
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	o, err := s.unlink(p, keep)
+	return o, wrap("unlink", p, err)
+}
+
+func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
+	v, e, err := s.locate(p)
+	if err != nil {
+		return nil, err
+	}
+	defer s.views.release(v)
+	switch {
+	case e.st.isDir():
+		return nil, unix.EISDIR
+	case e.st.mounted && e.part.origin == Source:
+		return nil, unix.EBUSY
+	}
+	var o *Orphan
+	if keep {
+		if o, err = s.pin(p, e); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.hide(p, v, e); err != nil {
+		o.Forget()
+		return nil, err
+	}
+	if e.part.layer != top {
+		return o, nil
+	}
+	if o != nil {
+		err = o.adopt(e)
+	} else {
+		err = s.removeStored(e, p.Base())
+	}
+	if err != nil {
+		o.Forget()
+		return nil, err
+	}
+	return o, nil
+}
+
+// hide puts a whiteout at p if a lower layer would show through once e is
+// gone. Until then e, if it is in the delta, still counts.
+func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
+	name := p.Base()
+	if e.part.layer == top {
+		_, err := s.find(v, name, top+1)
+		if err == unix.ENOENT {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return makeWhiteout(e.part.fd, name)
+	}
+	if e.part.origin == Source {
+		if err := s.journal.append(baseRecord(p, baseOf(&e.st))); err != nil {
+			return err
+		}
+	}
+	up, err := s.ensureDir(p.Dir())
+	if err != nil {
+		return err
+	}
+	defer s.views.release(up)
+	return makeWhiteout(up.parts[0].fd, name)
+}
+
+// removeStored unlinks e, which is in the delta and no directory, and what
+// belongs to it.
+func (s *Stack) removeStored(e entry, name string) error {
+	if err := unix.Unlinkat(e.part.fd, e.stored, 0); err != nil {
+		return err
+	}
+	if e.st.nlink <= 1 {
+		s.freed(&e.st)
+	}
+	return dropNameBeside(e.part.fd, name)
+}
+
+// freed says that the last name of a backing file is gone.
+func (s *Stack) freed(st *stat) {
+	s.inodes.forget(st.ino)
+	s.quota.freed(st.ino)
+}
+
+// dropNameBeside removes the written-down name of a hashed entry.
+func dropNameBeside(dir int, name string) error {
+	if _, hashed := storedName(name); !hashed {
+		return nil
+	}
+	return unlinkAt(dir, nameBeside(name))
+}
+
+func makeWhiteout(dir int, name string) error {
+	stored, hashed := whiteoutName(name)
+	if !hashed {
+		return makeEmpty(dir, stored)
+	}
+	err := unix.Symlinkat(name, dir, stored)
+	if err == unix.EEXIST {
+		return nil
+	}
+	return err
+}
+
+func dropWhiteout(dir int, name string) error {
+	stored, _ := whiteoutName(name)
+	return unlinkAt(dir, stored)
+}
+
+// Rmdir removes the directory p. Children for which visible says no do not
+// count as content: those of the source survive there. A nil visible counts
+// all. Errors: NotFound; Precondition (ENOTEMPTY, ENOTDIR); Unavailable
+// (EBUSY) for the root and a nested mount.
+func (s *Stack) Rmdir(p vpath.Path, visible func(name string) bool) error {
+	defer s.sweep()
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	return wrap("rmdir", p, s.rmdir(p, visible))
+}
+
+func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
+	v, e, err := s.locate(p)
+	if err != nil {
+		return err
+	}
+	defer s.views.release(v)
+	switch {
+	case !e.st.isDir():
+		return unix.ENOTDIR
+	case e.st.mounted && e.part.origin == Source:
+		return unix.EBUSY
+	}
+	if err := s.checkEmpty(p, visible); err != nil {
+		return err
+	}
+	if err := s.hide(p, v, e); err != nil {
+		return err
+	}
+	s.views.purge(p)
+	if e.part.layer != top {
+		return nil
+	}
+	return s.removeDir(e, p.Base())
+}
+
+func (s *Stack) checkEmpty(p vpath.Path, visible func(name string) bool) error {
+	dir, err := s.view(p)
+	if err != nil {
+		return err
+	}
+	defer s.views.release(dir)
+	full := false
+	err = s.list(dir, func(c child) {
+		full = full || visible == nil || visible(c.name)
+	})
+	if err == nil && full {
+		return unix.ENOTEMPTY
+	}
+	return err
+}
+
+// removeDir removes the delta's directory e, which may hold whiteouts and
+// what nobody sees, in one step.
+func (s *Stack) removeDir(e entry, name string) error {
+	err := unix.Unlinkat(e.part.fd, e.stored, unix.AT_REMOVEDIR)
+	if err == nil {
+		s.freed(&e.st)
+		return dropNameBeside(e.part.fd, name)
+	}
+	if err != unix.ENOTEMPTY && err != unix.EEXIST {
+		return err
+	}
+	gone := s.temp()
+	if err := unix.Renameat2(e.part.fd, e.stored, s.work, gone, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	s.garbageMu.Lock()
+	s.garbage = append(s.garbage, gone)
+	s.garbageMu.Unlock()
+	return dropNameBeside(e.part.fd, name)
+}
+
+// removeAll removes name in dir with all below. Directories met on the way
+// are first moved to work, so that neither depth nor descriptors grow. Each
+// file whose last name goes is told to freed, which may be nil.
+func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*stat)) error {
+	st, err := statAt(dir, name)
+	if err == unix.ENOENT {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if freed != nil && (st.isDir() || st.nlink <= 1) {
+		freed(&st)
+	}
+	if !st.isDir() {
+		return unlinkAt(dir, name)
+	}
+	if err := openUp(dir, name, &st); err != nil {
+		return err
+	}
+	pending := []string{strconv.FormatUint(seq.Add(1), 10)}
+	if err := unix.Renameat(dir, name, work, pending[0]); err != nil {
+		return err
+	}
+	for len(pending) > 0 {
+		next := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		moved, err := emptyOne(work, next, seq, freed)
+		if err != nil {
+			return err
+		}
+		if err := unix.Unlinkat(work, next, unix.AT_REMOVEDIR); err != nil {
+			return err
+		}
+		pending = append(pending, moved...)
+	}
+	return nil
+}
+
+// openUp lets the owner remove what is in the directory name, should this
+// process have no capability to do so anyway.
+func openUp(dir int, name string, st *stat) error {
+	if st.mode&0o700 == 0o700 {
+		return nil
+	}
+	return unix.Fchmodat(dir, name, 0o700, 0)
+}
+
+// emptyOne empties the directory name of work, moving its subdirectories up
+// to work, whose new names it returns.
+func emptyOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (moved []string, err error) {
+	fd, err := openDir(work, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var names []string
+	err = readNames(fd, func(name []byte, _ uint32, _ uint64) error {
+		names = append(names, string(name))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range names {
+		st, err := statAt(fd, n)
+		if err != nil {
+			return nil, err
+		}
+		if freed != nil && (st.isDir() || st.nlink <= 1) {
+			freed(&st)
+		}
+		if st.isDir() {
+			if err := openUp(fd, n, &st); err != nil {
+				return nil, err
+			}
+			up := strconv.FormatUint(seq.Add(1), 10)
+			err = unix.Renameat(fd, n, work, up)
+			moved = append(moved, up)
+		} else {
+			err = unix.Unlinkat(fd, n, 0)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return moved, nil
+}
+
+// emptyDir removes everything in dir. It begins counting names in seq beyond
+// the numbers it meets.
+func emptyDir(dir, work int, seq *atomic.Uint64) error {
+	var names []string
+	err := readNames(dir, func(name []byte, _ uint32, _ uint64) error {
+		names = append(names, string(name))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if used, err := strconv.ParseUint(n, 10, 64); err == nil && used > seq.Load() {
+			seq.Store(used)
+		}
+	}
+	for _, n := range names {
+		if err := removeAll(dir, n, work, seq, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard removes a half-made thing from work; what it leaves, Open sweeps.
+func (s *Stack) discard(name string) {
+	_ = removeAll(s.work, name, s.work, &s.seq, nil)
+}
+
+// sweep removes what was moved away while ns was held. Callers defer it before
+// they take ns, so that it runs without.
+func (s *Stack) sweep() {
+	s.garbageMu.Lock()
+	names := s.garbage
+	s.garbage = nil
+	s.garbageMu.Unlock()
+	for _, name := range names {
+		_ = removeAll(s.work, name, s.work, &s.seq, s.freed) // what it leaves, Open sweeps
+	}
+}

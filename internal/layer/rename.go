@@ -1,0 +1,370 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// RenameOptions are renameat2(2)'s flags and the bounds of what a directory's
+// rename may copy.
+type RenameOptions struct {
+	NoReplace bool // Exists if the new name is taken
+	Exchange  bool // swap the two, which must both exist
+
+	// Visible says which entries below a moved directory move (asked by their
+	// old paths), and which below a replaced one count as content (asked by
+	// their new paths). Nil is all. What does not move stays in the source; in
+	// the delta nothing may stay, which is EXDEV.
+	Visible func(vpath.Path) bool
+
+	// What of lower layers is copied up for a directory's rename, at most;
+	// beyond it EXDEV. Zero is DefaultRenameEntries and DefaultRenameBytes.
+	MaxEntries int
+	MaxBytes   int64
+
+	KeepReplaced bool // return the replaced file as an Orphan
+}
+
+// The default bounds: what takes about a second.
+const (
+	DefaultRenameEntries = 2000
+	DefaultRenameBytes   = 256 << 20
+)
+
+// Rename moves old to p. All that is below a directory is first copied up in
+// place, which changes nothing in the view; the move itself is one rename(2)
+// in the delta, so a crash leaves all at the old path or all at the new.
+// Errors: NotFound, Exists, Precondition (ENOTDIR, EISDIR, ENOTEMPTY, EXDEV),
+// Invalid (into itself), Unavailable (EBUSY), Denied, Exhausted.
+func (s *Stack) Rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
+	orphan, err := s.rename(old, p, o)
+	return orphan, wrap("rename", old, err)
+}
+
+func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
+	switch {
+	case old.IsRoot() || p.IsRoot():
+		return nil, unix.EBUSY
+	case old == p:
+		return nil, s.renameSame(old, o)
+	case p.Within(old):
+		return nil, unix.EINVAL
+	case o.Exchange && old.Within(p):
+		return nil, unix.EINVAL
+	}
+	for range tries {
+		if err := s.bringUp(old, &o); err != nil {
+			return nil, err
+		}
+		if o.Exchange {
+			if err := s.bringUp(p, &o); err != nil {
+				return nil, err
+			}
+		}
+		orphan, err := s.renameOnce(old, p, &o)
+		if err != errNotInTop {
+			return orphan, err
+		}
+	}
+	return nil, unix.EBUSY
+}
+
+func (s *Stack) renameSame(p vpath.Path, o RenameOptions) error {
+	_, err := s.Lookup(p)
+	if err == nil && o.NoReplace {
+		return unix.EEXIST
+	}
+	return err
+}
+
+// renameOnce does the move under the lock. errNotInTop says that something
+// has to be copied up first after all.
+func (s *Stack) renameOnce(old, p vpath.Path, o *RenameOptions) (*Orphan, error) {
+	defer s.sweep()
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	m := &move{s: s, old: old, path: p, o: o}
+	defer m.release()
+	if err := m.locate(); err != nil {
+		return nil, err
+	}
+	if m.from.st.ino == m.to.st.ino && m.exists && !m.from.st.isDir() && m.to.part.layer == top {
+		return nil, nil // two names of one file: rename(2) does nothing
+	}
+	if o.Exchange {
+		return nil, m.exchange()
+	}
+	return m.replace()
+}
+
+// move is one rename in progress; ns is held exclusively.
+type move struct {
+	s         *Stack
+	old, path vpath.Path
+	o         *RenameOptions
+
+	views  []*view
+	from   entry // in the delta
+	fromV  *view
+	to     entry // if exists
+	toV    *view
+	exists bool
+}
+
+func (m *move) release() {
+	for _, v := range m.views {
+		m.s.views.release(v)
+	}
+}
+
+func (m *move) hold(v *view) *view {
+	m.views = append(m.views, v)
+	return v
+}
+
+// locate finds both ends and checks what rename(2) checks.
+func (m *move) locate() error {
+	s := m.s
+	v, from, err := s.locate(m.old)
+	if err != nil {
+		return err
+	}
+	m.fromV, m.from = m.hold(v), from
+	if from.part.layer != top {
+		return errNotInTop
+	}
+	if len(m.path.Base()) > vpath.NameMax {
+		return unix.ENAMETOOLONG
+	}
+	if v, err = s.view(m.path.Dir()); err != nil {
+		return err
+	}
+	m.toV = m.hold(v)
+	if v.sealed {
+		return unix.EROFS
+	}
+	m.to, err = s.find(v, m.path.Base(), top)
+	if err != nil && err != unix.ENOENT {
+		return err
+	}
+	m.exists = err == nil
+	return m.check()
+}
+
+func (m *move) check() error {
+	switch {
+	case m.exists && m.to.st.mounted && m.to.part.origin == Source:
+		return unix.EBUSY
+	case m.exists && m.o.NoReplace:
+		return unix.EEXIST
+	case m.o.Exchange && !m.exists:
+		return unix.ENOENT
+	case m.o.Exchange:
+		if m.to.part.layer != top {
+			return errNotInTop
+		}
+		return m.checkMoves(m.path, &m.to.st)
+	case m.exists && m.from.st.isDir() && !m.to.st.isDir():
+		return unix.ENOTDIR
+	case m.exists && !m.from.st.isDir() && m.to.st.isDir():
+		return unix.EISDIR
+	}
+	return nil
+}
+
+// checkMoves makes sure that all that moves with the directory p is in the
+// delta and nothing else is.
+func (m *move) checkMoves(p vpath.Path, st *stat) error {
+	if !st.isDir() {
+		return nil
+	}
+	todo, err := m.s.lowerEntries(p, m.o)
+	if err == nil && len(todo) > 0 {
+		return errNotInTop
+	}
+	return err
+}
+
+// exchange swaps two entries of the delta in one rename.
+func (m *move) exchange() error {
+	if err := m.checkMoves(m.old, &m.from.st); err != nil {
+		return err
+	}
+	for _, e := range []entry{m.from, m.to} {
+		if err := closeOff(e); err != nil {
+			return err
+		}
+	}
+	a, b := m.place(m.old, m.from), m.place(m.path, m.to)
+	// A hashed entry's name stands beside its place, so nothing moves there.
+	err := unix.Renameat2(a.dir, a.stored, b.dir, b.stored, unix.RENAME_EXCHANGE)
+	m.s.views.purge(m.old)
+	m.s.views.purge(m.path)
+	return err
+}
+
+// closeOff makes the delta's directory e opaque, so that nothing of lower
+// layers shows through it wherever it is.
+func closeOff(e entry) error {
+	if !e.st.isDir() {
+		return nil
+	}
+	return makeMarker(e.part.fd, e.stored)
+}
+
+func (m *move) place(p vpath.Path, e entry) *place {
+	pl := &place{path: p, dir: e.part.fd, name: p.Base()}
+	pl.stored, pl.hashed = storedName(pl.name)
+	return pl
+}
+
+// replace moves old to path, in place of what may be there.
+func (m *move) replace() (*Orphan, error) {
+	s := m.s
+	if err := m.checkMoves(m.old, &m.from.st); err != nil {
+		return nil, err
+	}
+	if err := m.clear(); err != nil {
+		return nil, err
+	}
+	up, err := s.ensureDir(m.path.Dir())
+	if err != nil {
+		return nil, err
+	}
+	m.hold(up)
+	pl := &place{v: up, path: m.path, dir: up.parts[0].fd, name: m.path.Base()}
+	pl.stored, pl.hashed = storedName(pl.name)
+	if err := m.prepare(pl); err != nil {
+		return nil, err
+	}
+	var orphan *Orphan
+	if m.exists && m.o.KeepReplaced && !m.to.st.isDir() {
+		if orphan, err = m.keepReplaced(); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.commit(pl); err != nil {
+		orphan.Forget()
+		return nil, err
+	}
+	return orphan, nil
+}
+
+// clear prepares what is at path for being replaced: a directory that shows
+// nothing is emptied on disk too, a file of the source is recorded.
+func (m *move) clear() error {
+	s := m.s
+	if !m.exists {
+		return m.keepCovered()
+	}
+	if !m.to.st.isDir() {
+		if m.to.part.origin == Source {
+			return s.keepReplaced(m.path, m.to, recordBase)
+		}
+		return nil
+	}
+	visible := func(name string) bool { return m.o.visible(m.path.Child(name)) }
+	if err := s.checkEmpty(m.path, visible); err != nil {
+		return err
+	}
+	v, err := s.ensureDir(m.path)
+	if err != nil {
+		return err
+	}
+	defer s.views.release(v)
+	up, err := s.ensureDir(m.path.Dir())
+	if err != nil {
+		return err
+	}
+	m.hold(up)
+	// The whiteout beside it keeps it empty once the one inside is gone.
+	if err := makeWhiteout(up.parts[0].fd, m.path.Base()); err != nil {
+		return err
+	}
+	return s.emptyStored(v.parts[0].fd)
+}
+
+// keepCovered keeps the content that a whiteout at path hides, as place does.
+func (m *move) keepCovered() error {
+	if !m.toV.inTop() || !m.from.st.isRegular() {
+		return nil
+	}
+	hidden, err := hasWhiteout(m.toV.parts[0].fd, m.path.Base())
+	if err != nil || !hidden {
+		return err
+	}
+	return m.s.keepCovered(m.path, m.toV)
+}
+
+// emptyStored removes all that is in a directory of the delta.
+func (s *Stack) emptyStored(fd int) error {
+	var names []string
+	err := readNames(fd, func(name []byte, _ uint32, _ uint64) error {
+		names = append(names, string(name))
+		return nil
+	})
+	for _, name := range names {
+		if err == nil {
+			err = removeAll(fd, name, s.work, &s.seq, s.freed)
+		}
+	}
+	return err
+}
+
+// prepare makes sure that nothing shows through: neither at old once it is
+// gone, nor inside a directory at its new place.
+func (m *move) prepare(pl *place) error {
+	s := m.s
+	_, err := s.find(m.fromV, m.old.Base(), top+1)
+	wasBelow := err == nil
+	if err != nil && err != unix.ENOENT {
+		return err
+	}
+	if m.from.st.isDir() {
+		if err := closeOff(m.from); err != nil {
+			return err
+		}
+	}
+	if wasBelow {
+		if err := makeWhiteout(m.from.part.fd, m.old.Base()); err != nil {
+			return err
+		}
+	}
+	return pl.before()
+}
+
+func (m *move) keepReplaced() (*Orphan, error) {
+	o, err := m.s.pin(m.path, m.to)
+	if err != nil || m.to.part.layer != top {
+		return o, err
+	}
+	name := m.s.temp()
+	if err := unix.Linkat(m.to.part.fd, m.to.stored, m.s.orphans, name, 0); err != nil {
+		return nil, err
+	}
+	o.name = name
+	m.s.addOrphanName(m.to.st.ino, 1)
+	return o, nil
+}
+
+// commit is the one step that moves.
+func (m *move) commit(pl *place) error {
+	s := m.s
+	if err := unix.Renameat(m.from.part.fd, m.from.stored, pl.dir, pl.stored); err != nil {
+		return err
+	}
+	if m.exists && m.to.part.layer == top && (m.to.st.isDir() || !m.o.KeepReplaced && m.to.st.nlink <= 1) {
+		s.freed(&m.to.st)
+	}
+	s.views.purge(m.old)
+	s.views.purge(m.path)
+	if err := dropNameBeside(m.from.part.fd, m.old.Base()); err != nil {
+		return err
+	}
+	return dropWhiteout(pl.dir, pl.name)
+}
+
+func (o *RenameOptions) visible(p vpath.Path) bool {
+	return o.Visible == nil || o.Visible(p)
+}

@@ -1,0 +1,112 @@
+package layer
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// openSourceDir opens the directory of the source that p lies in, "." in the
+// root for the root itself. The caller closes it.
+func (s *Stack) openSourceDir(p vpath.Path) (dir int, name string, err error) {
+	name = p.Base()
+	if p.IsRoot() {
+		name = "."
+	}
+	dir, err = openDirAt(s.sourceRoot, p.Dir().Rel())
+	return dir, name, err
+}
+
+// atSource calls do with the source's directory that p lies in and the name
+// and attributes of p there.
+func (s *Stack) atSource(p vpath.Path, do func(e entry) error) error {
+	dir, name, err := s.openSourceDir(p)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	st, err := statAt(dir, name)
+	if err != nil {
+		return err
+	}
+	return do(entry{part{origin: Source, fd: dir}, name, st})
+}
+
+// SourceInfo describes p in the source, whatever the layers above say.
+// Errors: NotFound, Precondition (ENOTDIR), Denied.
+func (s *Stack) SourceInfo(p vpath.Path) (Info, error) {
+	var i Info
+	err := s.atSource(p, func(e entry) error {
+		i = s.info(p, Source, &e.st)
+		return nil
+	})
+	return i, wrap("stat source", p, err)
+}
+
+// OpenSource opens the regular file p of the source for reading. Errors: as
+// Open.
+func (s *Stack) OpenSource(p vpath.Path) (*os.File, error) {
+	var f *os.File
+	err := s.atSource(p, func(e entry) error {
+		fd, _, err := s.openEntry(e, false)
+		if err == nil {
+			f = asOS(fd, p.String())
+		}
+		return err
+	})
+	return f, wrap("open source", p, err)
+}
+
+// SourceReadlink returns the target of the symbolic link p of the source.
+func (s *Stack) SourceReadlink(p vpath.Path) (string, error) {
+	var target string
+	err := s.atSource(p, func(e entry) (err error) {
+		target, err = readlinkAt(e.part.fd, e.stored)
+		return err
+	})
+	return target, wrap("readlink source", p, err)
+}
+
+// ReadSourceDir lists the directory p of the source. A mount nested in the
+// source has no entries. Errors: NotFound, Precondition (ENOTDIR), Denied.
+func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
+	fd, err := openDirAt(s.sourceRoot, p.Rel())
+	if err == unix.EXDEV {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, wrap("list source", p, err)
+	}
+	defer unix.Close(fd)
+	v := &view{path: p}
+	var entries []DirEntry
+	pt := part{origin: Source, fd: fd}
+	if s.o.User != nil {
+		st, err := statFd(fd)
+		if err != nil {
+			return nil, wrap("list source", p, err)
+		}
+		pt.noList = !s.o.User.may(&st, 4)
+	}
+	v.parts = []part{pt}
+	err = s.list(v, func(c child) {
+		entries = append(entries, DirEntry{Name: c.name, Mode: c.mode, Ino: c.shown})
+	})
+	return entries, wrap("list source", p, err)
+}
+
+// OpenDelta opens the regular file p as the layers above the source have it,
+// for reading. Errors: as Open; NotFound if they have no such file.
+func (s *Stack) OpenDelta(p vpath.Path) (*os.File, error) {
+	f, i, err := s.Open(p, false)
+	if err != nil {
+		return nil, err
+	}
+	if i.Origin == Source {
+		f.Close()
+		return nil, wrap("open delta", p, unix.ENOENT)
+	}
+	return asOS(f.fd, p.String()), nil
+}

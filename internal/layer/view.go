@@ -1,0 +1,343 @@
+package layer
+
+import (
+	"container/list"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// view is a directory of the view: the handles of the layers' directories
+// that make it up, top-most first. A view is immutable.
+type view struct {
+	path   vpath.Path
+	parts  []part
+	sealed bool // a mount nested in the source: empty, nothing can be made
+
+	born  time.Time // of the oldest look at the source in the chain from the root
+	refs  int       // guarded by viewCache.mu
+	stale bool      // not in the cache any more; guarded by viewCache.mu
+}
+
+// part is what one layer has of a directory.
+type part struct {
+	layer    int
+	origin   Origin
+	fd       int  // O_PATH
+	noList   bool // Options.User may not list it
+	noSearch bool // Options.User may not look names up in it
+}
+
+// inTop reports whether the directory is in the delta.
+func (v *view) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer == top }
+
+// maxViewFds bounds the handles that cached views hold.
+const maxViewFds = 512
+
+// viewCache is a bounded LRU of views by path. An entry expires ttl after the
+// oldest look at the source it rests on, so that directories which somebody
+// moves in the source are noticed.
+type viewCache struct {
+	mu  sync.Mutex
+	ttl time.Duration
+	m   map[vpath.Path]*list.Element
+	lru list.List // front is the most recent; values are *view
+	fds int
+}
+
+func (c *viewCache) init(ttl time.Duration) {
+	c.ttl = ttl
+	c.m = map[vpath.Path]*list.Element{}
+	c.lru.Init()
+}
+
+// get returns the view of p with a reference, or nil.
+func (c *viewCache) get(p vpath.Path) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.m[p]
+	if !ok {
+		return nil
+	}
+	v := e.Value.(*view)
+	if time.Since(v.born) >= c.ttl {
+		c.dropLocked(e)
+		return nil
+	}
+	c.lru.MoveToFront(e)
+	v.refs++
+	return v
+}
+
+// put caches v and returns it with a reference. If another caller was
+// quicker, v is closed and the other's returned.
+func (c *viewCache) put(v *view) *view {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.m[v.path]; ok {
+		c.dropLocked(e)
+	}
+	v.refs = 1
+	if c.ttl == 0 {
+		v.stale = true
+		return v
+	}
+	c.m[v.path] = c.lru.PushFront(v)
+	c.fds += len(v.parts)
+	for c.fds > maxViewFds && c.lru.Len() > 1 {
+		c.dropLocked(c.lru.Back())
+	}
+	return v
+}
+
+func (c *viewCache) release(v *view) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v.refs--
+	if v.refs == 0 && v.stale {
+		v.closeParts()
+	}
+}
+
+func (c *viewCache) dropLocked(e *list.Element) {
+	v := c.lru.Remove(e).(*view)
+	delete(c.m, v.path)
+	c.fds -= len(v.parts)
+	v.stale = true
+	if v.refs == 0 {
+		v.closeParts()
+	}
+}
+
+// purge forgets the view of p and of everything below.
+func (c *viewCache) purge(p vpath.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.lru.Front(); e != nil; {
+		next := e.Next()
+		if e.Value.(*view).path.Within(p) {
+			c.dropLocked(e)
+		}
+		e = next
+	}
+}
+
+// forget drops the view of p alone.
+func (c *viewCache) forget(p vpath.Path) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.m[p]; ok {
+		c.dropLocked(e)
+	}
+}
+
+func (v *view) closeParts() {
+	for _, pt := range v.parts {
+		unix.Close(pt.fd)
+	}
+	v.parts = nil
+}
+
+// view returns the directory p of the view; the caller releases it. The
+// caller holds ns. Errors: ENOENT, ENOTDIR, those of openat2.
+func (s *Stack) view(p vpath.Path) (*view, error) {
+	if v := s.views.get(p); v != nil {
+		return v, nil
+	}
+	if p.IsRoot() {
+		v, err := s.rootView()
+		if err != nil {
+			return nil, err
+		}
+		return s.views.put(v), nil
+	}
+	parent, err := s.view(p.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer s.views.release(parent)
+	v, err := s.descend(parent, p)
+	if err != nil {
+		return nil, err
+	}
+	return s.views.put(v), nil
+}
+
+func (s *Stack) rootView() (*view, error) {
+	v := &view{path: vpath.Root, born: time.Now()}
+	for n, l := range s.layers {
+		fd, err := unix.FcntlInt(uintptr(l.root), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			v.closeParts()
+			return nil, err
+		}
+		if err := s.addPart(v, n, fd); err != nil {
+			v.closeParts()
+			return nil, err
+		}
+	}
+	return v, nil
+}
+
+// addPart appends fd, which then belongs to v or is closed.
+func (s *Stack) addPart(v *view, n, fd int) error {
+	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
+	if s.o.User != nil && pt.origin == Source {
+		st, err := statFd(fd)
+		if err != nil {
+			unix.Close(fd)
+			return err
+		}
+		pt.noList = !s.o.User.may(&st, 4)
+		pt.noSearch = !s.o.User.may(&st, 1)
+	}
+	v.parts = append(v.parts, pt)
+	return nil
+}
+
+// descend opens the view of p, which lies directly in parent.
+func (s *Stack) descend(parent *view, p vpath.Path) (*view, error) {
+	v := &view{path: p, born: parent.born}
+	name := p.Base()
+	for _, pt := range parent.parts {
+		var more bool
+		var err error
+		if pt.origin == Source {
+			err = s.descendSource(v, pt, name)
+		} else {
+			more, err = s.descendDelta(v, pt, name)
+		}
+		if err != nil {
+			v.closeParts()
+			return nil, err
+		}
+		if !more {
+			break
+		}
+	}
+	if len(v.parts) == 0 && !v.sealed {
+		return nil, unix.ENOENT
+	}
+	return v, nil
+}
+
+// descendDelta adds a delta's part and says whether lower layers count too.
+func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err error) {
+	stored, _ := storedName(name)
+	fd, err := openDir(pt.fd, stored)
+	switch err {
+	case nil:
+		if err := s.addPart(v, pt.layer, fd); err != nil {
+			return false, err
+		}
+		if opaque, err := exists(fd, opaqueMarker); err != nil || opaque {
+			return false, err
+		}
+	case unix.ENOENT:
+	case unix.ENOTDIR, unix.ELOOP:
+		if len(v.parts) == 0 {
+			return false, unix.ENOTDIR
+		}
+		return false, nil
+	default:
+		return false, err
+	}
+	hidden, err := hasWhiteout(pt.fd, name)
+	return !hidden, err
+}
+
+func (s *Stack) descendSource(v *view, pt part, name string) error {
+	if pt.noSearch {
+		return unix.EACCES
+	}
+	fd, err := openDir(pt.fd, name)
+	switch err {
+	case nil:
+		return s.addPart(v, pt.layer, fd)
+	case unix.EXDEV:
+		v.sealed = len(v.parts) == 0
+		return nil
+	case unix.ENOENT:
+		return nil
+	case unix.ENOTDIR, unix.ELOOP:
+		if len(v.parts) == 0 {
+			return unix.ENOTDIR
+		}
+		return nil
+	}
+	return err
+}
+
+// hasWhiteout reports whether the delta directory fd hides name below it.
+func hasWhiteout(fd int, name string) (bool, error) {
+	stored, _ := whiteoutName(name)
+	return exists(fd, stored)
+}
+
+// entry is a name found in one layer.
+type entry struct {
+	part   part
+	stored string // the name in that layer
+	st     stat
+}
+
+// find looks name up in the layers of v from number from on. Errors: ENOENT,
+// those of statx.
+func (s *Stack) find(v *view, name string, from int) (entry, error) {
+	for _, pt := range v.parts {
+		if pt.layer < from {
+			continue
+		}
+		if pt.origin == Source {
+			if pt.noSearch {
+				return entry{}, unix.EACCES
+			}
+			st, err := statAt(pt.fd, name)
+			return entry{pt, name, st}, err
+		}
+		stored, _ := storedName(name)
+		st, err := statAt(pt.fd, stored)
+		if err == nil {
+			return entry{pt, stored, st}, nil
+		}
+		if err != unix.ENOENT {
+			return entry{}, err
+		}
+		hidden, err := hasWhiteout(pt.fd, name)
+		if err != nil {
+			return entry{}, err
+		}
+		if hidden {
+			break
+		}
+	}
+	return entry{}, unix.ENOENT
+}
+
+// may reports whether u may do what the bits (4 read, 2 write, 1 search) of
+// the mode stand for. Where this process has no capability over a file, the
+// kernel has refused already; ACLs then count too.
+func (u *User) may(st *stat, bits uint32) bool {
+	switch {
+	case st.uid == u.UID:
+		return st.mode>>6&bits == bits
+	case u.inGroup(st.gid):
+		return st.mode>>3&bits == bits
+	}
+	return st.mode&bits == bits
+}
+
+func (u *User) inGroup(gid uint32) bool {
+	if gid == u.GID {
+		return true
+	}
+	for _, g := range u.Groups {
+		if g == gid {
+			return true
+		}
+	}
+	return false
+}
