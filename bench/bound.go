@@ -1,0 +1,63 @@
+package main
+
+import "fmt"
+
+// A bound is what is asked of agentfense in a row; the zero value asks nothing.
+type bound struct {
+	Ratio     float64 // at most so many times native
+	OrOverlay bool    // or no slower than the kernel's overlayfs
+	Overlay   bool    // no slower than the kernel's overlayfs
+	Most      float64 // at most so much: nanoseconds or bytes
+}
+
+// verdict is whether a bound was met.
+type verdict string
+
+const (
+	notAsked    verdict = ""
+	notMeasured verdict = "not measured"
+	met         verdict = "yes"
+	missed      verdict = "NO"
+)
+
+func (b bound) Text(u unit) string {
+	switch {
+	case b.Overlay:
+		return "≤ overlayfs"
+	case b.OrOverlay:
+		return fmt.Sprintf("≤ %.3g× or overlayfs", b.Ratio)
+	case b.Ratio > 0:
+		return fmt.Sprintf("≤ %.3g×", b.Ratio)
+	case b.Most > 0:
+		return "≤ " + u.Format(b.Most)
+	}
+	return ""
+}
+
+// Judge compares the medians of paired runs, unrounded: a bound missed by a
+// hair is missed.
+func (b bound) Judge(own, native, overlay samples) verdict {
+	ratio, toOverlay := own.RatioTo(native), own.RatioTo(overlay)
+	switch {
+	case b == bound{}:
+		return notAsked
+	case own.Summary().Count == 0:
+		return notMeasured
+	case b.Most > 0:
+		return verdictOf(own.Summary().Median <= b.Most)
+	case b.Overlay && toOverlay == 0, b.Ratio > 0 && ratio == 0:
+		return notMeasured
+	case b.Overlay:
+		return verdictOf(toOverlay <= 1)
+	case b.OrOverlay && toOverlay > 0 && toOverlay <= 1:
+		return met
+	}
+	return verdictOf(ratio <= b.Ratio)
+}
+
+func verdictOf(ok bool) verdict {
+	if ok {
+		return met
+	}
+	return missed
+}

@@ -1,0 +1,158 @@
+// Command bench measures what a view costs, side by side with the alternatives.
+//
+// It runs one set of workloads in several places: directly on the native file
+// system, in an agentfense sandbox, on the kernel's overlayfs, in a plain
+// bubblewrap bind, and on the peers it finds on the PATH (fuse-overlayfs,
+// agentfs). The places take turns row by row, so that a slow minute of the
+// machine hits all of them; each number is the median of the rounds, and each
+// ratio the median of the ratios to native within one round.
+//
+// The loops run inside the place, in this very program re-executed there
+// ("bench __serve"), and time themselves: what it costs to enter a place is in
+// its own rows only.
+//
+// It is a benchmark and not a test: it exits 0 whether the bounds are met or
+// not. docs/benchmarks.md says what each row does and how to read it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+)
+
+type options struct {
+	Dir    string // where the data lives; the file system measured
+	Binary string // agentfense
+	JSON   string // file for the machine-readable result
+	Rows   *regexp.Regexp
+	Rounds int
+	Peers  bool
+}
+
+// Defaults of --rounds. Fewer than three rounds give no median worth the name,
+// which is why --quick says so in its output.
+const (
+	defaultRounds = 5
+	quickRounds   = 2
+)
+
+func main() {
+	if len(os.Args) > 1 && hidden[os.Args[1]] != nil {
+		if err := hidden[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	o, err := parseOptions(os.Args[1:], os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err = bench(ctx, o, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// hidden are the verbs under which the program runs inside a place.
+var hidden = map[string]func(args []string) error{
+	"__serve":   serveMain,
+	"__overlay": overlayMain,
+}
+
+func parseOptions(args []string, usage io.Writer) (options, error) {
+	var o options
+	var rows string
+	var quick bool
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.SetOutput(usage)
+	f.StringVar(&o.Dir, "dir", "/var/tmp", "directory below which the data is made: its file system is what is measured")
+	f.StringVar(&o.Binary, "agentfense", "", "the agentfense binary (default bin/agentfense, then the PATH)")
+	f.StringVar(&o.JSON, "json", "", "write the result as JSON to this `file` too")
+	f.StringVar(&rows, "run", "", "measure only the rows whose id matches this `regexp`")
+	f.IntVar(&o.Rounds, "rounds", 0, fmt.Sprintf("rounds (default %d, with --quick %d)", defaultRounds, quickRounds))
+	f.BoolVar(&quick, "quick", false, "two rounds and no peers")
+	f.BoolVar(&o.Peers, "peers", true, "measure fuse-overlayfs and agentfs too, when they are on the PATH")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q", f.Arg(0))
+	}
+	var err error
+	if o.Rows, err = regexp.Compile(rows); err != nil {
+		return o, fmt.Errorf("--run: %w", err)
+	}
+	if o.Rounds < 0 {
+		return o, fmt.Errorf("--rounds %d: must be positive", o.Rounds)
+	}
+	if o.Rounds == 0 {
+		o.Rounds = defaultRounds
+		if quick {
+			o.Rounds = quickRounds
+		}
+	}
+	o.Peers = o.Peers && !quick
+	return o, nil
+}
+
+// bench is the whole run, whose table goes to stdout. Whatever it made is gone
+// when it returns.
+func bench(ctx context.Context, o options, stdout io.Writer) (err error) {
+	rows := selectRows(o.Rows)
+	if len(rows) == 0 {
+		return fmt.Errorf("--run %q: no such row; the rows are %s", o.Rows, rowIDs())
+	}
+	d, err := newDisk(o.Dir)
+	if err != nil {
+		return err
+	}
+	say := newProgress(os.Stderr)
+	defer func() {
+		say.Say("removing the data")
+		err = errors.Join(err, d.Remove())
+		say.Done()
+	}()
+	if err := d.Generate(ctx, neededTrees(rows), say.Say); err != nil {
+		return interrupted(ctx, err)
+	}
+	places, notes := openPlaces(ctx, d, o, say.Say)
+	defer func() { err = errors.Join(err, closePlaces(places)) }()
+
+	r := runner{disk: d, places: places, rows: rows, rounds: o.Rounds, say: say.Say}
+	res, err := r.Run(ctx)
+	say.Done()
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	res.Notes = append(notes, res.Notes...)
+	if o.JSON != "" {
+		if err := writeJSON(o.JSON, res); err != nil {
+			return err
+		}
+	}
+	return writeTable(stdout, res)
+}
+
+// interrupted says plainly that the person stopped the run: the errors of the
+// workloads that died with it are of no interest.
+func interrupted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted; nothing is left behind")
+	}
+	return err
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A hostMeasure measures a place from outside: nanoseconds or bytes, or
+// errNotComparable.
+type hostMeasure func(ctx context.Context, p place) (float64, error)
+
+// startPasses is how often a command is started for one sample.
+const startPasses = 5
+
+func measureStart(ctx context.Context, p place) (float64, error) {
+	s, ok := p.(starter)
+	if !ok {
+		return 0, errNotComparable
+	}
+	return medianTime(func() *exec.Cmd { return s.Start(ctx) })
+}
+
+func measureVersion(ctx context.Context, p place) (float64, error) {
+	a, ok := p.(*agentfense)
+	if !ok {
+		return 0, errNotComparable
+	}
+	return medianTime(func() *exec.Cmd { return a.command(ctx, "version") })
+}
+
+// measureExec is what a command in a running sandbox takes, less what the
+// binary takes to do nothing.
+func measureExec(ctx context.Context, p place) (above float64, err error) {
+	a, ok := p.(*agentfense)
+	if !ok {
+		return 0, errNotComparable
+	}
+	name, end, err := a.detached(ctx, a.disk.Source())
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	whole, err := medianTime(func() *exec.Cmd { return a.command(ctx, "exec", name, "--", "true") })
+	if err != nil {
+		return 0, err
+	}
+	own, err := measureVersion(ctx, p)
+	return whole - own, err
+}
+
+// medianTime starts the command once to warm up, then startPasses times.
+func medianTime(command func() *exec.Cmd) (float64, error) {
+	var took []float64
+	for i := range startPasses + 1 {
+		errs := &tail{}
+		cmd := command()
+		cmd.Stderr = errs
+		start := time.Now()
+		if err := cmd.Run(); err != nil {
+			return 0, fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, errs)
+		}
+		if i > 0 {
+			took = append(took, float64(time.Since(start)))
+		}
+	}
+	slices.Sort(took)
+	return median(took), nil
+}
