@@ -152,7 +152,7 @@ func bench(ctx context.Context, o options, stdout io.Writer) (err error) {
 // workloads that died with it are of no interest.
 func interrupted(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return errors.New("interrupted; nothing is left behind")
+		return errors.New("interrupted")
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -143,12 +144,18 @@ func plainEnv(more ...string) []string {
 	return append(append(os.Environ(), quietRuntime), more...)
 }
 
-// tail keeps the end of what was written, for an error text.
-type tail struct{ b bytes.Buffer }
+// tail keeps the end of what was written, for an error text. It is safe for
+// concurrent use: a place may still talk when it is asked what it said.
+type tail struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
 
 const tailBytes = 2000
 
 func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.b.Write(p)
 	if over := t.b.Len() - tailBytes; over > 0 {
 		t.b.Next(over)
@@ -156,4 +163,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string { return strings.TrimSpace(t.b.String()) }
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(t.b.String())
+}
