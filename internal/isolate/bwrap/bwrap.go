@@ -1,0 +1,151 @@
+// Package bwrap starts sandboxes with bubblewrap, as an ordinary program
+// without privileges of its own.
+//
+// Before bubblewrap starts, a thread of ours with a mount namespace to itself
+// gathers what the sandbox is to see in a small tmpfs (package comment of
+// stage.go), so that bubblewrap, by then a user without any rights to the
+// host's directories, can reach it, and so that no path of the host is left in
+// what the sandbox can read. That thread lives as long as the sandbox:
+// bubblewrap's --die-with-parent is about the thread that started it.
+//
+// Arguments reach bubblewrap as data in a descriptor. No shell is involved and
+// nothing of the sandbox shows in the host's process list.
+package bwrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// Options adjusts an Isolator.
+type Options struct {
+	// Path is the bwrap binary; empty means the one on the PATH.
+	Path string
+}
+
+// Isolator is an isolate.Isolator that runs bubblewrap 0.8 or later. It is
+// safe for concurrent use.
+type Isolator struct {
+	path    string
+	sysctls string // where the kernel's settings are read: /proc/sys
+}
+
+// New returns an Isolator. It does not look for bubblewrap; Start and Probe do.
+func New(o Options) *Isolator {
+	return &Isolator{path: o.Path, sysctls: "/proc/sys"}
+}
+
+// Start implements isolate.Isolator. The caller must have CAP_SYS_ADMIN over
+// its own mount namespace: be root, or in a user and mount namespace it made.
+func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Process, error) {
+	defer spec.Guest.Close()
+	path, err := b.find()
+	if err != nil {
+		return nil, err
+	}
+	plan, err := newPlan(spec)
+	if err != nil {
+		return nil, err
+	}
+	block, release, err := os.Pipe()
+	if err != nil {
+		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)
+	}
+	defer release.Close()
+	info, infoWrite, err := os.Pipe()
+	if err != nil {
+		block.Close()
+		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)
+	}
+	defer info.Close()
+
+	p := newProcess(spec.Stderr)
+	started := make(chan error, 1)
+	go p.run(&launch{path: path, plan: plan, guest: spec.Guest, block: block, info: infoWrite}, started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := p.enter(ctx, spec, info); err != nil {
+		return nil, b.abandon(p, err)
+	}
+	if _, err := release.Write([]byte{1}); err != nil {
+		return nil, b.abandon(p, fault.New(fault.Internal, "start sandbox: %w", err))
+	}
+	return p, nil
+}
+
+// enter waits until PID 1 exists, blocked by bubblewrap, and prepares it.
+func (p *process) enter(ctx context.Context, spec isolate.Spec, info *os.File) error {
+	stop := context.AfterFunc(ctx, func() { info.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var report struct {
+		PID int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(io.LimitReader(info, 4096)).Decode(&report); err != nil {
+		if ctx.Err() != nil {
+			return contextError(ctx)
+		}
+		return errEarlyEnd
+	}
+	pidfd, err := unix.PidfdOpen(report.PID, 0)
+	if err != nil {
+		return fault.New(fault.Unsupported, "pidfd of the sandbox: %w", err)
+	}
+	p.pid, p.init = report.PID, os.NewFile(uintptr(pidfd), "pidfd")
+	if err := unix.Prlimit(p.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
+		return fault.New(fault.Internal, "core limit of the sandbox: %w", err)
+	}
+	if spec.Cgroup != nil {
+		return spec.Cgroup(p.pid)
+	}
+	return nil
+}
+
+// errEarlyEnd stands for bubblewrap's own complaint.
+var errEarlyEnd = errors.New("bwrap ended before it made a sandbox")
+
+// abandon ends what was started and says why it came to nothing.
+func (b *Isolator) abandon(p *process, cause error) error {
+	p.Kill()
+	<-p.done
+	if errors.Is(cause, errEarlyEnd) {
+		return b.explain(p.complaints.tail())
+	}
+	return cause
+}
+
+// find returns the path of the bwrap binary.
+func (b *Isolator) find() (string, error) {
+	name := b.path
+	if name == "" {
+		name = "bwrap"
+	}
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return "", fault.New(fault.Unsupported, "bubblewrap is not installed: %s", installHint)
+	}
+	if err != nil {
+		return "", fault.New(fault.Unsupported, "find bubblewrap: %w", err)
+	}
+	return path, nil
+}
+
+func contextError(ctx context.Context) error {
+	kind := fault.Canceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = fault.Deadline
+	}
+	return fault.New(kind, "start sandbox: %w", fmt.Errorf("gave up waiting for bwrap: %w", ctx.Err()))
+}

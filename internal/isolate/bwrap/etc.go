@@ -1,0 +1,206 @@
+package bwrap
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// What a sandbox has of the host's /etc: what the linker, the C library, TLS,
+// time zones, shells and interpreters need to start. Nothing here holds
+// accounts, keys, tokens or addresses; what may (gitconfig, npmrc, pip.conf,
+// environment, ssh, ssl/private, machine-id …) stays out and can be added with
+// a mount.
+var (
+	etcFilePatterns = []string{
+		"ld.so.cache", "ld.so.conf", "ld-musl-*.path",
+		"localtime", "timezone", "adjtime", "locale.conf", "locale.alias", "default/locale", "vconsole.conf",
+		"nsswitch.conf", "host.conf", "gai.conf", "protocols", "services", "networks", "rpc", "ethertypes",
+		"mime.types", "magic", "magic.mime", "mailcap",
+		"os-release", "debian_version", "lsb-release", "redhat-release", "system-release", "fedora-release", "alpine-release", "arch-release",
+		"profile", "bash.bashrc", "bashrc", "inputrc", "shells", "zsh/*", "csh.cshrc", "nanorc", "DIR_COLORS", "manpath.config", "man_db.conf", "papersize",
+		"login.defs", "ssl/openssl.cnf", "ssl/cert.pem", "pki/tls/openssl.cnf", "pki/tls/cert.pem", "ca-certificates.conf",
+	}
+	etcDirPatterns = []string{
+		"alternatives", "ld.so.conf.d", "profile.d", "terminfo", "fonts", "vim", "crypto-policies",
+		"ssl/certs", "ca-certificates", "pki/ca-trust", "pki/tls/certs",
+		"python3*", "perl", "java*", "maven", "ruby*", "php*", "R", "lua*", "texmf", "emacs",
+	}
+	// etcNetFiles are shown only with the host's network.
+	etcNetFiles = []string{"resolv.conf", "hosts"}
+)
+
+// maxEtcFile bounds a file of /etc that is copied, in bytes.
+const maxEtcFile = 16 << 20
+
+// etcFile is a file of the sandbox's /etc, or a symbolic link.
+type etcFile struct {
+	content []byte
+	link    string
+}
+
+// etcDirs returns the directories of the host's /etc that the sandbox sees.
+func etcDirs() []string {
+	var dirs []string
+	for _, pattern := range etcDirPatterns {
+		matches, _ := filepath.Glob("/etc/" + pattern)
+		for _, m := range matches {
+			if isRealDir(m) {
+				dirs = append(dirs, m)
+			}
+		}
+	}
+	return dirs
+}
+
+// readEtc collects the files of the sandbox's /etc while the host's is in
+// reach. Files are copied: a bind would not follow a replaced file either.
+func (p *plan) readEtc() error {
+	p.etcFiles = map[string]etcFile{}
+	for _, pattern := range etcFilePatterns {
+		matches, _ := filepath.Glob("/etc/" + pattern)
+		for _, path := range matches {
+			if err := p.readEtcFile(path); err != nil {
+				return err
+			}
+		}
+	}
+	p.synthesise()
+	if p.spec.Net == isolate.NetHost {
+		for _, name := range etcNetFiles {
+			if err := p.copyEtcFile("/etc/" + name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readEtcFile keeps links into /usr as they are and copies the rest.
+func (p *plan) readEtcFile(path string) error {
+	target, err := os.Readlink(path)
+	if err != nil {
+		return p.copyEtcFile(path)
+	}
+	absolute := target
+	if !filepath.IsAbs(target) {
+		absolute = filepath.Join(filepath.Dir(path), target)
+	}
+	if below(filepath.Clean(absolute), "/usr") {
+		p.etcFiles[path] = etcFile{link: target}
+		return nil
+	}
+	return p.copyEtcFile(path)
+}
+
+// copyEtcFile leaves out what is absent, no regular file, or not everyone's to
+// read: as root we could, the sandbox must not.
+func (p *plan) copyEtcFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fault.New(fault.Precondition, "read %s: %w", path, cause(err))
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || !st.Mode().IsRegular() || st.Mode().Perm()&0o004 == 0 {
+		return nil
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
+	if err != nil {
+		return fault.New(fault.Precondition, "read %s: %w", path, cause(err))
+	}
+	p.etcFiles[path] = etcFile{content: content}
+	return nil
+}
+
+// synthesise writes what must name the sandbox and not the host.
+func (p *plan) synthesise() {
+	s := p.spec
+	passwd, group := fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", s.User, s.UID, s.GID, s.Home), fmt.Sprintf("%s:x:%d:\n", s.User, s.GID)
+	if _, err := os.Stat("/bin/bash"); err == nil {
+		passwd = strings.Replace(passwd, ":/bin/sh", ":/bin/bash", 1)
+	}
+	if s.UID != 0 && s.User != "root" {
+		passwd = "root:x:0:0::/root:/bin/sh\n" + passwd
+	}
+	if s.GID != 0 && s.User != "root" {
+		group = "root:x:0:\n" + group
+	}
+	const nobody = 65534 // the kernel's overflow id: what is not mapped inside
+	if s.UID != nobody && s.User != "nobody" {
+		passwd += fmt.Sprintf("nobody:x:%d:%d::/nonexistent:/bin/false\n", nobody, nobody)
+	}
+	if s.GID != nobody && s.User != "nogroup" {
+		group += fmt.Sprintf("nogroup:x:%d:\n", nobody)
+	}
+	p.etcFiles["/etc/passwd"] = etcFile{content: []byte(passwd)}
+	p.etcFiles["/etc/group"] = etcFile{content: []byte(group)}
+	p.etcFiles["/etc/hostname"] = etcFile{content: []byte(s.Hostname + "\n")}
+	p.etcFiles["/etc/hosts"] = etcFile{content: []byte("127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n")}
+	p.etcFiles["/etc/mtab"] = etcFile{link: "../proc/self/mounts"}
+}
+
+// buildEtc writes /etc onto the stage. Its directories are bound by now; mount
+// points below /etc that the host does not have are made here.
+func (p *plan) buildEtc() error {
+	for path, file := range p.etcFiles {
+		target := filepath.Join(stageDir, path)
+		err := makeDir(filepath.Dir(target))
+		if err == nil && file.link != "" {
+			err = os.Symlink(file.link, target)
+		} else if err == nil {
+			err = writeNew(target, file.content)
+		}
+		if err != nil {
+			return fault.New(fault.Internal, "stage %s: %w", path, cause(err))
+		}
+	}
+	return p.makeEtcPoints()
+}
+
+// makeEtcPoints makes the mount points that lie below /etc, unless a directory
+// of the host's is there: we must not write into that.
+func (p *plan) makeEtcPoints() error {
+	for _, m := range append([]isolate.Mount{{Target: p.spec.Workspace}}, p.mounts...) {
+		if !below(m.Target, "/etc") || belowAny(m.Target, p.etcDirs) {
+			continue
+		}
+		target := filepath.Join(stageDir, m.Target)
+		err := makeDir(filepath.Dir(target))
+		if st, statErr := os.Stat(m.Source); err == nil && statErr == nil && !st.IsDir() {
+			err = os.WriteFile(target, nil, 0o644)
+		} else if err == nil {
+			err = makeDir(target)
+		}
+		if err != nil {
+			return fault.New(fault.Internal, "stage %s: %w", m.Target, cause(err))
+		}
+	}
+	return nil
+}
+
+// writeNew writes a file that everyone can read, whatever our umask.
+func writeNew(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Chmod(0o644); err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return err
+}

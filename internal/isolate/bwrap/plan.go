@@ -1,0 +1,192 @@
+package bwrap
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// plan is a spec that was checked, with its defaults filled in and the host's
+// symbolic links resolved.
+type plan struct {
+	spec     isolate.Spec
+	mounts   []isolate.Mount // in the order of their targets
+	conceal  []string
+	etcDirs  []string           // directories of the host's /etc to bind
+	etcFiles map[string]etcFile // files and links, by path inside
+}
+
+// Directories that are the kernel's, the running system's or ours to make.
+// None is a source of a mount, and no workspace or mount covers one.
+var (
+	kernelDirs = []string{"/proc", "/sys", "/dev"}
+	volatile   = []string{"/run", "/var/run"}
+	systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+)
+
+func newPlan(spec isolate.Spec) (*plan, error) {
+	p := &plan{spec: spec}
+	if err := p.fillIn(); err != nil {
+		return nil, err
+	}
+	if err := p.checkUser(); err != nil {
+		return nil, err
+	}
+	if err := p.checkTarget("workspace", p.spec.Workspace); err != nil {
+		return nil, err
+	}
+	for _, dir := range spec.Conceal {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return nil, fault.New(kindOf(err), "conceal %q: %w", dir, cause(err))
+		}
+		if below("/usr", resolved) {
+			return nil, fault.New(fault.Invalid, "%q: holds /usr, which every sandbox sees", dir)
+		}
+		p.conceal = append(p.conceal, resolved)
+	}
+	for _, m := range spec.Mounts {
+		if err := p.addMount(m); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(p.mounts, func(a, b isolate.Mount) int { return strings.Compare(a.Target, b.Target) })
+	p.etcDirs = etcDirs()
+	return p, nil
+}
+
+func (p *plan) fillIn() error {
+	s := &p.spec
+	if s.Hostname == "" {
+		s.Hostname = "sandbox"
+	}
+	if s.User == "" {
+		s.User = "user"
+	}
+	if s.Home == "" {
+		s.Home = "/home/" + s.User
+	}
+	if s.Init == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return fault.New(fault.Internal, "find our own binary: %w", err)
+		}
+		s.Init = own
+	}
+	if !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home {
+		return fault.New(fault.Invalid, "home %q: not a clean absolute path", s.Home)
+	}
+	for _, name := range []string{s.User, s.Hostname} {
+		if name == "" || strings.ContainsAny(name, ":/ \t\n\x00") {
+			return fault.New(fault.Invalid, "name %q: not usable in /etc", name)
+		}
+	}
+	return nil
+}
+
+// checkUser makes sure that a sandbox never runs as root of the host: user 0
+// owns /proc/sys and much else, with or without capabilities.
+func (p *plan) checkUser() error {
+	s := p.spec
+	if os.Geteuid() != 0 {
+		if s.HostUID > 0 && s.HostUID != os.Geteuid() || s.HostGID > 0 && s.HostGID != os.Getegid() {
+			return fault.New(fault.Invalid, "host user %d:%d: only root can start a sandbox as another user", s.HostUID, s.HostGID)
+		}
+		return nil
+	}
+	if s.HostUID <= 0 || s.HostGID <= 0 {
+		return fault.New(fault.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
+	}
+	return nil
+}
+
+// credential is the user bubblewrap runs as, nil for our own.
+func (p *plan) credential() *syscall.Credential {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return &syscall.Credential{Uid: uint32(p.spec.HostUID), Gid: uint32(p.spec.HostGID)}
+}
+
+// checkTarget refuses places inside at which nothing may be mounted.
+func (p *plan) checkTarget(what, target string) error {
+	switch {
+	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
+		return fault.New(fault.Invalid, "%s %q: not a clean absolute path", what, target)
+	case target == "/" || target == "/etc" || target == "/run" || target == "/var" || slices.Contains(systemDirs, target):
+		return fault.New(fault.Invalid, "%s %s: a system directory of the sandbox", what, target)
+	case belowAny(target, kernelDirs):
+		return fault.New(fault.Invalid, "%s %s: below a directory of the kernel", what, target)
+	}
+	for _, dir := range systemDirs[1:] {
+		if below(target, dir) && !isRealDir(dir) {
+			return fault.New(fault.Invalid, "%s %s: %s is a link inside; use the path it leads to", what, target, dir)
+		}
+	}
+	return nil
+}
+
+// addMount checks a further mount and resolves its source.
+func (p *plan) addMount(m isolate.Mount) error {
+	if m.Target == "" {
+		m.Target = m.Source
+	}
+	if err := p.checkTarget("mount", m.Target); err != nil {
+		return err
+	}
+	if below(m.Target, p.spec.Workspace) {
+		return fault.New(fault.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
+	}
+	source, err := filepath.EvalSymlinks(m.Source)
+	if err != nil {
+		return fault.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
+	}
+	st, err := os.Stat(source)
+	if err != nil {
+		return fault.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
+	}
+	if !st.IsDir() && !st.Mode().IsRegular() {
+		return fault.New(fault.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
+	}
+	if source == "/" || belowAny(source, kernelDirs) || belowAny(source, volatile) {
+		return fault.New(fault.Invalid, "mount %q: a directory of the running system", m.Source)
+	}
+	for _, c := range p.conceal {
+		if below(source, c) {
+			return fault.New(fault.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
+		}
+	}
+	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
+	return nil
+}
+
+// masks returns the places inside at which a concealed directory would show
+// through the tree at source, shown at target.
+func (p *plan) masks(source, target string) []string {
+	var covered []string
+	for _, c := range p.conceal {
+		if below(c, source) {
+			covered = append(covered, filepath.Join(target, strings.TrimPrefix(c, source)))
+		}
+	}
+	return covered
+}
+
+// below reports whether path is dir or lies below it. Both are clean.
+func below(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+func belowAny(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return below(path, d) })
+}
+
+func isRealDir(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.IsDir()
+}

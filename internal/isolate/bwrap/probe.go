@@ -1,0 +1,132 @@
+package bwrap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+const (
+	installHint = "run: apt install bubblewrap (or dnf, pacman, apk: the package has this name everywhere)"
+
+	// The first release with --disable-userns.
+	minMajor, minMinor = 0, 8
+)
+
+// Probe says whether bubblewrap can make a sandbox here, by making one.
+//
+// Errors: Unsupported; the text says what is in the way and what to do.
+func (b *Isolator) Probe(ctx context.Context) error {
+	path, err := b.find()
+	if err != nil {
+		return err
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return fault.New(fault.Unsupported, "run %s: %w", path, err)
+	}
+	if err := checkVersion(string(version)); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path,
+		"--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--as-pid-1", "--new-session", "--die-with-parent",
+		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", path, "--version")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() == 0 {
+		const nobody = 65534
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	}
+	var stderr complaints
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return contextError(ctx)
+		}
+		return b.explain(stderr.tail())
+	}
+	return nil
+}
+
+var versionPattern = regexp.MustCompile(`(\d+)\.(\d+)`)
+
+// checkVersion judges the output of bwrap --version.
+func checkVersion(output string) error {
+	m := versionPattern.FindStringSubmatch(output)
+	if m == nil {
+		return fault.New(fault.Unsupported, "bubblewrap: unknown version %q; %d.%d or later is needed", strings.TrimSpace(output), minMajor, minMinor)
+	}
+	major, _ := strconv.Atoi(m[1])
+	minor, _ := strconv.Atoi(m[2])
+	if major > minMajor || major == minMajor && minor >= minMinor {
+		return nil
+	}
+	return fault.New(fault.Unsupported, "bubblewrap %s is too old: %d.%d or later is needed for --disable-userns; install it from a newer release of the distribution or from source",
+		m[0], minMajor, minMinor)
+}
+
+// setting is a kernel setting that keeps users from making namespaces.
+type setting struct {
+	path    string
+	blocks  string // the value that does
+	because string
+	fix     string
+}
+
+var settings = []setting{
+	{"kernel/unprivileged_userns_clone", "0", "user namespaces are for root only",
+		"sysctl -w kernel.unprivileged_userns_clone=1"},
+	{"user/max_user_namespaces", "0", "user namespaces are switched off",
+		"sysctl -w user.max_user_namespaces=10000"},
+	{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces to programs with a profile",
+		"install AppArmor profiles with the rule \"userns,\" for agentfense and bwrap, or, for all programs: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+}
+
+// explain turns bubblewrap's complaint into an error with its remedy.
+func (b *Isolator) explain(complaint string) error {
+	if strings.Contains(complaint, "nknown option") {
+		return fault.New(fault.Unsupported, "bubblewrap is too old (%s): %d.%d or later is needed", complaint, minMajor, minMinor)
+	}
+	for _, s := range settings {
+		value, err := os.ReadFile(filepath.Join(b.sysctls, s.path))
+		if err == nil && strings.TrimSpace(string(value)) == s.blocks {
+			return fault.New(fault.Unsupported, "bubblewrap cannot make namespaces (%s): %s; run as root: %s", complaint, s.because, s.fix)
+		}
+	}
+	hint := ""
+	if strings.Contains(complaint, "namespace") || strings.Contains(complaint, "uid map") {
+		hint = "; in a container, its runtime must allow user namespaces (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
+	}
+	return fault.New(fault.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)
+}
+
+func orSilence(complaint string) string {
+	if complaint == "" {
+		return "it ended without a word"
+	}
+	return complaint
+}
+
+// tail returns the last complaint, on one line and fit for a terminal: PID 1
+// may have written it.
+func (c *complaints) tail() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(string(c.last)), "\n")
+	text := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, lines[len(lines)-1])
+	return fmt.Sprintf("%.500s", strings.TrimPrefix(text, "bwrap: "))
+}

@@ -1,0 +1,178 @@
+package bwrap
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
+type process struct {
+	complaints complaints
+	monitor    *os.Process
+	pid        int
+	init       *os.File // pidfd of PID 1; nil until it exists
+	killed     atomic.Bool
+	done       chan struct{}
+	err        error // how it ended; set before done is closed
+}
+
+func newProcess(stderr io.Writer) *process {
+	return &process{complaints: complaints{to: stderr}, done: make(chan struct{})}
+}
+
+func (p *process) PID() int              { return p.pid }
+func (p *process) Done() <-chan struct{} { return p.done }
+
+func (p *process) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Kill kills PID 1, with which its pid namespace dies. Bubblewrap is killed
+// only where it has not come so far: it must live to see its child end.
+func (p *process) Kill() error {
+	p.killed.Store(true)
+	var err error
+	if p.init != nil {
+		err = unix.PidfdSendSignal(int(p.init.Fd()), unix.SIGKILL, nil, 0)
+	} else {
+		err = p.monitor.Kill()
+	}
+	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrProcessDone) {
+		return nil
+	}
+	return fault.New(fault.Internal, "kill sandbox: %w", err)
+}
+
+// launch is what the sandbox's thread needs to start bubblewrap.
+type launch struct {
+	path        string
+	plan        *plan
+	guest       *os.File
+	block, info *os.File
+}
+
+// run starts bubblewrap from a thread of its own and stays on it until the end.
+// The goroutine never unlocks: the thread, with its mount namespace, ends with
+// it.
+func (p *process) run(l *launch, started chan<- error) {
+	runtime.LockOSThread()
+	cmd, err := l.command()
+	if err == nil {
+		cmd.Stderr = &p.complaints
+		if err = cmd.Start(); err != nil {
+			err = fault.New(fault.Unsupported, "start bwrap: %w", err)
+		}
+	}
+	l.close(cmd)
+	if err == nil {
+		p.monitor = cmd.Process
+	}
+	started <- err
+	if err != nil {
+		return
+	}
+	p.finish(cmd.Wait())
+}
+
+// finish records how bubblewrap ended, which is how PID 1 ended.
+func (p *process) finish(err error) {
+	if err != nil && !p.killed.Load() {
+		if text := p.complaints.tail(); text != "" {
+			err = fault.New(fault.Internal, "sandbox ended: %w: %s", err, text)
+		} else {
+			err = fault.New(fault.Internal, "sandbox ended: %w", err)
+		}
+		p.err = err
+	}
+	close(p.done)
+}
+
+// Descriptors of bubblewrap, in the order of exec.Cmd.ExtraFiles. The first is
+// the sandbox's; it closes the others, and PID 1 closes the binary's.
+const (
+	guestFD = 3 + iota
+	blockFD
+	infoFD
+	seccompFD
+	argsFD
+	initFD
+)
+
+// command prepares the thread's mount namespace and bubblewrap's command line.
+func (l *launch) command() (*exec.Cmd, error) {
+	stage, err := l.plan.stage()
+	if err != nil {
+		return nil, err
+	}
+	files := []*os.File{l.guest, l.block, l.info, nil, nil, stage.init}
+	cmd := exec.Command(l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.plan.credential()}
+	cmd.ExtraFiles = files
+	if files[seccompFD-3], err = seccompFile(); err != nil {
+		return cmd, err
+	}
+	args, err := l.plan.arguments(stage)
+	if err != nil {
+		return cmd, err
+	}
+	files[argsFD-3], err = dataFile("args", args)
+	return cmd, err
+}
+
+// close closes what bubblewrap has inherited; the guest's socket is Start's.
+func (l *launch) close(cmd *exec.Cmd) {
+	l.block.Close()
+	l.info.Close()
+	if cmd == nil {
+		return
+	}
+	for _, f := range cmd.ExtraFiles[seccompFD-3:] {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// Bounds on what is kept and passed on of the sandbox's standard error: PID 1
+// has it too, so its amount is the sandbox's choice.
+const (
+	maxComplaints = 64 << 10
+	maxTail       = 2 << 10
+)
+
+// complaints is the standard error of bubblewrap and PID 1.
+type complaints struct {
+	mu     sync.Mutex
+	to     io.Writer
+	passed int
+	last   []byte
+}
+
+// Write passes b on as far as the bound allows and keeps the end of all. It
+// never fails: the writer inside must not be stopped by a full log.
+func (c *complaints) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if pass := b[:min(len(b), maxComplaints-c.passed)]; c.to != nil && len(pass) > 0 {
+		c.passed += len(pass)
+		c.to.Write(pass)
+	}
+	c.last = append(c.last, b...)
+	if len(c.last) > maxTail {
+		c.last = append(c.last[:0], c.last[len(c.last)-maxTail:]...)
+	}
+	return len(b), nil
+}

@@ -1,0 +1,223 @@
+package bwrap
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/seccomp"
+)
+
+// The stage is a tmpfs that only the sandbox's thread, and bubblewrap started
+// from it, can see. It stands over stageDir, which bubblewrap needs to exist
+// and covers itself. On it are, under fixed names, binds of what is to appear
+// inside, and the sandbox's /etc.
+//
+// It solves two things. Run as root, we drop to another user before bubblewrap
+// starts, who may not walk to a view below /root; bubblewrap resolves every
+// path by name, so a descriptor does not help it. And sources that are moved
+// or replaced while we start are caught: each is opened once.
+const stageDir = "/tmp"
+
+// stage is what was gathered, ready for bubblewrap.
+type stage struct {
+	init *os.File // O_PATH, on a read-only bind
+}
+
+// Paths of the stage's parts.
+const (
+	stageView = stageDir + "/view"
+	stageEtc  = stageDir + "/etc"
+	stagePTS  = stageDir + "/pts"
+	stageInit = stageDir + "/init"
+)
+
+func stageMount(i int) string { return stageDir + "/mount" + itoa(i) }
+
+// stage builds the stage in a mount namespace for the calling thread alone,
+// which must be locked and never be used for anything else again.
+func (p *plan) stage() (*stage, error) {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return nil, fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return nil, fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+	}
+	sources, err := p.openSources()
+	defer func() {
+		for _, s := range sources {
+			s.file.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.readEtc(); err != nil {
+		return nil, err
+	}
+	if err := unix.Mount("tmpfs", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
+		return nil, fault.New(fault.Unsupported, "tmpfs on %s: %w", stageDir, err)
+	}
+	for _, s := range sources {
+		if err := s.bind(); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.buildEtc(); err != nil {
+		return nil, err
+	}
+	if err := remountReadOnly(stageInit); err != nil {
+		return nil, err
+	}
+	init, err := openPath(stageInit)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "open init: %w", err)
+	}
+	return &stage{init: init}, nil
+}
+
+// source is a host object on its way to the stage.
+type source struct {
+	what   string // for errors, which must not name the host's path
+	file   *os.File
+	target string
+}
+
+// openSources opens everything before the stage covers stageDir.
+func (p *plan) openSources() ([]source, error) {
+	var sources []source
+	add := func(what, path, target string) error {
+		f, err := openPath(path)
+		if err != nil {
+			return fault.New(kindOf(err), "open %s: %w", what, cause(err))
+		}
+		sources = append(sources, source{what, f, target})
+		return nil
+	}
+	err := errors.Join(
+		add("the view", p.spec.View, stageView),
+		add("the sandbox's init", p.spec.Init, stageInit),
+	)
+	if p.spec.DevPTS != "" {
+		err = errors.Join(err, add("the terminals", p.spec.DevPTS, stagePTS))
+	}
+	for i, m := range p.mounts {
+		err = errors.Join(err, add("mount "+strconv.Quote(m.Source), m.Source, stageMount(i)))
+	}
+	for _, d := range p.etcDirs {
+		err = errors.Join(err, add(d, d, filepath.Join(stageDir, d)))
+	}
+	return sources, err
+}
+
+// bind puts s on the stage. Binds are recursive: in a user namespace the mounts
+// below a directory may not be left out.
+func (s source) bind() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.file.Fd()), &st); err != nil {
+		return fault.New(fault.Internal, "stat %s: %w", s.what, err)
+	}
+	var err error
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		err = makeDir(s.target)
+	} else {
+		err = os.WriteFile(s.target, nil, 0o644)
+	}
+	if err != nil {
+		return fault.New(fault.Internal, "stage %s: %w", s.what, cause(err))
+	}
+	if err := unix.Mount("/proc/self/fd/"+itoa(int(s.file.Fd())), s.target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fault.New(fault.Internal, "stage %s: %w", s.what, err)
+	}
+	return nil
+}
+
+// remountReadOnly makes the mount at path read-only and keeps its other flags,
+// which a user namespace does not let go.
+func remountReadOnly(path string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fault.New(fault.Internal, "statfs init: %w", err)
+	}
+	const same = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME
+	flags := uintptr(st.Flags) & same // ST_x equals MS_x for these, not for relatime
+	if st.Flags&unix.ST_RELATIME != 0 {
+		flags |= unix.MS_RELATIME
+	}
+	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
+		return fault.New(fault.Internal, "make init read-only: %w", err)
+	}
+	return nil
+}
+
+// makeDir makes path and its parents, readable by all whatever our umask.
+func makeDir(path string) error {
+	if err := os.Mkdir(path, 0o755); err == nil {
+		return os.Chmod(path, 0o755)
+	} else if errors.Is(err, fs.ErrExist) {
+		return nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := makeDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return makeDir(path)
+}
+
+func openPath(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), filepath.Base(path)), nil
+}
+
+// seccompFile returns the filter where bubblewrap can read it.
+func seccompFile() (*os.File, error) {
+	program, err := seccomp.Filter()
+	if err != nil {
+		return nil, err
+	}
+	return dataFile("seccomp", program)
+}
+
+// dataFile returns a file in memory with data in it, to be read from the start.
+func dataFile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fault.New(fault.Exhausted, "memfd %s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.Write(data)
+	if err == nil {
+		_, err = f.Seek(0, 0)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fault.New(fault.Exhausted, "memfd %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// cause strips the path, which is the host's, from an error of package os.
+func cause(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+func kindOf(err error) fault.Kind {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.NotFound
+	}
+	return fault.Precondition
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,104 @@
+// Package isolate says what it takes to start a sandbox's processes apart from
+// the host; packages below it do so with one runtime each (bwrap), and
+// isolatetest holds what any of them must keep.
+//
+// A started sandbox is one process, its PID 1, with a socket to the supervisor
+// as descriptor 3 and no other way out. What runs in it later is asked for over
+// that socket (package guest): there is no command, environment or working
+// directory here.
+package isolate
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+// Spec describes a sandbox. Paths "inside" are absolute and clean.
+type Spec struct {
+	// View is where the view of the source is mounted, on the host's side.
+	View string
+	// Workspace is the path inside at which the view appears.
+	Workspace string
+	// Conceal lists host directories whose contents must not show through any
+	// other mount: the source, the state directory. Where a read-only system
+	// directory holds one, an empty directory covers it.
+	Conceal []string
+	// Mounts are further host paths to show, read-only.
+	Mounts []Mount
+
+	// Hostname is the sandbox's host name; empty means "sandbox".
+	Hostname string
+	// Net says what of the network is there.
+	Net Net
+
+	// UID and GID are the ids inside, User their name (empty: "user"), Home
+	// the home directory inside, made empty (empty: "/home/" + User).
+	UID, GID int
+	User     string
+	Home     string
+	// HostUID and HostGID are the ids on the host that everything inside runs
+	// with. They are required of root, who drops to them (with no groups)
+	// before any namespace is made. Other users stay what they are and leave
+	// them zero or negative.
+	HostUID, HostGID int
+
+	// Init is the static binary that becomes PID 1 (empty: our own), InitArgs
+	// its arguments.
+	Init     string
+	InitArgs []string
+	// Guest becomes descriptor 3 of PID 1. Start takes it over and closes it,
+	// whatever it returns.
+	Guest *os.File
+	// DevPTS is the root of a devpts instance that becomes /dev/pts inside;
+	// empty gives the sandbox one of its own.
+	DevPTS string
+
+	// Cgroup, if set, is called with PID 1's host pid before it has run
+	// anything, to put it into a control group. Its error ends the start.
+	Cgroup func(pid int) error
+	// Stderr receives what the runtime and PID 1 complain about, at most
+	// 64 kB of it. It may be nil.
+	Stderr io.Writer
+}
+
+// Mount shows a host file or directory inside, read-only.
+type Mount struct {
+	Source string // host path
+	Target string // path inside; empty means the same as Source
+}
+
+// Net says which network a sandbox sees.
+type Net uint8
+
+// The networks.
+const (
+	NetNone Net = iota // a loopback interface of its own, nothing else
+	NetHost            // the host's, with its resolver's configuration
+)
+
+// Isolator starts sandboxes.
+type Isolator interface {
+	// Start starts PID 1 of a sandbox and returns when it is about to run;
+	// that it does run shows on the guest socket. ctx bounds Start alone.
+	//
+	// Errors: Invalid (the spec), Precondition, Unsupported (this host cannot,
+	// and what to do about it), Deadline, Canceled.
+	Start(ctx context.Context, spec Spec) (Process, error)
+}
+
+// Process is a sandbox that was started. It ends when PID 1 does, when it is
+// killed, or when the thread of ours that started it does; all its processes
+// end with it.
+type Process interface {
+	// PID is the pid of PID 1 in our pid namespace.
+	PID() int
+	// Done is closed when every process of the sandbox is gone.
+	Done() <-chan struct{}
+	// Wait waits for Done. Its error says how PID 1 ended if it was neither
+	// killed by Kill nor returned 0, with the last complaint of the runtime.
+	Wait() error
+	// Kill ends all processes of the sandbox at once. It is not an error if
+	// they have ended.
+	Kill() error
+}
