@@ -103,7 +103,8 @@ func (p *process) enter(ctx context.Context, spec isolate.Spec, info *os.File) e
 	if err != nil {
 		return fault.New(fault.Unsupported, "pidfd of the sandbox: %w", err)
 	}
-	p.pid, p.init = report.PID, os.NewFile(uintptr(pidfd), "pidfd")
+	p.pid = report.PID
+	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
 	if err := unix.Prlimit(p.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
 		return fault.New(fault.Internal, "core limit of the sandbox: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +21,7 @@ type process struct {
 	complaints complaints
 	monitor    *os.Process
 	pid        int
-	init       *os.File // pidfd of PID 1; nil until it exists
+	init       atomic.Pointer[os.File] // pidfd of PID 1; nil until it exists
 	killed     atomic.Bool
 	done       chan struct{}
 	err        error // how it ended; set before done is closed
@@ -43,8 +44,8 @@ func (p *process) Wait() error {
 func (p *process) Kill() error {
 	p.killed.Store(true)
 	var err error
-	if p.init != nil {
-		err = unix.PidfdSendSignal(int(p.init.Fd()), unix.SIGKILL, nil, 0)
+	if init := p.init.Load(); init != nil {
+		err = unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
 	} else {
 		err = p.monitor.Kill()
 	}
@@ -70,6 +71,7 @@ func (p *process) run(l *launch, started chan<- error) {
 	cmd, err := l.command()
 	if err == nil {
 		cmd.Stderr = &p.complaints
+		cmd.WaitDelay = endDelay
 		if err = cmd.Start(); err != nil {
 			err = fault.New(fault.Unsupported, "start bwrap: %w", err)
 		}
@@ -85,8 +87,13 @@ func (p *process) run(l *launch, started chan<- error) {
 	p.finish(cmd.Wait())
 }
 
-// finish records how bubblewrap ended, which is how PID 1 ended.
+// finish records how bubblewrap ended, which is how PID 1 ended, unless
+// somebody killed bubblewrap: then PID 1 goes too.
 func (p *process) finish(err error) {
+	if init := p.init.Load(); init != nil {
+		unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
+		unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
+	}
 	if err != nil && !p.killed.Load() {
 		if text := p.complaints.tail(); text != "" {
 			err = fault.New(fault.Internal, "sandbox ended: %w: %s", err, text)
@@ -97,6 +104,11 @@ func (p *process) finish(err error) {
 	}
 	close(p.done)
 }
+
+// endDelay bounds the wait for PID 1 and its standard error once bubblewrap is
+// gone. It is reached only if a process of the sandbox cannot be killed, being
+// stuck in the kernel.
+const endDelay = 5 * time.Second
 
 // Descriptors of bubblewrap, in the order of exec.Cmd.ExtraFiles. The first is
 // the sandbox's; it closes the others, and PID 1 closes the binary's.

@@ -1,0 +1,182 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Conn is the supervisor's connection to PID 1 of one sandbox. It is safe for
+// concurrent use. A goroutine of its own reads from it until it fails or is
+// closed; each running Exec has one too.
+type Conn struct {
+	link  link
+	ready chan struct{}
+	done  chan struct{}
+
+	mu    sync.Mutex
+	err   error // why done is closed
+	next  uint32
+	execs map[uint32]*Exec // those whose leader PID 1 has not reported gone
+}
+
+// NewConn takes over the supervisor's end of a guest socket.
+func NewConn(sock *os.File) *Conn {
+	c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}}
+	var err error
+	if c.link, err = newLink(sock); err != nil {
+		c.err = err
+		close(c.done)
+		return c
+	}
+	go c.serve()
+	return c
+}
+
+// Ready waits until PID 1 runs. Errors: Unavailable, if it never will; the
+// isolate.Process then knows why.
+func (c *Conn) Ready(ctx context.Context) error {
+	select {
+	case <-c.ready:
+		return nil
+	case <-c.done:
+		return c.Err()
+	case <-ctx.Done():
+		return contextError(ctx, "wait for the sandbox")
+	}
+}
+
+// Done is closed when the connection is of no more use: the sandbox ended, it
+// broke the protocol, or Close was called. Err then says which.
+func (c *Conn) Done() <-chan struct{} { return c.done }
+
+// Err returns why Done is closed, or nil.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection. PID 1 exits when it sees that, and the sandbox's
+// processes with it.
+func (c *Conn) Close() error {
+	c.fail(fault.New(fault.Unavailable, "sandbox: connection closed"))
+	return nil
+}
+
+func (c *Conn) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return
+	}
+	c.err = err
+	c.link.file.Close()
+	close(c.done)
+}
+
+// serve handles what PID 1 says.
+func (c *Conn) serve() {
+	for {
+		r, err := c.link.receive()
+		if err == nil {
+			err = c.handle(r.message)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
+			c.fail(fault.New(fault.Unavailable, "sandbox: ended"))
+			return
+		default:
+			c.fail(fault.New(fault.Internal, "sandbox: message from PID 1: %w", err))
+			return
+		}
+	}
+}
+
+func (c *Conn) handle(message []byte) error {
+	switch kindOf(message) {
+	case msgReady:
+		if _, err := decode(message, msgReady, 0); err != nil || isClosed(c.ready) {
+			return errProtocol
+		}
+		close(c.ready)
+		return nil
+	case msgEnded:
+		fields, err := decode(message, msgEnded, 1)
+		if err != nil {
+			return err
+		}
+		return c.ended(fields[0], nil)
+	case msgRefuse:
+		fields, err := decode(message, msgRefuse, 2)
+		if err != nil {
+			return err
+		}
+		return c.ended(fields[0], startFault("start a process", unix.Errno(fields[1])))
+	}
+	return errProtocol
+}
+
+// ended notes that nothing of an exec is left.
+func (c *Conn) ended(id uint32, refused error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.execs[id]
+	if x == nil {
+		return errProtocol
+	}
+	delete(c.execs, id)
+	x.refused = refused
+	close(x.ended)
+	return nil
+}
+
+// register gives x its number.
+func (c *Conn) register(x *Exec) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	for c.execs[c.next] != nil {
+		c.next++
+	}
+	x.id = c.next
+	c.next++
+	c.execs[x.id] = x
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// startFault is the error for a step that the kernel refused.
+func startFault(what string, errno unix.Errno) error {
+	kind := fault.Internal
+	if errno == unix.EAGAIN || errno == unix.ENOMEM {
+		kind = fault.Exhausted
+	}
+	return fault.New(kind, "%s: %w", what, errno)
+}
+
+func contextError(ctx context.Context, what string) error {
+	kind := fault.Canceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = fault.Deadline
+	}
+	return fault.New(kind, "%s: %w", what, fmt.Errorf("gave up: %w", ctx.Err()))
+}

@@ -1,0 +1,330 @@
+package guest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Exec is a command that was started, with all its descendants.
+type Exec struct {
+	conn   *Conn
+	id     uint32
+	link   link
+	pid    int
+	leader *os.File // pidfd
+
+	ended   chan struct{} // PID 1 said that nothing is left
+	refused error         // why PID 1 started nothing; set before ended is closed
+	exited  chan struct{}
+	exit    Exit  // set before exited is closed
+	err     error // instead of exit
+	done    chan struct{}
+}
+
+// Exec starts a command. Before it runs, placed (which may be nil) is called
+// with the host pid of its leader, whose descendant it will be; an error from
+// it ends the exec. ctx bounds the start alone.
+//
+// Errors: those wrapping ErrNotFound (NotFound), ErrNotExecutable (Denied) and
+// ErrDirectory (Invalid); Invalid for a malformed command or a stream that is
+// no pipe; Exhausted, where the sandbox has no process left; Unavailable, where
+// it has ended; Deadline, Canceled; and what placed returned.
+func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID int) error) (*Exec, error) {
+	if err := command.check(); err != nil {
+		return nil, err
+	}
+	payload := encodeCommand(command)
+	if len(payload) > maxPayload {
+		return nil, fault.New(fault.Invalid, "exec %q: %w", command.Argv[0], unix.E2BIG)
+	}
+	x := &Exec{conn: c, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{})}
+	if err := c.spawn(x, command.Files); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { x.link.file.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	if err := x.begin(command, payload, placed); err != nil {
+		x.Kill()
+		x.close()
+		if ctx.Err() != nil {
+			return nil, contextError(ctx, "exec")
+		}
+		return nil, err
+	}
+	if !stop() { // the deadline may be set any moment, or is
+		x.link.file.SetReadDeadline(time.Time{})
+	}
+	go x.watch()
+	return x, nil
+}
+
+// spawn asks PID 1 for a leader that has the other end of x's link.
+func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
+	ours, theirs, err := Pair()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	if x.link, err = newLink(ours); err != nil {
+		return err
+	}
+	if err := c.register(x); err != nil {
+		x.link.file.Close()
+		return err
+	}
+	passed, which := []*os.File{theirs}, byte(0)
+	for i, f := range files {
+		if f != nil {
+			passed, which = append(passed, f), which|1<<i
+		}
+	}
+	if err := c.link.send(append(encode(msgSpawn, x.id), which), passed...); err != nil {
+		x.link.file.Close()
+		c.fail(fault.New(fault.Unavailable, "sandbox: PID 1 does not listen: %w", err))
+		return c.Err()
+	}
+	return nil
+}
+
+// begin meets the leader and has it start the command.
+func (x *Exec) begin(command Command, payload []byte, placed func(int) error) error {
+	hello, err := x.expect()
+	if err != nil {
+		return err
+	}
+	if _, err := decode(hello.message, msgHello, 0); err != nil {
+		return fault.New(fault.Internal, "exec: leader: %w", err)
+	}
+	if err := x.identify(hello.pid); err != nil {
+		return err
+	}
+	if err := handOver(command.Files, hello); err != nil {
+		return err
+	}
+	if placed != nil {
+		if err := placed(x.pid); err != nil {
+			return err
+		}
+	}
+	for len(payload) >= pieceBytes {
+		if err := x.link.send(append(encode(msgCommand), payload[:pieceBytes]...)); err != nil {
+			return fault.New(fault.Unavailable, "exec: leader does not listen: %w", err)
+		}
+		payload = payload[pieceBytes:]
+	}
+	if err := x.link.send(append(encode(msgCommand), payload...)); err != nil {
+		return fault.New(fault.Unavailable, "exec: leader does not listen: %w", err)
+	}
+	answer, err := x.expect()
+	if err != nil {
+		return err
+	}
+	return judgeStart(answer.message, command)
+}
+
+// expect returns the leader's next message. Where there will be none it waits
+// for PID 1's reason.
+func (x *Exec) expect() (received, error) {
+	r, err := x.link.receive()
+	if err == nil && x.pid != 0 && r.pid != x.pid {
+		err = errProtocol
+	}
+	if err == nil {
+		return r, nil
+	}
+	if errors.Is(err, errProtocol) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return received{}, fault.New(fault.Internal, "exec: leader: %w", err)
+	}
+	timeout := time.NewTimer(sendTimeout)
+	defer timeout.Stop()
+	select {
+	case <-x.ended:
+		if x.refused != nil {
+			return received{}, x.refused
+		}
+		return received{}, fault.New(fault.Exhausted, "exec: the leader died before the command ran; the sandbox may be at its limit of processes or memory")
+	case <-x.conn.done:
+		return received{}, x.conn.Err()
+	case <-timeout.C:
+		return received{}, fault.New(fault.Internal, "exec: lost the leader: %w", err)
+	}
+}
+
+// identify takes hold of the leader, which is pid. It was when it sent; as its
+// end of the link is open still, and only it has that, it is now.
+func (x *Exec) identify(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fault.New(fault.Internal, "exec: pidfd of the leader: %w", err)
+	}
+	leader := os.NewFile(uintptr(fd), "pidfd")
+	if x.link.hungUp() {
+		leader.Close()
+		return fault.New(fault.Unavailable, "exec: the leader died before the command ran")
+	}
+	x.pid, x.leader = pid, leader
+	return nil
+}
+
+// handOver makes the pipes the sandbox user's, who could not reopen them
+// (/dev/stdout) if they stayed root's.
+func handOver(files [3]*os.File, hello received) error {
+	if os.Geteuid() != 0 || hello.uid == 0 {
+		return nil
+	}
+	for _, f := range files {
+		if f == nil {
+			continue
+		}
+		err := error(unix.EBADF)
+		control(f, func(fd int) { err = unix.Fchown(fd, hello.uid, hello.gid) })
+		if err != nil {
+			return fault.New(fault.Internal, "exec: hand over pipe: %w", err)
+		}
+	}
+	return nil
+}
+
+// judgeStart reads the leader's answer to a command.
+func judgeStart(message []byte, command Command) error {
+	if _, err := decode(message, msgStarted, 0); err == nil {
+		return nil
+	}
+	if len(message) != 1+1+4 || kindOf(message) != msgFailed {
+		return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
+	}
+	name, errno := command.Argv[0], unix.Errno(binary.LittleEndian.Uint32(message[2:]))
+	switch stage(message[1]) {
+	case stageDirectory:
+		return fault.New(fault.Invalid, "exec %q: %w", name, &startError{ErrDirectory, command.Dir, errno})
+	case stageTerminal:
+		return startFault("exec: open terminal", errno)
+	case stageLookup:
+		if errno == unix.ENOENT {
+			return fault.New(fault.NotFound, "exec %q: %w", name, ErrNotFound)
+		}
+		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
+	case stageExec:
+		if errno == unix.EAGAIN || errno == unix.ENOMEM {
+			return startFault("exec: start a process", errno)
+		}
+		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
+	}
+	return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
+}
+
+// startError says why a command was not started.
+type startError struct {
+	what   error // ErrDirectory or ErrNotExecutable
+	object string
+	errno  unix.Errno
+}
+
+func (e *startError) Error() string {
+	if e.object != "" {
+		return e.what.Error() + " " + e.object + ": " + e.errno.Error()
+	}
+	return e.what.Error() + ": " + e.errno.Error()
+}
+
+func (e *startError) Unwrap() []error { return []error{e.what, e.errno} }
+
+// watch reads what the leader says until it is gone.
+func (x *Exec) watch() {
+	reported := false
+	for {
+		r, err := x.link.receive()
+		if err != nil {
+			if errors.Is(err, errProtocol) {
+				x.Kill()
+			}
+			break
+		}
+		exit, err := decodeExited(r.message)
+		if err != nil || reported || r.pid != x.pid {
+			x.Kill()
+			break
+		}
+		reported = true
+		x.exit = exit
+		close(x.exited)
+	}
+	var lost error
+	select {
+	case <-x.ended:
+	case <-x.conn.done:
+		lost = fault.New(fault.Unavailable, "exec: lost with the sandbox: %w", x.conn.Err())
+	}
+	if !reported {
+		x.exit, x.err = Exit{Signal: int(unix.SIGKILL)}, lost
+		close(x.exited)
+	}
+	x.close()
+	close(x.done)
+}
+
+func (x *Exec) close() {
+	x.link.file.Close()
+	if x.leader != nil {
+		x.leader.Close()
+	}
+}
+
+// HostPID returns the pid of the command's leader in our pid namespace. All
+// processes of the exec descend from it.
+func (x *Exec) HostPID() int { return x.pid }
+
+// Wait waits for the command itself; processes it left behind may live on. A
+// command that was killed together with its leader ended by SIGKILL.
+//
+// Errors: Unavailable, if the sandbox ended first; Deadline, Canceled.
+func (x *Exec) Wait(ctx context.Context) (Exit, error) {
+	select {
+	case <-x.exited:
+		return x.exit, x.err
+	case <-ctx.Done():
+		return Exit{}, contextError(ctx, "wait for the command")
+	}
+}
+
+// Done is closed when no process of the exec is left, or the sandbox is gone.
+func (x *Exec) Done() <-chan struct{} { return x.done }
+
+// Signal sends sig to the foreground process group: the one its terminal has,
+// or without a terminal the command's own. After the command's end it does
+// nothing.
+func (x *Exec) Signal(sig unix.Signal) error {
+	if sig <= 0 || sig > 64 {
+		return fault.New(fault.Invalid, "signal %d: no such signal", sig)
+	}
+	if isClosed(x.exited) {
+		return nil
+	}
+	if err := x.link.send(encode(msgSignal, uint32(sig))); err != nil && !isClosed(x.exited) {
+		return fault.New(fault.Unavailable, "signal %d: leader does not listen: %w", sig, err)
+	}
+	return nil
+}
+
+// Kill kills the command and all its descendants, wherever they have hidden
+// from it: the leader dies, they become children of PID 1, and that kills them.
+// It does not wait: Done does. Processes that fork faster than they are killed
+// can keep Done open; then end the sandbox.
+func (x *Exec) Kill() error {
+	if x.leader == nil {
+		return nil
+	}
+	err := error(unix.ESRCH)
+	control(x.leader, func(fd int) { err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	if err == nil || errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return fault.New(fault.Internal, "kill the command: %w", err)
+}

@@ -1,0 +1,237 @@
+package guest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// leaderEnv is a leader's environment: it is small and short-lived.
+var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
+
+// Main is PID 1 of a sandbox. It does not return. It exits when the supervisor
+// closes the socket, and with it everything inside dies.
+//
+// It is one loop in one goroutine over one poll, so that it needs no new thread
+// when the sandbox is at its limit of processes.
+func Main() {
+	harden()
+	unix.CloseRange(socketFD+1, ^uint(0), 0)
+	unix.CloseOnExec(socketFD)
+	unix.SetNonblock(socketFD, false)
+	unix.Chdir("/")
+	unix.Umask(0o022)
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		die("open /dev/null", err)
+	}
+	p := &pid1{null: null, leaders: map[int]*child{}, strays: map[int]*child{}}
+	if err := sendRaw(socketFD, encode(msgReady)); err != nil {
+		die("say that it runs", err)
+	}
+	debug.FreeOSMemory()
+	for {
+		if err := p.step(); err != nil {
+			if errors.Is(err, io.EOF) {
+				os.Exit(0)
+			}
+			die("serve", err)
+		}
+	}
+}
+
+// harden makes this process untouchable for the commands: not traceable, its
+// memory and descriptors not readable, not stopped by a signal it could catch,
+// and without core dumps.
+func harden() {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		die("become undumpable", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		die("forbid core dumps", err)
+	}
+	signal.Notify(make(chan os.Signal, 1)) // nobody reads: caught and dropped
+}
+
+func die(what string, err error) {
+	os.Stderr.WriteString("agentfense: inside: " + what + ": " + err.Error() + "\n")
+	os.Exit(1)
+}
+
+// child is a direct child of PID 1.
+type child struct {
+	exec  uint32 // of a leader
+	pidfd int
+}
+
+// pid1 is PID 1's state. Its children are leaders, which it started, and
+// strays: descendants of a leader that was killed. A stray is killed on sight.
+type pid1 struct {
+	null    int
+	leaders map[int]*child // by pid
+	strays  map[int]*child
+	dead    []uint32 // execs whose leader is gone; their end is not reported yet
+}
+
+// step waits for one event, or several, and handles it.
+func (p *pid1) step() error {
+	fds := []unix.PollFd{{Fd: socketFD, Events: unix.POLLIN}}
+	var pids []int
+	for _, children := range []map[int]*child{p.leaders, p.strays} {
+		for pid, c := range children {
+			fds = append(fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
+			pids = append(pids, pid)
+		}
+	}
+	if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+		return err
+	}
+	for i, pid := range pids {
+		if fds[i+1].Revents != 0 {
+			p.reap(pid)
+		}
+	}
+	if len(p.dead) > 0 {
+		if err := p.sweep(); err != nil {
+			return err
+		}
+	}
+	if fds[0].Revents != 0 {
+		return p.serve()
+	}
+	return nil
+}
+
+// reap takes note of a child that has ended.
+func (p *pid1) reap(pid int) {
+	if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got != pid && !errors.Is(err, unix.ECHILD) {
+		return
+	}
+	if c := p.leaders[pid]; c != nil {
+		p.dead = append(p.dead, c.exec)
+		unix.Close(c.pidfd)
+		delete(p.leaders, pid)
+	} else if c := p.strays[pid]; c != nil {
+		unix.Close(c.pidfd)
+		delete(p.strays, pid)
+	}
+}
+
+// sweep kills the strays and reports the ends of execs when none is left. A
+// stray's own children become strays when it dies, which is an event, so all
+// are found in the end.
+func (p *pid1) sweep() error {
+	pids, err := childrenOfInit()
+	if err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if p.leaders[pid] != nil || p.strays[pid] != nil {
+			continue
+		}
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			return err
+		}
+		p.strays[pid] = &child{pidfd: fd}
+		unix.Kill(pid, unix.SIGKILL)
+	}
+	if len(p.strays) > 0 {
+		return nil
+	}
+	for _, exec := range p.dead {
+		if err := sendRaw(socketFD, encode(msgEnded, exec)); err != nil {
+			return err
+		}
+	}
+	p.dead = p.dead[:0]
+	return nil
+}
+
+// serve handles one request. A leader that cannot be started is refused; the
+// sockets and pipes that came with the request are closed in any case.
+func (p *pid1) serve() error {
+	message, fds, err := receiveRaw(socketFD, make([]byte, maxIncoming))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	if len(message) != 1+4+1 || len(fds) == 0 {
+		return errProtocol
+	}
+	fields, err := decode(message[:5], msgSpawn, 1)
+	if err != nil {
+		return err
+	}
+	files := []uintptr{uintptr(p.null), uintptr(p.null), uintptr(p.null), uintptr(fds[0])}
+	streams := fds[1:]
+	for i := range 3 {
+		if message[5]&(1<<i) != 0 {
+			if len(streams) == 0 {
+				return errProtocol
+			}
+			files[i], streams = uintptr(streams[0]), streams[1:]
+		}
+	}
+	if err := p.spawn(fields[0], files); err != nil {
+		errno, ok := err.(syscall.Errno)
+		if !ok {
+			errno = unix.EIO
+		}
+		return sendRaw(socketFD, encode(msgRefuse, fields[0], uint32(errno)))
+	}
+	return nil
+}
+
+// spawn starts a leader. It runs the same binary, which has no name inside.
+func (p *pid1) spawn(exec uint32, files []uintptr) error {
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"agentfense", ExecVerb}, &syscall.ProcAttr{
+		Env: leaderEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		unix.Kill(pid, unix.SIGKILL)
+		unix.Wait4(pid, nil, 0, nil)
+		return err
+	}
+	p.leaders[pid] = &child{exec: exec, pidfd: fd}
+	return nil
+}
+
+// childrenOfInit returns the pids of PID 1's children. (The kernel's own list,
+// /proc/1/task/*/children, is not built into every kernel.)
+func childrenOfInit() ([]int, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if s, err := readStat(pid); err == nil && s.parent == 1 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
+}

@@ -1,0 +1,200 @@
+package guest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// ExecMain is the leader of one exec. It does not return. It exits when none of
+// its descendants is left.
+func ExecMain() {
+	harden()
+	unix.CloseOnExec(socketFD)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		die("become a subreaper", err)
+	}
+	if err := sendRaw(socketFD, encode(msgHello)); err != nil {
+		os.Exit(1)
+	}
+	command, err := receiveCommand()
+	if err != nil {
+		os.Exit(1)
+	}
+	l := &leader{tty: command.TTY >= 0}
+	at, err := l.start(command)
+	if err != nil {
+		sendRaw(socketFD, binary.LittleEndian.AppendUint32([]byte{byte(msgFailed), byte(at)}, uint32(errnoOf(err))))
+		os.Exit(1)
+	}
+	l.letGo()
+	sendRaw(socketFD, encode(msgStarted))
+	go l.listen()
+	l.reap()
+	os.Exit(0)
+}
+
+// receiveCommand puts the pieces of a command together.
+func receiveCommand() (Command, error) {
+	var payload []byte
+	buffer := make([]byte, 1+pieceBytes)
+	for {
+		piece, fds, err := receiveRaw(socketFD, buffer)
+		if err != nil {
+			return Command{}, err
+		}
+		if len(fds) > 0 || kindOf(piece) != msgCommand || len(payload) > maxPayload {
+			return Command{}, errProtocol
+		}
+		payload = append(payload, piece[1:]...)
+		if len(piece) < len(buffer) {
+			return decodeCommand(payload)
+		}
+	}
+}
+
+// leader is a leader's state.
+type leader struct {
+	pid   int // of the command, which leads a session and a process group
+	tty   bool
+	ended atomic.Bool
+}
+
+// start starts the command as the leader of a new session, on its terminal if
+// it has one. Where it fails it says at which stage.
+func (l *leader) start(c Command) (stage, error) {
+	if c.Dir == "" {
+		c.Dir = "/"
+	}
+	if c.Umask == 0 {
+		c.Umask = 0o022
+	}
+	unix.Umask(c.Umask)
+	if err := unix.Chdir(c.Dir); err != nil {
+		return stageDirectory, err
+	}
+	attr := &syscall.ProcAttr{Env: c.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if l.tty {
+		if err := openTerminal(c.TTY); err != nil {
+			return stageTerminal, err
+		}
+		attr.Sys.Setctty = true
+	}
+	path, err := lookUp(c.Argv[0], c.Env)
+	if err != nil {
+		return stageLookup, err
+	}
+	l.pid, err = syscall.ForkExec(path, c.Argv, attr)
+	if errors.Is(err, unix.ENOEXEC) { // a script without #!, as execvp(3) runs it
+		l.pid, err = syscall.ForkExec("/bin/sh", append([]string{"/bin/sh", path}, c.Argv[1:]...), attr)
+	}
+	return stageExec, err
+}
+
+// openTerminal makes /dev/pts/N the three standard streams.
+func openTerminal(number int) error {
+	fd, err := unix.Open("/dev/pts/"+strconv.Itoa(number), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return takeOver(fd)
+}
+
+// letGo closes what only the command should hold: its streams, so that their
+// readers see the end of it, and its directory.
+func (l *leader) letGo() {
+	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		takeOver(null)
+	}
+	unix.Chdir("/")
+}
+
+// takeOver makes fd the three standard streams and closes it.
+func takeOver(fd int) error {
+	defer unix.Close(fd)
+	for stream := range 3 {
+		if err := unix.Dup3(fd, stream, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen passes signals on until the supervisor is gone.
+func (l *leader) listen() {
+	for {
+		message, _, err := receiveRaw(socketFD, make([]byte, maxIncoming))
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			die("listen", err)
+		}
+		if fields, err := decode(message, msgSignal, 1); err == nil && !l.ended.Load() {
+			unix.Kill(-l.foreground(), unix.Signal(fields[0]))
+		}
+	}
+}
+
+// foreground is the process group a key like Ctrl-C would reach.
+func (l *leader) foreground() int {
+	if l.tty {
+		if s, err := readStat(l.pid); err == nil && s.foreground > 0 {
+			return s.foreground
+		}
+	}
+	return l.pid
+}
+
+// reap waits for all descendants and reports the command's end.
+func (l *leader) reap() {
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, 0, &usage)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil: // ECHILD
+			return
+		case pid == l.pid:
+			l.ended.Store(true)
+			sendRaw(socketFD, encodeExited(status, &usage))
+		}
+	}
+}
+
+// stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct{ parent, foreground int }
+
+// readStat reads the fields behind the command's name, which may hold anything.
+func readStat(pid int) (stat, error) {
+	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return stat{}, err
+	}
+	_, rest, _ := bytes.Cut(line[bytes.LastIndexByte(line, ')')+1:], []byte(" "))
+	fields := bytes.Fields(rest) // state, ppid, pgrp, session, tty_nr, tpgid …
+	if len(fields) < 6 {
+		return stat{}, io.ErrUnexpectedEOF
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	if err != nil {
+		return stat{}, err
+	}
+	foreground, err := strconv.Atoi(string(fields[5]))
+	return stat{parent, foreground}, err
+}
+
+func errnoOf(err error) unix.Errno {
+	if errno := unix.Errno(0); errors.As(err, &errno) {
+		return errno
+	}
+	return unix.EIO
+}

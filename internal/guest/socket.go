@@ -1,0 +1,172 @@
+package guest
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Pair returns the two ends of a new guest socket: the supervisor's, for
+// NewConn, and PID 1's.
+func Pair() (supervisor, inside *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fault.New(fault.Exhausted, "guest socket: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "guest-inside"), nil
+}
+
+// sendTimeout bounds a send to a peer that does not read. A peer that is well
+// reads at once.
+const sendTimeout = 10 * time.Second
+
+// link is the supervisor's end of a socket. It may be read by one goroutine
+// and written by others.
+type link struct{ file *os.File }
+
+// newLink takes file over, makes it wait in Go's poller, and asks the kernel to
+// say who sends.
+func newLink(file *os.File) (link, error) {
+	defer file.Close()
+	fd := -1
+	var err error
+	control(file, func(old int) { fd, err = unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 0) })
+	if err == nil && fd >= 0 {
+		err = errors.Join(unix.SetNonblock(fd, true), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+	}
+	if err != nil || fd < 0 {
+		return link{}, fault.New(fault.Internal, "guest socket: %w", errors.Join(err, unix.Close(fd)))
+	}
+	return link{os.NewFile(uintptr(fd), "guest")}, nil
+}
+
+// send sends one message with the descriptors of files.
+func (l link) send(message []byte, files ...*os.File) error {
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			control(f, func(fd int) { fds[i] = fd })
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	l.file.SetWriteDeadline(time.Now().Add(sendTimeout))
+	var sendErr error
+	err = raw.Write(func(fd uintptr) bool {
+		_, sendErr = unix.SendmsgN(int(fd), message, rights, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+		return !errors.Is(sendErr, unix.EAGAIN) && !errors.Is(sendErr, unix.EINTR)
+	})
+	return errors.Join(err, sendErr)
+}
+
+// received is a message from inside, and the host pid of the process that sent
+// it as the kernel knows it.
+type received struct {
+	message  []byte
+	pid      int
+	uid, gid int
+}
+
+// receive returns the next message. It is io.EOF if the peer is gone and
+// errProtocol for a message that is too long, does not say who sent it, or
+// carries descriptors, which are closed.
+func (l link) receive() (received, error) {
+	raw, err := l.file.SyscallConn()
+	if err != nil {
+		return received{}, err
+	}
+	var (
+		message    = make([]byte, maxIncoming)
+		oob        = make([]byte, 256)
+		n, oobn    int
+		flags      int
+		receiveErr error
+	)
+	err = raw.Read(func(fd uintptr) bool {
+		n, oobn, flags, _, receiveErr = unix.Recvmsg(int(fd), message, oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		return !errors.Is(receiveErr, unix.EAGAIN) && !errors.Is(receiveErr, unix.EINTR)
+	})
+	if err != nil {
+		return received{}, err
+	}
+	if receiveErr != nil {
+		return received{}, receiveErr
+	}
+	if n == 0 && flags&unix.MSG_TRUNC == 0 {
+		return received{}, io.EOF
+	}
+	r := received{message: message[:n]}
+	if !r.readControl(oob[:oobn]) || flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+		return received{}, errProtocol
+	}
+	return r, nil
+}
+
+// readControl takes the sender's credentials from a control message. It is
+// false if there is anything else, or no credentials.
+func (r *received) readControl(oob []byte) bool {
+	controls, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return false
+	}
+	ok := true
+	for i := range controls {
+		if fds, err := unix.ParseUnixRights(&controls[i]); err == nil {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+			ok = false
+			continue
+		}
+		credentials, err := unix.ParseUnixCredentials(&controls[i])
+		if err != nil {
+			ok = false
+			continue
+		}
+		r.pid, r.uid, r.gid = int(credentials.Pid), int(credentials.Uid), int(credentials.Gid)
+	}
+	return ok && r.pid > 0
+}
+
+// hungUp reports whether the peer has closed its end.
+func (l link) hungUp() bool {
+	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	control(l.file, func(fd int) { fds[0].Fd = int32(fd) })
+	n, err := unix.Poll(fds, 0)
+	return err != nil || n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLRDHUP|unix.POLLERR) != 0
+}
+
+// control calls do with the descriptor, without the side effect of Fd, which
+// makes a file blocking.
+func control(f *os.File, do func(fd int)) {
+	if raw, err := f.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) { do(int(fd)) })
+	}
+}
+
+// pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
+const pipefsMagic = 0x50495045
+
+// checkPipe refuses every descriptor but an anonymous pipe's. A file or a
+// directory could be reopened inside through /proc/self/fd, with other rights.
+func checkPipe(f *os.File) error {
+	var st unix.Statfs_t
+	err := error(unix.EBADF)
+	control(f, func(fd int) { err = unix.Fstatfs(fd, &st) })
+	if err != nil {
+		return fault.New(fault.Invalid, "exec: stream: %w", err)
+	}
+	if st.Type != pipefsMagic {
+		return fault.New(fault.Invalid, "exec: a stream is not a pipe: only pipes enter a sandbox")
+	}
+	return nil
+}
