@@ -59,8 +59,8 @@ func (f *flights) enter(p vpath.Path) (leave func()) {
 // copyUp copies p into the delta if it is not there. Of a regular file only
 // the first size bytes are wanted, all if size is negative.
 func (s *Stack) copyUp(p vpath.Path, size int64) error {
-	if p.IsRoot() {
-		return nil
+	if err := s.writable(); err != nil || p.IsRoot() {
+		return err
 	}
 	for range tries {
 		if err := s.copyUpOnce(p, size); err != errChanged {
@@ -318,8 +318,7 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 		return err
 	}
 	defer s.views.release(up)
-	pl := &place{v: up, path: p, dir: up.parts[0].fd, name: p.Base()}
-	pl.stored, pl.hashed = storedName(pl.name)
+	pl := newPlace(up, p)
 	if err := pl.before(); err != nil {
 		return err
 	}
@@ -329,7 +328,7 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 		return err
 	}
 	if l.origin == Frozen && l.st.nlink > 1 {
-		return s.linkFrozenNames(p, &l.st, pl)
+		return s.linkFrozenNames(p, e.part.layer, &l.st, pl)
 	}
 	return nil
 }
@@ -391,7 +390,7 @@ func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
 	if err := s.quota.addInodes(1); err != nil {
 		return nil, err
 	}
-	if err := s.makeMerged(p, l, up.parts[0].fd); err != nil {
+	if err := s.makeMerged(newPlace(up, p), l); err != nil {
 		s.quota.dropInodes(1)
 		return nil, err
 	}
@@ -399,28 +398,26 @@ func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
 	return s.view(p)
 }
 
-// makeMerged makes the delta's directory for p inside the delta's dir.
-func (s *Stack) makeMerged(p vpath.Path, l *lower, dir int) error {
+// makeMerged makes the delta's directory at pl that merges with l.
+func (s *Stack) makeMerged(pl *place, l *lower) error {
 	name := s.temp()
 	err := unix.Mkdirat(s.work, name, 0o700)
 	if err != nil {
 		return err
 	}
-	pl := &place{dir: dir, name: p.Base()}
-	pl.stored, pl.hashed = storedName(pl.name)
 	st, err := statAt(s.work, name)
 	if err == nil {
 		err = s.takeAttributes(s.work, name, &l.st)
 	}
 	if err == nil {
-		err = s.record(p, l, &st, baseOf(&l.st))
+		err = s.record(pl.path, l, &st, baseOf(&l.st))
 	}
 	if err == nil {
 		err = pl.before()
 	}
 	if err == nil {
-		err = keepingTimes(dir, func() error {
-			return unix.Renameat2(s.work, name, dir, pl.stored, unix.RENAME_NOREPLACE)
+		err = keepingTimes(pl.dir, func() error {
+			return unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
 		})
 	}
 	if err != nil {

@@ -160,6 +160,9 @@ const keepMode = ^uint32(0)
 
 // make runs do for a name that does not exist and describes what it made.
 func (s *Stack) make(operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
+	if err := s.writable(); err != nil {
+		return Info{}, wrap(operation, p, err)
+	}
 	if err := s.quota.addInodes(1); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
@@ -212,6 +215,13 @@ type place struct {
 	covers bool // a whiteout of the delta hides what lower layers have
 }
 
+// newPlace is the place of p in its directory v, which is in the delta.
+func newPlace(v *view, p vpath.Path) *place {
+	pl := &place{v: v, path: p, dir: v.parts[0].fd, name: p.Base()}
+	pl.stored, pl.hashed = storedName(pl.name)
+	return pl
+}
+
 // place finds the place of p and brings its directory into the delta. The
 // caller holds ns exclusively and releases place.v. Errors: EEXIST, ENOENT,
 // ENOTDIR, EROFS below a nested mount.
@@ -238,8 +248,8 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 		s.views.release(v)
 		return nil, err
 	}
-	pl := &place{v: v, path: p, dir: v.parts[0].fd, name: p.Base(), covers: covers}
-	pl.stored, pl.hashed = storedName(pl.name)
+	pl := newPlace(v, p)
+	pl.covers = covers
 	if covers {
 		if err := s.keepCovered(p, v); err != nil {
 			s.views.release(v)

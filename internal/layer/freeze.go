@@ -8,9 +8,66 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// makeTop makes the delta's directory if it is absent: the stack is new, or a
-// crash came between the two steps of Freeze.
-func (s *Stack) makeTop() error { return makePrivateDir(s.home, "top") }
+// Freeze puts an empty delta above the present one, which is never written
+// again: a snapshot, in constant time. Writable files become stale: their next
+// write is ESTALE, and opening them again copies them up. Errors: Exhausted,
+// Internal.
+func (s *Stack) Freeze() error {
+	if err := s.writable(); err != nil {
+		return wrap("freeze", vpath.Root, err)
+	}
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	s.writers.Lock()
+	defer s.writers.Unlock()
+	return wrap("freeze", vpath.Root, s.freeze())
+}
+
+func (s *Stack) freeze() error {
+	frozen, err := s.privateDir("frozen")
+	if err != nil {
+		return err
+	}
+	defer unix.Close(frozen)
+	name := strconv.Itoa(lastFrozen(frozen) + 1)
+	if err := unix.Renameat2(s.home, "top", frozen, name, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	fresh, err := s.newTop(s.layers[top])
+	if err != nil {
+		// The old delta must not be written under its new name.
+		_ = unix.Renameat2(frozen, name, s.home, "top", unix.RENAME_NOREPLACE)
+		return err
+	}
+	s.layers[top].origin = Frozen
+	s.layers = append([]*layer{fresh}, s.layers...)
+	s.views.purge(vpath.Root)
+	s.gen.Add(1)
+	return nil
+}
+
+// newTop makes and opens the delta's directory; below is the frozen layer
+// whose root mode and times it goes on with, nil if there is none.
+func (s *Stack) newTop(below *layer) (*layer, error) {
+	if err := makePrivateDir(s.home, "top"); err != nil {
+		return nil, err
+	}
+	fd, err := openDir(s.home, "top")
+	if err != nil {
+		return nil, err
+	}
+	if below != nil {
+		st, err := statFd(below.root)
+		if err == nil {
+			err = s.takeAttributes(fd, ".", &st)
+		}
+		if err != nil {
+			unix.Close(fd)
+			return nil, err
+		}
+	}
+	return &layer{root: fd, origin: Delta}, nil
+}
 
 // lastFrozen returns the highest N of the directories N in frozen, 0 if none.
 func lastFrozen(frozen int) int {
@@ -24,7 +81,69 @@ func lastFrozen(frozen int) int {
 	return last
 }
 
-var _ = vpath.Root
-var _ = unix.ENOENT
+// linkFrozenNames gives the copy at pl of the frozen file st its other names
+// too, as far as the view still shows them, so that what was one file in the
+// frozen layer stays one.
+func (s *Stack) linkFrozenNames(p vpath.Path, layer int, st *stat, pl *place) error {
+	names, err := s.frozenNames(layer, st.ino)
+	if err != nil {
+		return err
+	}
+	for _, q := range names {
+		if q == p {
+			continue
+		}
+		v, e, err := s.locate(q)
+		if err != nil {
+			continue // hidden since
+		}
+		s.views.release(v)
+		if e.part.layer != layer || e.st.ino != st.ino {
+			continue
+		}
+		if err := s.linkFrozenName(q, pl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-func (s *Stack) linkFrozenNames(p vpath.Path, st *stat, pl *place) error { return nil }
+func (s *Stack) linkFrozenName(q vpath.Path, pl *place) error {
+	up, err := s.ensureDir(q.Dir())
+	if err != nil {
+		return err
+	}
+	defer s.views.release(up)
+	to := newPlace(up, q)
+	if err := to.before(); err != nil {
+		return err
+	}
+	return keepingTimes(to.dir, func() error {
+		return unix.Linkat(pl.dir, pl.stored, to.dir, to.stored, 0)
+	})
+}
+
+// frozenNames returns the names of a file in a frozen layer. The layer is
+// walked once, when the first of its files with several names is copied up.
+func (s *Stack) frozenNames(n int, ino uint64) ([]vpath.Path, error) {
+	l := s.layers[n]
+	if l.links == nil {
+		links := map[uint64][]vpath.Path{}
+		err := walkNames(l.root, func(dir int, p vpath.Path, c storedChild) error {
+			if c.kind != storedEntry || c.mode == unix.S_IFDIR {
+				return nil
+			}
+			stored, _ := storedName(c.name)
+			st, err := statAt(dir, stored)
+			if err == nil && st.nlink > 1 {
+				links[st.ino] = append(links[st.ino], p)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		l.links = links
+	}
+	return l.links[ino], nil
+}

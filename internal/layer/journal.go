@@ -182,6 +182,18 @@ func (j *journal) write(b []byte) error {
 	return nil
 }
 
+// clear forgets every record and every content.
+func (j *journal) clear() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := unix.Ftruncate(j.fd, int64(len(journalHeader))); err != nil {
+		return err
+	}
+	j.size = int64(len(journalHeader))
+	j.s.quota.clearContents()
+	return j.removeContents(nil)
+}
+
 func (j *journal) sync() error { return unix.Fdatasync(j.fd) }
 
 func (j *journal) close() error {

@@ -77,10 +77,10 @@ type User struct {
 // Stack is an open stack of layers. The zero value is not usable.
 type Stack struct {
 	o       Options
-	home    int     // handle on Options.Dir
-	work    int     // half-made things, swept at Open
-	orphans int     // files without a name, swept at Open
-	layers  []layer // 0 is the delta, the last is the source
+	home    int      // handle on Options.Dir
+	work    int      // half-made things, swept at Open
+	orphans int      // files without a name, swept at Open
+	layers  []*layer // 0 is the delta, the last is the source
 
 	ns      sync.RWMutex
 	writers sync.RWMutex
@@ -109,6 +109,7 @@ type Stack struct {
 type layer struct {
 	root   int // O_PATH handle
 	origin Origin
+	links  map[uint64][]vpath.Path // of a frozen layer, see frozenNames
 }
 
 // sourceTTL bounds for how long a directory of the source that somebody moved
@@ -193,7 +194,7 @@ func (s *Stack) openSource() error {
 	if err != nil {
 		return err
 	}
-	s.layers = append(s.layers, layer{root: fd, origin: Source})
+	s.layers = append(s.layers, &layer{root: fd, origin: Source})
 	s.sourceRoot = fd
 	st, err := statFd(fd)
 	if err != nil {
@@ -204,22 +205,36 @@ func (s *Stack) openSource() error {
 	return err
 }
 
-// openLayers opens top and frozen/N, the newest first. A reader may meet a
-// stack that has no directories yet.
+// openLayers opens top and frozen/N, the newest first. A writer makes top if
+// it is absent: the stack is new, or a crash came between the two steps of
+// Freeze. A reader may meet a stack that has no directories yet.
 func (s *Stack) openLayers() error {
-	if !s.o.ReadOnly {
-		if err := s.makeTop(); err != nil {
-			return err
-		}
-	}
-	top, err := openDir(s.home, "top")
-	switch {
-	case err == nil:
-		s.layers = append(s.layers, layer{root: top, origin: Delta})
-	case s.o.ReadOnly && err == unix.ENOENT:
-	default:
+	fd, err := openDir(s.home, "top")
+	if err == nil {
+		s.layers = append(s.layers, &layer{root: fd, origin: Delta})
+	} else if err != unix.ENOENT {
 		return err
 	}
+	found := err == nil
+	if err := s.openFrozen(); err != nil {
+		return err
+	}
+	if found || s.o.ReadOnly {
+		return nil
+	}
+	var below *layer
+	if len(s.layers) > 0 {
+		below = s.layers[0]
+	}
+	fresh, err := s.newTop(below)
+	if err != nil {
+		return err
+	}
+	s.layers = append([]*layer{fresh}, s.layers...)
+	return nil
+}
+
+func (s *Stack) openFrozen() error {
 	frozen, err := openDir(s.home, "frozen")
 	if err == unix.ENOENT {
 		return nil
@@ -233,7 +248,7 @@ func (s *Stack) openLayers() error {
 		if err != nil {
 			return err
 		}
-		s.layers = append(s.layers, layer{root: fd, origin: Frozen})
+		s.layers = append(s.layers, &layer{root: fd, origin: Frozen})
 	}
 	return nil
 }
@@ -269,6 +284,14 @@ func (s *Stack) closeHandles() {
 const top = 0
 
 func (s *Stack) bottom() int { return len(s.layers) - 1 }
+
+// writable refuses what a second opener may not do.
+func (s *Stack) writable() error {
+	if s.o.ReadOnly {
+		return unix.EROFS
+	}
+	return nil
+}
 
 // temp returns a name that nothing in work or orphans has.
 func (s *Stack) temp() string { return strconv.FormatUint(s.seq.Add(1), 10) }

@@ -26,6 +26,9 @@ type Orphan struct {
 
 // CreateOrphan makes a regular file that has no name yet. Errors: Exhausted.
 func (s *Stack) CreateOrphan(mode uint32) (*Orphan, error) {
+	if err := s.writable(); err != nil {
+		return nil, wrap("create", vpath.Root, err)
+	}
 	if err := s.quota.addInodes(1); err != nil {
 		return nil, wrap("create", vpath.Root, err)
 	}

@@ -1,10 +1,11 @@
 package layer
 
 import (
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Usage says what a stack stores and what it may. Used counts are kept only
@@ -20,7 +21,7 @@ func (s *Stack) Statfs() Usage {
 	q := &s.quota
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Usage{Bytes: q.bytes, Inodes: q.count, Quota: q.limit}
+	return Usage{Bytes: q.bytes + q.contents, Inodes: q.count, Quota: q.limit}
 }
 
 // quota counts what is stored. Bytes are what the file system says each file
@@ -31,7 +32,8 @@ type quota struct {
 
 	mu       sync.Mutex
 	files    map[uint64]int64 // allocated bytes by backing inode
-	bytes    int64            // sum of files, and of recorded contents
+	bytes    int64            // sum of files
+	contents int64            // allocated bytes of recorded contents
 	reserved int64
 	count    int64
 }
@@ -52,20 +54,24 @@ func (q *quota) open(s *Stack) error {
 	}
 	q.files = map[uint64]int64{}
 	for _, l := range s.layers[:s.bottom()] {
-		if err := walkStored(l.root, q.found); err != nil {
+		if err := walkNames(l.root, q.found); err != nil {
 			return err
 		}
 	}
-	return s.journal.eachContent(func(st *stat) { q.bytes += st.blocks * blockBytes })
+	return s.journal.eachContent(func(st *stat) { q.contents += st.blocks * blockBytes })
 }
 
 // found counts one file of a delta at Open. Whiteouts are not counted: there
 // are never more than the source has names, and removing must not be refused
 // for want of quota.
-func (q *quota) found(rel string, st *stat) error {
-	stored := rel[strings.LastIndexByte(rel, '/')+1:]
-	if kind, _, _ := parseStored(stored); kind != storedEntry {
+func (q *quota) found(dir int, _ vpath.Path, c storedChild) error {
+	if c.kind != storedEntry {
 		return nil
+	}
+	stored, _ := storedName(c.name)
+	st, err := statAt(dir, stored)
+	if err != nil {
+		return err
 	}
 	if _, ok := q.files[st.ino]; ok {
 		return nil
@@ -100,7 +106,7 @@ func (q *quota) reserve(n int64) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.bytes+q.reserved+n > q.limit.Bytes {
+	if q.bytes+q.contents+q.reserved+n > q.limit.Bytes {
 		return unix.EDQUOT
 	}
 	q.reserved += n
@@ -136,7 +142,13 @@ func (q *quota) addContent(n int64) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.bytes += n
+	q.contents += n
+}
+
+func (q *quota) clearContents() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.contents = 0
 }
 
 // freed notes that a file is gone.

@@ -13,6 +13,9 @@ import (
 // stays reachable through the Orphan that is returned. Errors: NotFound;
 // Precondition (EISDIR); Unavailable (EBUSY) for a nested mount; Exhausted.
 func (s *Stack) Unlink(p vpath.Path, keep bool) (*Orphan, error) {
+	if err := s.writable(); err != nil {
+		return nil, wrap("unlink", p, err)
+	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
 	o, err := s.unlink(p, keep)
@@ -131,6 +134,9 @@ func dropWhiteout(dir int, name string) error {
 // all. Errors: NotFound; Precondition (ENOTEMPTY, ENOTDIR); Unavailable
 // (EBUSY) for the root and a nested mount.
 func (s *Stack) Rmdir(p vpath.Path, visible func(name string) bool) error {
+	if err := s.writable(); err != nil {
+		return wrap("rmdir", p, err)
+	}
 	defer s.sweep()
 	s.ns.Lock()
 	defer s.ns.Unlock()

@@ -196,9 +196,8 @@ func (m *move) exchange() error {
 			return err
 		}
 	}
-	a, b := m.place(m.old, m.from), m.place(m.path, m.to)
-	// A hashed entry's name stands beside its place, so nothing moves there.
-	err := unix.Renameat2(a.dir, a.stored, b.dir, b.stored, unix.RENAME_EXCHANGE)
+	// The name beside a hashed entry belongs to its place and stays.
+	err := unix.Renameat2(m.from.part.fd, m.from.stored, m.to.part.fd, m.to.stored, unix.RENAME_EXCHANGE)
 	m.s.views.purge(m.old)
 	m.s.views.purge(m.path)
 	return err
@@ -211,12 +210,6 @@ func closeOff(e entry) error {
 		return nil
 	}
 	return makeMarker(e.part.fd, e.stored)
-}
-
-func (m *move) place(p vpath.Path, e entry) *place {
-	pl := &place{path: p, dir: e.part.fd, name: p.Base()}
-	pl.stored, pl.hashed = storedName(pl.name)
-	return pl
 }
 
 // replace moves old to path, in place of what may be there.
@@ -233,8 +226,7 @@ func (m *move) replace() (*Orphan, error) {
 		return nil, err
 	}
 	m.hold(up)
-	pl := &place{v: up, path: m.path, dir: up.parts[0].fd, name: m.path.Base()}
-	pl.stored, pl.hashed = storedName(pl.name)
+	pl := newPlace(up, m.path)
 	if err := m.prepare(pl); err != nil {
 		return nil, err
 	}

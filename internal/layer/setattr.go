@@ -111,6 +111,9 @@ func (s *Stack) setRootAttr(a SetAttr) (Info, error) {
 	if a.Size != nil {
 		return Info{}, unix.EISDIR
 	}
+	if err := s.writable(); err != nil {
+		return Info{}, err
+	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
 	if err := s.touchRoot(); err != nil {

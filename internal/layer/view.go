@@ -277,6 +277,17 @@ func hasWhiteout(fd int, name string) (bool, error) {
 	return exists(fd, stored)
 }
 
+// isOpaque reports whether the directory name of the delta directory dir holds
+// the opaque marker.
+func isOpaque(dir int, name string) (bool, error) {
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	return exists(fd, opaqueMarker)
+}
+
 // entry is a name found in one layer.
 type entry struct {
 	part   part

@@ -2,16 +2,19 @@ package layer
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// walkStored calls do for each file below the delta directory root, which is
-// itself left out. It holds one descriptor at a time, whatever the depth.
-func walkStored(root int, do func(rel string, st *stat) error) error {
-	pending := []string{"."}
+// walkNames calls do for each entry and whiteout below the delta directory
+// root, with the handle of the directory it is in, parents first. It holds one
+// descriptor at a time, whatever the depth.
+func walkNames(root int, do func(dir int, p vpath.Path, c storedChild) error) error {
+	pending := []vpath.Path{vpath.Root}
 	for len(pending) > 0 {
-		rel := pending[len(pending)-1]
+		p := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		dirs, err := walkOne(root, rel, do)
+		dirs, err := walkOne(root, p, do)
 		if err != nil {
 			return err
 		}
@@ -20,26 +23,25 @@ func walkStored(root int, do func(rel string, st *stat) error) error {
 	return nil
 }
 
-// walkOne visits the files of one directory and returns the directories.
-func walkOne(root int, rel string, do func(rel string, st *stat) error) (dirs []string, err error) {
-	fd, err := openDirAt(root, rel)
+// walkOne visits one directory and returns those in it.
+func walkOne(root int, p vpath.Path, do func(int, vpath.Path, storedChild) error) (dirs []vpath.Path, err error) {
+	fd, err := openDirAt(root, storedPath(p))
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	err = readNames(fd, func(name []byte, _ uint32, _ uint64) error {
-		st, err := statAt(fd, string(name))
-		if err != nil {
-			return err
+	names, err := readStored(fd)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range names {
+		q := p.Child(c.name)
+		if err := do(fd, q, c); err != nil {
+			return nil, err
 		}
-		below := string(name)
-		if rel != "." {
-			below = rel + "/" + below
+		if c.kind == storedEntry && c.mode == unix.S_IFDIR {
+			dirs = append(dirs, q)
 		}
-		if st.isDir() {
-			dirs = append(dirs, below)
-		}
-		return do(below, &st)
-	})
-	return dirs, err
+	}
+	return dirs, nil
 }

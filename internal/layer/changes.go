@@ -1,0 +1,354 @@
+package layer
+
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// ChangeKind says what became of a path.
+type ChangeKind uint8
+
+// The kinds.
+const (
+	Created  ChangeKind = iota + 1 // nothing is recorded of it in the source
+	Modified                       // its copy or what replaced it is in the delta
+	Deleted                        // the source has it and the view does not
+)
+
+// Change is a path at which the view differs from what the source was, or may
+// differ: a file that was opened for writing and not written is Modified.
+//
+// A nil Base means that the sandbox did not remove the path itself: below a
+// deleted or replaced directory, what it never saw (hidden by policy, or newer
+// than the deletion); elsewhere, a record that a crash lost. Either way it must
+// be left alone. A Created path has an Absent Base, which does not match if
+// the source has something there.
+type Change struct {
+	Path        vpath.Path
+	Kind        ChangeKind
+	Info        Info // of the delta's entry; of the source's if Deleted
+	Base        *Base
+	TypeChanged bool // Modified, and of another type than its Base
+}
+
+// Changes lists what the layers above the source change, parents before
+// children and otherwise ordered by name. A directory that is in the delta
+// only as the way to its content is not listed. Errors: Internal.
+func (s *Stack) Changes() ([]Change, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	w := changeWalk{s: s}
+	err := w.run()
+	return w.changes, wrap("list changes of", vpath.Root, err)
+}
+
+// changeWalk collects changes.
+type changeWalk struct {
+	s       *Stack
+	bases   map[vpath.Path]Base
+	changes []Change
+}
+
+// beneath says what becomes of the source below a directory of a delta.
+type beneath uint8
+
+const (
+	sourceAbsent beneath = iota // the source has no such directory
+	sourceShown                 // it shows through, except for whiteouts
+	sourceHidden                // the directory is opaque
+)
+
+// changeDir is a directory still to be visited: the delta layers that make it
+// up, top-most first, and what is below.
+type changeDir struct {
+	path   vpath.Path
+	layers []int
+	source beneath
+}
+
+func (w *changeWalk) run() error {
+	var err error
+	if w.bases, err = w.s.journal.bases(); err != nil {
+		return err
+	}
+	if err := w.root(); err != nil {
+		return err
+	}
+	all := make([]int, w.s.bottom())
+	for n := range all {
+		all[n] = n
+	}
+	pending := []changeDir{{vpath.Root, all, sourceShown}}
+	for len(pending) > 0 {
+		d := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		dirs, err := w.dir(d)
+		if err != nil {
+			return err
+		}
+		pending = append(pending, dirs...)
+	}
+	slices.SortFunc(w.changes, func(a, b Change) int { return comparePaths(a.Path, b.Path) })
+	return nil
+}
+
+func (w *changeWalk) root() error {
+	base, ok := w.bases[vpath.Root]
+	if !ok || w.s.bottom() == 0 {
+		return nil
+	}
+	st, err := statFd(w.s.layers[top].root)
+	if err == nil && st.mode&modeMask != base.Mode&modeMask {
+		w.add(Change{Path: vpath.Root, Kind: Modified, Info: w.s.info(vpath.Root, Delta, &st), Base: &base})
+	}
+	return err
+}
+
+func (w *changeWalk) add(c Change) { w.changes = append(w.changes, c) }
+
+// decision is what the delta layers together say about a name.
+type decision struct {
+	deleted bool
+	layers  []int // of a directory all that merge, else the one that has it
+	isDir   bool
+	st      stat // of the top-most
+	closed  bool // lower layers do not count any more
+}
+
+func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
+	names := map[string]*decision{}
+	for _, n := range d.layers {
+		if err := w.decide(names, d.path, n); err != nil {
+			return nil, err
+		}
+	}
+	source := -1
+	if d.source != sourceAbsent {
+		fd, err := openDirAt(w.s.sourceRoot, d.path.Rel())
+		if err == nil {
+			defer unix.Close(fd)
+			source = fd
+		} else if !isAbsent(err) {
+			return nil, err
+		}
+	}
+	var dirs []changeDir
+	for name, dec := range names {
+		sub, err := w.name(d, source, name, dec)
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, sub...)
+	}
+	if d.source == sourceHidden && source >= 0 {
+		return dirs, w.hidden(d, source, names)
+	}
+	return dirs, nil
+}
+
+// decide adds what layer n says about the names in directory p.
+func (w *changeWalk) decide(names map[string]*decision, p vpath.Path, n int) error {
+	fd, err := openDirAt(w.s.layers[n].root, storedPath(p))
+	if err != nil {
+		return orAbsent(err)
+	}
+	defer unix.Close(fd)
+	stored, err := readStored(fd)
+	if err != nil {
+		return err
+	}
+	for _, c := range stored {
+		if c.kind != storedEntry {
+			continue
+		}
+		if err := w.decideEntry(names, fd, n, c.name); err != nil {
+			return err
+		}
+	}
+	for _, c := range stored {
+		if c.kind != storedWhiteout {
+			continue
+		}
+		if dec, ok := names[c.name]; ok {
+			dec.closed = true
+		} else {
+			names[c.name] = &decision{deleted: true, closed: true}
+		}
+	}
+	return nil
+}
+
+func (w *changeWalk) decideEntry(names map[string]*decision, dir, n int, name string) error {
+	dec, known := names[name]
+	if known && dec.closed {
+		return nil
+	}
+	stored, _ := storedName(name)
+	st, err := statAt(dir, stored)
+	if err != nil {
+		return orAbsent(err)
+	}
+	if !known {
+		dec = &decision{st: st, isDir: st.isDir(), closed: !st.isDir()}
+		names[name] = dec
+	}
+	if dec.isDir != st.isDir() {
+		dec.closed = true
+		return nil
+	}
+	dec.layers = append(dec.layers, n)
+	if dec.isDir {
+		if dec.closed, err = isOpaque(dir, stored); err != nil {
+			return orAbsent(err)
+		}
+	}
+	return nil
+}
+
+// name reports one name of the delta and returns it if it is a directory.
+func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) ([]changeDir, error) {
+	p := d.path.Child(name)
+	var below *stat // what the source has there
+	if source >= 0 {
+		st, err := statAt(source, name)
+		if err == nil {
+			below = &st
+		} else if !isAbsent(err) {
+			return nil, err
+		}
+	}
+	if dec.deleted {
+		if below == nil || d.source == sourceHidden {
+			return nil, nil // hidden reports it
+		}
+		return nil, w.deleted(p, below)
+	}
+	w.entry(p, dec)
+	dirBelow := below != nil && below.isDir() && !below.mounted
+	if !dec.isDir {
+		if dirBelow {
+			return nil, w.deletedBelow(p)
+		}
+		return nil, nil
+	}
+	sub := changeDir{path: p, layers: dec.layers, source: sourceAbsent}
+	switch {
+	case dirBelow && (d.source == sourceHidden || dec.closed):
+		sub.source = sourceHidden
+	case dirBelow:
+		sub.source = sourceShown
+	}
+	return []changeDir{sub}, nil
+}
+
+// entry reports an entry of the delta, unless it is a directory that is only
+// the way to its content.
+func (w *changeWalk) entry(p vpath.Path, dec *decision) {
+	c := Change{Path: p, Kind: Created, Base: &Base{Absent: true}}
+	c.Info = w.s.info(p, w.s.layers[dec.layers[0]].origin, &dec.st)
+	if base, ok := w.bases[p]; ok {
+		c.Kind, c.Base = Modified, &base
+		c.TypeChanged = base.Mode&typeMask != dec.st.kind()
+		if dec.isDir && !c.TypeChanged && base.Mode&modeMask == dec.st.mode&modeMask {
+			return
+		}
+	}
+	w.add(c)
+}
+
+// hidden reports what the source has in a directory that is opaque.
+func (w *changeWalk) hidden(d changeDir, source int, names map[string]*decision) error {
+	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
+		name := string(raw)
+		if dec, ok := names[name]; ok && !dec.deleted {
+			return nil
+		}
+		st, err := statAt(source, name)
+		if err != nil {
+			return orAbsent(err)
+		}
+		return w.deleted(d.path.Child(name), &st)
+	})
+}
+
+// deleted reports that the source's p is gone, with all below.
+func (w *changeWalk) deleted(p vpath.Path, st *stat) error {
+	c := Change{Path: p, Kind: Deleted, Info: w.s.info(p, Source, st)}
+	if base, ok := w.bases[p]; ok {
+		c.Base = &base
+	}
+	w.add(c)
+	if !st.isDir() || st.mounted {
+		return nil
+	}
+	return w.deletedBelow(p)
+}
+
+// deletedBelow reports all that the source has below p as gone.
+func (w *changeWalk) deletedBelow(p vpath.Path) error {
+	pending := []vpath.Path{p}
+	for len(pending) > 0 {
+		dir := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		fd, err := openDirAt(w.s.sourceRoot, dir.Rel())
+		if err != nil {
+			if isAbsent(err) || err == unix.EXDEV || err == unix.EACCES {
+				continue // gone meanwhile, or never seen by the sandbox
+			}
+			return err
+		}
+		err = readNames(fd, func(raw []byte, _ uint32, _ uint64) error {
+			st, err := statAt(fd, string(raw))
+			if err != nil {
+				return orAbsent(err)
+			}
+			q := dir.Child(string(raw))
+			c := Change{Path: q, Kind: Deleted, Info: w.s.info(q, Source, &st)}
+			if base, ok := w.bases[q]; ok {
+				c.Base = &base
+			}
+			w.add(c)
+			if st.isDir() && !st.mounted {
+				pending = append(pending, q)
+			}
+			return nil
+		})
+		unix.Close(fd)
+		if err != nil && err != unix.EACCES {
+			return err
+		}
+	}
+	return nil
+}
+
+func isAbsent(err error) bool {
+	return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP
+}
+
+// orAbsent forgives what went away while it was looked at.
+func orAbsent(err error) error {
+	if isAbsent(err) {
+		return nil
+	}
+	return err
+}
+
+// comparePaths orders parents before children and siblings by their bytes.
+func comparePaths(a, b vpath.Path) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		if a[i] == '/' {
+			return -1
+		}
+		if b[i] == '/' {
+			return 1
+		}
+		return int(a[i]) - int(b[i])
+	}
+	return len(a) - len(b)
+}
