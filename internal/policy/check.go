@@ -50,7 +50,8 @@ type checker struct {
 	policy    *Policy
 	places    [][]place // of each rule
 	languages map[*node][]element
-	topGrant  rank // the highest of all rules that are not none
+	topGrant  rank // the highest of all that are not none
+	topRule   rank // likewise, widening flags apart
 	found     []Warning
 }
 
@@ -72,9 +73,7 @@ func newChecker(p *Policy) *checker {
 				n := b.insert(pl.elements, pl.grant)
 				c.languages[n] = pl.elements
 				c.places[i] = append(c.places[i], place{pl, n})
-				if r.Permission != None {
-					c.topGrant = max(c.topGrant, pl.grant.rank)
-				}
+				c.top(r, pl.grant)
 			}
 		}
 	}
@@ -82,6 +81,16 @@ func newChecker(p *Policy) *checker {
 	c.policy = &Policy{rules: p.rules, root: b.root}
 	c.policy.start = c.policy.startState()
 	return c
+}
+
+func (c *checker) top(r Rule, g grant) {
+	if r.Permission == None {
+		return
+	}
+	c.topGrant = max(c.topGrant, g.rank)
+	if r.Origin == OriginRule {
+		c.topRule = max(c.topRule, g.rank)
+	}
 }
 
 func (c *checker) warn(kind WarningKind, rule, other int, format string, args ...any) {
@@ -133,7 +142,7 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 	}
 	for _, n := range nodes {
 		for _, g := range []grant{n.end, n.flag} {
-			if g.rank == 0 || g.rule == pl.grant.rule || !beats(g, pl.grant) {
+			if g.rank == 0 || g.rule == pl.grant.rule || !c.beats(g, pl.grant) {
 				continue
 			}
 			if n == pl.node {
@@ -158,14 +167,14 @@ func sameKind(by, own rank) WarningKind {
 }
 
 // beats reports whether g wins over own where both match, whatever else does.
-func beats(g, own grant) bool {
+func (c *checker) beats(g, own grant) bool {
 	flag := g.rank.standing() == standsFlag
 	ownFlag := own.rank.standing() == standsFlag
 	switch {
 	case flag && !ownFlag:
 		return false // meant so, and a none-rule still counts
-	case ownFlag && !flag && g.permission != None:
-		return g.rank.standing() > standsRule
+	case ownFlag && !flag && g.rank.standing() == standsRule:
+		return g.permission == None && g.rank > c.topRule
 	}
 	return g.rank > own.rank || g.rank == own.rank && g.rule < own.rule
 }
@@ -180,6 +189,9 @@ func (c *checker) inheritedShadow(pl place, path vpath.Path) (grant, WarningKind
 	for ancestor := range path.Ancestors() {
 		nodes, v := c.policy.walk(ancestor, nil, nil)
 		certain := depth <= literals(pl.elements) || v.rule.rank > c.topGrant
+		if pl.grant.rank.standing() == standsFlag {
+			certain = certain && v.rule.rank > c.topRule // a flag takes over a rule's rank
+		}
 		depth++
 		if v.rule.permission != None || v.rule.rank <= pl.grant.rank || !certain {
 			continue
@@ -192,14 +204,4 @@ func (c *checker) inheritedShadow(pl place, path vpath.Path) (grant, WarningKind
 		}
 	}
 	return grant{}, ""
-}
-
-// literals returns how many literal elements the pattern begins with.
-func literals(elements []element) int {
-	for i, e := range elements {
-		if e.kind != elementLiteral {
-			return i
-		}
-	}
-	return len(elements)
 }

@@ -6,8 +6,9 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// ProjectFile is the policy file a project brings along. It is never writable from inside a sandbox, whatever the rules say and also
-// while it does not exist: a sandbox must not write its own next policy.
+// ProjectFile is the policy file that a project brings along. It is never
+// writable from inside, whatever the rules say and also while it does not
+// exist: a sandbox must not write its own next policy.
 const ProjectFile vpath.Path = "/.agentfense.yaml"
 
 // Decision is what a policy says of one path.
@@ -69,6 +70,7 @@ func (p *Policy) walk(path vpath.Path, a, b []*node) ([]*node, verdict) {
 type verdict struct {
 	own  grant // what the path's own winning rule permits; zero: no rule
 	rule grant // the highest-ranking rule apart from widening flags
+	flag grant // the highest-ranking widening flag
 	none grant // the highest-ranking none-rule that wins here or at an ancestor
 }
 
@@ -76,21 +78,20 @@ type verdict struct {
 // highest-ranking none-rule that wins at an ancestor.
 func judge(nodes []*node, none grant) verdict {
 	v := verdict{none: none}
-	var flag grant
 	for _, n := range nodes {
 		v.rule = higher(v.rule, n.end)
-		flag = higher(flag, n.flag)
+		v.flag = higher(v.flag, n.flag)
 	}
 	v.own = v.rule
 	switch {
-	case flag.rank == 0 || v.rule.rank.standing() > standsRule:
+	case v.flag.rank == 0 || v.rule.rank.standing() > standsRule:
 	case v.rule.rank == 0:
-		v.own = flag
+		v.own = v.flag
 	case v.rule.permission != None:
-		v.own.permission, v.own.rule = flag.permission, flag.rule
+		v.own.permission, v.own.rule = v.flag.permission, v.flag.rule
 	}
-	if v.own.permission == None {
-		v.none = higher(v.none, v.own)
+	if v.own.permission == None && v.own.rank >= none.rank {
+		v.none = v.own
 	}
 	return v
 }
@@ -160,7 +161,7 @@ func childWritable(nodes []*node, v verdict) bool {
 	case narrow.writeFlag && other.permission() != None:
 		return true
 	}
-	flag := narrow.writeFlag || other.own.permission == Write
+	flag := narrow.writeFlag || other.flag.permission == Write
 	return flag && narrow.grant.rank > floor
 }
 

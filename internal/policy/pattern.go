@@ -173,31 +173,49 @@ func (a *alternative) append(e element) {
 }
 
 // measure sets how specific the alternative is, and lets **/* match the root
-// like **.
+// like **. A pattern that takes everything below its literal beginning is less
+// specific than any other with that beginning, so it counts as having more
+// wildcards: else /src/** would win over /src/**/*.pem.
 func (a *alternative) measure() {
-	a.prefix, a.wildcards = 1, 0
-	literal := true
-	for i, e := range a.elements {
-		a.wildcards += e.wildcards()
-		if !literal {
-			continue
-		}
+	beginning := literals(a.elements)
+	a.prefix = 1
+	for i, e := range a.elements[:beginning] {
+		a.prefix += len(e.text)
 		if i > 0 {
 			a.prefix++
 		}
-		switch e.kind {
-		case elementLiteral:
-			a.prefix += len(e.text)
-			continue
-		case elementGlob:
-			a.prefix += len(e.glob.prefix)
-		case elementAny, elementStars:
+	}
+	rest := a.elements[beginning:]
+	for _, e := range rest {
+		a.wildcards += e.wildcards()
+	}
+	a.wildcards = min(a.wildcards, everythingBelow-1)
+	if len(rest) == 0 {
+		return
+	}
+	if beginning > 0 {
+		a.prefix++
+	}
+	if rest[0].kind == elementGlob {
+		a.prefix += len(rest[0].glob.prefix)
+	}
+	anyName := len(rest) == 2 && rest[1].kind == elementAny
+	if rest[0].kind == elementStars && (len(rest) == 1 || anyName) {
+		a.wildcards += everythingBelow
+		if beginning == 0 {
+			a.elements = a.elements[:1]
 		}
-		literal = false
 	}
-	if len(a.elements) == 2 && a.elements[0].kind == elementStars && a.elements[1].kind == elementAny {
-		a.elements = a.elements[:1]
+}
+
+// literals returns how many literal elements the pattern begins with.
+func literals(elements []element) int {
+	for i, e := range elements {
+		if e.kind != elementLiteral {
+			return i
+		}
 	}
+	return len(elements)
 }
 
 func (e element) wildcards() int {

@@ -37,6 +37,9 @@ const (
 	standingShift = priorityShift + priorityBits
 
 	mostWildcards = 1<<wildcardBits - 1
+	// everythingBelow is what a pattern's wildcards are increased by if it takes
+	// everything below its literal beginning.
+	everythingBelow = 1 << (wildcardBits - 1)
 	longestPrefix = 1<<prefixBits - 1
 )
 

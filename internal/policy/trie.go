@@ -55,22 +55,23 @@ func (r *reach) merge(o reach) {
 	r.writeFlag = r.writeFlag || o.writeFlag
 }
 
-// add takes g in unless it never counts because cover, which matches wherever
-// g does, wins there.
+// add takes g in. cover is a rule that matches wherever g does.
 func (r *reach) add(g, cover grant) {
 	isFlag := g.rank.standing() == standsFlag
 	switch {
 	case g.permission == None:
 		return
-	case isFlag && cover.rank != 0 && cover.permission == None:
-		return
-	case !isFlag && g.rank < cover.rank:
+	case isFlag:
+		r.writeFlag = r.writeFlag || g.permission == Write
+		if cover.rank != 0 && cover.permission == None {
+			return // alone it never counts, but it may replace a rule that does
+		}
+	case g.rank < cover.rank:
 		return
 	}
 	r.grant = higher(r.grant, g)
 	if g.permission == Write {
 		r.write = higher(r.write, g)
-		r.writeFlag = r.writeFlag || isFlag
 	}
 }
 
