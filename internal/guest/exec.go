@@ -75,15 +75,22 @@ func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	if x.link, err = newLink(ours); err != nil {
 		return err
 	}
+	passed, which := []*os.File{theirs}, byte(0)
+	for i, f := range files {
+		if f == nil {
+			continue
+		}
+		// Ends of os.Pipe are non-blocking, which commands do not expect.
+		control(f, func(fd int) { err = unix.SetNonblock(fd, false) })
+		if err != nil {
+			x.link.file.Close()
+			return fault.New(fault.Internal, "exec: stream: %w", err)
+		}
+		passed, which = append(passed, f), which|1<<i
+	}
 	if err := c.register(x); err != nil {
 		x.link.file.Close()
 		return err
-	}
-	passed, which := []*os.File{theirs}, byte(0)
-	for i, f := range files {
-		if f != nil {
-			passed, which = append(passed, f), which|1<<i
-		}
 	}
 	if err := c.link.send(append(encode(msgSpawn, x.id), which), passed...); err != nil {
 		x.link.file.Close()

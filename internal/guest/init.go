@@ -47,14 +47,11 @@ func Main() {
 }
 
 // harden makes this process untouchable for the commands: not traceable, its
-// memory and descriptors not readable, not stopped by a signal it could catch,
-// and without core dumps.
+// memory and descriptors not readable, without core dumps, and not ended by a
+// signal it could catch.
 func harden() {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		die("become undumpable", err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		die("forbid core dumps", err)
 	}
 	signal.Notify(make(chan os.Signal, 1)) // nobody reads: caught and dropped
 }

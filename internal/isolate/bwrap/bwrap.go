@@ -49,6 +49,7 @@ func New(o Options) *Isolator {
 
 // Start implements isolate.Isolator. The caller must have CAP_SYS_ADMIN over
 // its own mount namespace: be root, or in a user and mount namespace it made.
+// Start lowers the core limit of the calling process for good.
 func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Process, error) {
 	defer spec.Guest.Close()
 	path, err := b.find()
@@ -71,6 +72,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	}
 	defer info.Close()
 
+	limitCore()
 	p := newProcess(spec.Stderr)
 	started := make(chan error, 1)
 	go p.run(&launch{path: path, plan: plan, guest: spec.Guest, block: block, info: infoWrite}, started)
@@ -84,6 +86,15 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 		return nil, b.abandon(p, fault.New(fault.Internal, "start sandbox: %w", err))
 	}
 	return p, nil
+}
+
+// limitCore sets the core limit of this process, which the sandbox inherits, to
+// one byte: too little for a dump, and the value (fs/coredump.c) that keeps the
+// kernel from piping one to the host's core_pattern program, as it does even
+// with a limit of 0. Where the limit is 0 already and we may not raise it, it
+// stays.
+func limitCore() {
+	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 }
 
 // enter waits until PID 1 exists, blocked by bubblewrap, and prepares it.
@@ -105,9 +116,6 @@ func (p *process) enter(ctx context.Context, spec isolate.Spec, info *os.File) e
 	}
 	p.pid = report.PID
 	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
-	if err := unix.Prlimit(p.pid, unix.RLIMIT_CORE, &unix.Rlimit{}, nil); err != nil {
-		return fault.New(fault.Internal, "core limit of the sandbox: %w", err)
-	}
 	if spec.Cgroup != nil {
 		return spec.Cgroup(p.pid)
 	}

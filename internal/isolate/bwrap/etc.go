@@ -173,16 +173,17 @@ func (p *plan) buildEtc() error {
 // makeEtcPoints makes the mount points that lie below /etc, unless a directory
 // of the host's is there: we must not write into that.
 func (p *plan) makeEtcPoints() error {
-	for _, m := range append([]isolate.Mount{{Target: p.spec.Workspace}}, p.mounts...) {
+	view := mount{isolate.Mount{Target: p.spec.Workspace}, true}
+	for _, m := range append([]mount{view}, p.mounts...) {
 		if !below(m.Target, "/etc") || belowAny(m.Target, p.etcDirs) {
 			continue
 		}
 		target := filepath.Join(stageDir, m.Target)
 		err := makeDir(filepath.Dir(target))
-		if st, statErr := os.Stat(m.Source); err == nil && statErr == nil && !st.IsDir() {
-			err = os.WriteFile(target, nil, 0o644)
-		} else if err == nil {
+		if err == nil && m.dir {
 			err = makeDir(target)
+		} else if err == nil {
+			err = os.WriteFile(target, nil, 0o644)
 		}
 		if err != nil {
 			return fault.New(fault.Internal, "stage %s: %w", m.Target, cause(err))

@@ -15,10 +15,16 @@ import (
 // symbolic links resolved.
 type plan struct {
 	spec     isolate.Spec
-	mounts   []isolate.Mount // in the order of their targets
+	mounts   []mount // in the order of their targets
 	conceal  []string
 	etcDirs  []string           // directories of the host's /etc to bind
 	etcFiles map[string]etcFile // files and links, by path inside
+}
+
+// mount is a mount whose source is resolved.
+type mount struct {
+	isolate.Mount
+	dir bool // source and target are directories
 }
 
 // Directories that are the kernel's, the running system's or ours to make.
@@ -55,7 +61,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 			return nil, err
 		}
 	}
-	slices.SortStableFunc(p.mounts, func(a, b isolate.Mount) int { return strings.Compare(a.Target, b.Target) })
+	slices.SortStableFunc(p.mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
 	p.etcDirs = etcDirs()
 	return p, nil
 }
@@ -161,7 +167,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 			return fault.New(fault.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
 		}
 	}
-	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
+	p.mounts = append(p.mounts, mount{isolate.Mount{Source: source, Target: m.Target}, st.IsDir()})
 	return nil
 }
 

@@ -127,6 +127,8 @@ func section(action seccomp.Action, numbers []uint32, when []seccomp.Condition) 
 	if err != nil {
 		return nil, err
 	}
+	// The library turns the errno 0, which means success, into EPERM.
+	body[len(body)-1] = bpf.RetConstant{Val: uint32(action)}
 	load := bpf.LoadAbsolute{Off: offsetNumber, Size: 4}
 	return append([]bpf.Instruction{load}, body...), nil
 }

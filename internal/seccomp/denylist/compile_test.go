@@ -115,6 +115,10 @@ func TestFilterAnswers(t *testing.T) {
 		{"a sign-extended request is not refused for it", "ioctl", []uint64{0, 0xffffffff00000000 | 0x80045430}, allow},
 		{"console selection is refused", "ioctl", []uint64{0, unix.TIOCLINUX}, no},
 		{"line disciplines are refused", "ioctl", []uint64{0, unix.TIOCSETD}, no},
+		{"the core limit is left alone", "setrlimit", []uint64{unix.RLIMIT_CORE, 1}, uint32(errno(0))},
+		{"the core limit is left alone by its newer name", "prlimit64", []uint64{0, unix.RLIMIT_CORE, 1, 0}, uint32(errno(0))},
+		{"the core limit may be read", "prlimit64", []uint64{0, unix.RLIMIT_CORE, 0, 1}, allow},
+		{"other limits may be set", "prlimit64", []uint64{0, unix.RLIMIT_NOFILE, 1, 0}, allow},
 		{"TCP is allowed", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM}, allow},
 		{"netlink is allowed", "socket", []uint64{unix.AF_NETLINK}, allow},
 		{"vsock is no family", "socket", []uint64{unix.AF_VSOCK}, family},
@@ -163,7 +167,7 @@ func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 	for _, goarch := range Architectures() {
 		j, info := newJudge(t, goarch), architectures[goarch]
 		top := highest(info)
-		words := rapid.SampledFrom([]uint64{0, 1, 2, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
+		words := rapid.SampledFrom([]uint64{0, 1, 2, 4, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
 		rapid.Check(t, func(t *rapid.T) {
 			c := call{number: rapid.Uint32Range(0, top).Draw(t, "number"), arch: uint32(info.ID)}
 			for i := range c.args {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errno makes a system call fail with e.
+// errno makes a system call fail with e, or with 0 do nothing and succeed.
 func errno(e unix.Errno) seccomp.Action {
 	return seccomp.ActionErrno | seccomp.Action(e)
 }
@@ -82,6 +82,13 @@ func rules() []rule {
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSTI)},
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCLINUX)},
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSETD)},
+		// The core limit stays at 1, which is what keeps a crash from a host's
+		// core_pattern program (see bwrap.limitCore): with 0 the kernel would
+		// pipe it there. Programs that set 0 themselves, for the same purpose,
+		// are told that it worked.
+		{action: errno(0), calls: []string{"setrlimit"}, when: lowWordIs(0, unix.RLIMIT_CORE)},
+		{action: errno(0), calls: []string{"prlimit64"},
+			when: append(lowWordIs(1, unix.RLIMIT_CORE), noneOf(2, 0)...)},
 		// Sockets only of the families that a network namespace contains;
 		// vsock would reach the hypervisor, and the rest is rarely run code.
 		{action: errno(unix.EAFNOSUPPORT), calls: []string{"socket", "socketpair"},

@@ -1,0 +1,171 @@
+// Package isolatetest is what every isolate.Isolator must keep, as tests.
+//
+// A test binary that calls Run must call Main from TestMain: the binary also
+// plays PID 1, the leaders, a supervisor to be killed, and the probes that run
+// inside. Run runs the suite twice, in mount namespaces of their own: as root,
+// who drops to another user, and as an ordinary user, who is in a user
+// namespace of its own, as a supervisor is.
+package isolatetest
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// Factory makes the isolator under test.
+type Factory func(t testing.TB) isolate.Isolator
+
+// First arguments that make the test binary play a part.
+const (
+	probeVerb = "__probe" // a probe inside
+	enterVerb = "__enter" // from a user's process into its own namespaces
+)
+
+// roleEnv marks a process in which Run plays a part.
+const (
+	roleEnv        = "AGENTFENSE_ISOLATETEST"
+	suiteRole      = "suite"
+	supervisorRole = "supervisor" // see supervise
+)
+
+// hostUser is the user whom root drops to, and the ordinary user.
+const hostUser = 65534
+
+// Main runs the tests, or the part the arguments name. It does not return.
+func Main(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case guest.InitVerb:
+			guest.Main()
+		case guest.ExecVerb:
+			guest.ExecMain()
+		case probeVerb:
+			os.Exit(probe(os.Args[2:]))
+		case enterVerb:
+			os.Exit(enter(os.Args[2:]))
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// Run runs the suite. The test that calls it must call nothing else.
+func Run(t *testing.T, factory Factory) {
+	switch os.Getenv(roleEnv) {
+	case suiteRole:
+		runCases(t, factory)
+		return
+	case supervisorRole:
+		supervise(t, factory)
+		return
+	}
+	binary := publicCopy(t)
+	t.Run("as root", func(t *testing.T) {
+		needs.Root(t)
+		cmd := exec.Command(binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_root")]+"$", "-test.v")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+		relay(t, cmd)
+	})
+	t.Run("as an ordinary user", func(t *testing.T) {
+		needs.UserNS(t)
+		cmd := exec.Command(binary, enterVerb, binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_an_ordinary_user")]+"$", "-test.v")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if os.Geteuid() == 0 {
+			cmd.SysProcAttr.Credential = &syscall.Credential{Uid: hostUser, Gid: hostUser}
+		}
+		relay(t, cmd)
+	})
+}
+
+// relay runs the suite in another process and shows what it says.
+func relay(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	cmd.Env = append(os.Environ(), roleEnv+"="+suiteRole, "TMPDIR=/tmp")
+	cmd.Dir = "/"
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, line := range bytes.Split(out, []byte("\n")) {
+		if bytes.Contains(line, []byte("--- SKIP")) {
+			t.Logf("%s", line)
+		}
+	}
+}
+
+// publicCopy copies the test binary to where another user can reach it.
+func publicCopy(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "isolatetest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	from, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	path := filepath.Join(dir, "binary")
+	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(to, from)
+	if closeErr := to.Close(); err != nil || closeErr != nil {
+		t.Fatal(err, closeErr)
+	}
+	return path
+}
+
+// enter runs a command in a user and a mount namespace of its own with all
+// capabilities over them, as an ordinary user's supervisor runs.
+func enter(argv []string) int {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	uid, gid := os.Geteuid(), os.Getegid()
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
+		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	if err := cmd.Run(); err != nil {
+		if cmd.ProcessState == nil {
+			os.Stderr.WriteString(err.Error() + "\n")
+		}
+		return 1
+	}
+	return 0
+}
+
+func runCases(t *testing.T, factory Factory) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	unix.Umask(0) // as a supervisor's
+	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, terminalCases) {
+		t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
+	}
+}
+
+// testCase is one promise.
+type testCase struct {
+	name string
+	run  func(t *testing.T, factory Factory)
+}

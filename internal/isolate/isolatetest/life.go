@@ -1,0 +1,404 @@
+package isolatetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/guest"
+)
+
+var lifeCases = []testCase{
+	{"a status is passed on", testStatus},
+	{"a command that is not there is told from one that cannot run", testNotStarted},
+	{"arguments of any size and content arrive", testArguments},
+	{"a directory that is not there is named", testDirectory},
+	{"the file mode mask is the exec's", testUmask},
+	{"streams can be opened again by name", testReopenStreams},
+	{"only pipes go in", testOnlyPipes},
+	{"many commands run at once", testConcurrent},
+	{"a signal reaches the command's process group", testSignal},
+	{"background processes outlive their exec", testBackground},
+	{"a kill reaches descendants that hide", testKillHidden},
+	{"a command cannot save itself by attacking its leader", testAttackLeader},
+	{"PID 1 shrugs off signals", testSignalInit},
+	{"the sandbox ends as a whole", testKillSandbox},
+	{"the sandbox ends when the connection does", testCloseConnection},
+	{"the sandbox ends when its supervisor is killed", testKillSupervisor},
+	{"PID 1 is placed before it runs", testPlaced},
+	{"an exec is placed before it runs", testPlacedExec},
+}
+
+func testStatus(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	if _, _, exit := b.run("sh", "-c", "exit 42"); exit.Code != 42 || exit.Signal != 0 {
+		t.Errorf("exit 42: got %+v", exit)
+	}
+	if _, _, exit := b.run("sh", "-c", "kill -USR1 $$"); exit.Signal != int(unix.SIGUSR1) {
+		t.Errorf("kill: got %+v", exit)
+	}
+	_, _, exit := b.run("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done")
+	if exit.UserTime+exit.SystemTime <= 0 || exit.MaxRSSBytes < 100<<10 {
+		t.Errorf("usage: got %+v", exit)
+	}
+}
+
+func testNotStarted(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	b.must(`printf '#!/bin/sh\necho ran' > /tmp/plain; cp /tmp/plain /tmp/script; chmod +x /tmp/script; echo 'echo no shebang $1' > /tmp/bare; chmod +x /tmp/bare
+		printf '#!/not/there\n' > /tmp/orphan; chmod +x /tmp/orphan`)
+	tests := []struct {
+		name string
+		argv []string
+		dir  string
+		want error
+		kind fault.Kind
+	}{
+		{"no such name in PATH", []string{"not-there"}, "/", guest.ErrNotFound, fault.NotFound},
+		{"no such path", []string{"/not/there"}, "/", guest.ErrNotFound, fault.NotFound},
+		{"a file without execute permission", []string{"/tmp/plain"}, "/", guest.ErrNotExecutable, fault.Denied},
+		{"a directory", []string{"/tmp"}, "/", guest.ErrNotExecutable, fault.Denied},
+		{"a script whose interpreter is missing", []string{"/tmp/orphan"}, "/", guest.ErrNotExecutable, fault.Denied},
+		{"no such directory", []string{"true"}, "/not/there", guest.ErrDirectory, fault.Invalid},
+		{"a relative directory", []string{"true"}, "tmp", nil, fault.Invalid},
+		{"no command", nil, "/", nil, fault.Invalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := b.tryBegin(guest.Command{Argv: tt.argv, Dir: tt.dir})
+			if !fault.Is(err, tt.kind) || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("got %v (%v), want %v (%v)", err, fault.KindOf(err), tt.want, tt.kind)
+			}
+		})
+	}
+	for script, want := range map[string]string{"./script": "ran", "./bare x": "no shebang x"} {
+		r := b.begin(guest.Command{Argv: strings.Fields(script), Dir: "/tmp"})
+		if got := r.line(); got != want {
+			t.Errorf("%s: got %q", script, got)
+		}
+	}
+}
+
+func testArguments(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	for _, size := range []int{0, 1, 32<<10 - 100, 32 << 10, 100 << 10} {
+		arg := strings.Repeat("\xff", size)
+		out, text, exit := b.run("sh", "-c", `printf %s "$1" | wc -c; printf %s "$2"`, "sh", arg, "a b\nc'd")
+		if want := fmt.Sprintf("%d\na b\nc'd", size); out != want {
+			t.Errorf("got %q %q %+v, want %q", out, text, exit, want)
+		}
+	}
+	many := append([]string{"sh", "-c", "echo $#", "sh"}, slicesOf("x", 50000)...)
+	if out, text, _ := b.run(many...); out != "50000" {
+		t.Errorf("many arguments: got %q %q", out, text)
+	}
+	_, err := b.tryBegin(guest.Command{Argv: []string{"true", strings.Repeat("x", 200<<10)}})
+	if !errors.Is(err, guest.ErrNotExecutable) || !errors.Is(err, unix.E2BIG) {
+		t.Errorf("an argument beyond the kernel's bound: got %v", err)
+	}
+}
+
+func slicesOf(s string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = s
+	}
+	return list
+}
+
+func testDirectory(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	if err := os.Mkdir(filepath.Join(b.view, "sub"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	r := b.begin(guest.Command{Argv: []string{"pwd"}, Dir: "/workspace/sub"})
+	if got := r.line(); got != "/workspace/sub" {
+		t.Errorf("got %s", got)
+	}
+	_, err := b.tryBegin(guest.Command{Argv: []string{"pwd"}, Dir: "/workspace/gone"})
+	if err == nil || !strings.Contains(err.Error(), "/workspace/gone: no such file or directory") {
+		t.Errorf("got %v, want the directory named", err)
+	}
+}
+
+func testUmask(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	for mask, want := range map[int]string{0: "0022", 0o077: "0077"} {
+		r := b.begin(guest.Command{Argv: []string{"sh", "-c", "umask"}, Umask: mask})
+		if got := r.line(); got != want {
+			t.Errorf("umask %o: got %s", mask, got)
+		}
+	}
+}
+
+func testReopenStreams(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	out, text, exit := b.run("sh", "-c", "echo out > /dev/stdout; echo err > /proc/self/fd/2")
+	if out != "out" || text != "err" || exit.Code != 0 {
+		t.Errorf("got %q %q %+v", out, text, exit)
+	}
+}
+
+func testOnlyPipes(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	dir, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	named, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer named.Close()
+	for _, f := range []*os.File{dir, named} {
+		command := guest.Command{Argv: []string{"true"}, TTY: -1, Files: [3]*os.File{f}}
+		if _, err := b.conn.Exec(context.Background(), command, nil); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s went in: %v", f.Name(), err)
+		}
+	}
+}
+
+func testConcurrent(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			out, _, exit := b.run("sh", "-c", fmt.Sprintf("echo %d; exit %d", i, i))
+			if out != fmt.Sprint(i) || exit.Code != i {
+				t.Errorf("command %d: got %q, %+v", i, out, exit)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func testSignal(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `trap 'echo got; exit 3' TERM; sleep 1000 & echo ready; wait`}})
+	r.line()
+	if err := r.Signal(unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.line(); got != "got" {
+		t.Errorf("trap: %s", got)
+	}
+	if exit := r.wait(); exit.Code != 3 {
+		t.Errorf("got %+v", exit)
+	}
+	r.gone() // the sleep got the signal too
+	if err := r.Signal(unix.SIGTERM); err != nil {
+		t.Errorf("signal after the end: %v", err)
+	}
+}
+
+func testBackground(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `sleep 1000 </dev/null >/dev/null 2>&1 & echo $!`}})
+	pid := r.line()
+	if exit := r.wait(); exit.Code != 0 {
+		t.Fatalf("got %+v", exit)
+	}
+	b.must("kill -0 " + pid)
+	select {
+	case <-r.Done():
+		t.Error("the exec is done while a descendant lives")
+	default:
+	}
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.gone()
+	b.refuse("kill -0 "+pid, "No such process")
+}
+
+// sleepers counts the processes named sleep.
+const sleepers = `cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^sleep$' || true`
+
+func testKillHidden(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `
+		setsid sh -c 'sleep 1000 & setsid sleep 1000 & sleep 1000' &
+		(setsid setsid sleep 1000 &) &
+		while [ $(` + sleepers + `) -lt 4 ]; do :; done; echo ready; trap '' TERM INT HUP; sleep 1000`}})
+	other := b.begin(guest.Command{Argv: []string{"cat"}})
+	r.line()
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.gone()
+	if exit := r.wait(); exit.Signal != int(unix.SIGKILL) {
+		t.Errorf("got %+v, want it killed", exit)
+	}
+	if got := b.must(sleepers); got != "0" {
+		t.Errorf("%s descendants live on", got)
+	}
+	other.stdin.Close()
+	if exit := other.wait(); exit.Code != 0 || exit.Signal != 0 {
+		t.Errorf("another exec was harmed: %+v", exit)
+	}
+}
+
+func testAttackLeader(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	for _, attack := range []string{"kill -STOP $PPID", "kill -KILL $PPID", "kill -TERM -1"} {
+		r := b.begin(guest.Command{Argv: []string{"sh", "-c", `trap '' TERM; (setsid sleep 1000 &); ` + attack + `; echo done; exec sleep 1000`}})
+		if attack != "kill -KILL $PPID" {
+			r.line()
+		}
+		if err := r.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		r.gone()
+		if got := b.must(sleepers); got != "0" {
+			t.Errorf("%s: %s descendants live on", attack, got)
+		}
+	}
+}
+
+func testSignalInit(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	b.must(`for s in HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STOP TSTP CHLD; do kill -$s 1; done`)
+	b.must("true")
+}
+
+func testKillSandbox(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & echo ready; wait"}})
+	r.line()
+	if err := b.proc.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.proc.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(fmt.Sprintf("/proc/%d", r.HostPID())); err == nil {
+		t.Error("the leader outlived the sandbox")
+	}
+	if _, err := r.Wait(context.Background()); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("wait: got %v", err)
+	}
+	r.gone()
+	<-b.conn.Done()
+	if _, err := b.tryBegin(guest.Command{Argv: []string{"true"}}); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("exec: got %v", err)
+	}
+	if err := b.proc.Kill(); err != nil {
+		t.Errorf("second kill: %v", err)
+	}
+}
+
+func testCloseConnection(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	b.begin(guest.Command{Argv: []string{"sleep", "1000"}})
+	b.conn.Close()
+	if err := b.proc.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+// supervise starts a sandbox with a command in it, tells their host pids, and
+// waits to be killed.
+func supervise(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", "setsid sleep 1000 & echo ready; wait"}})
+	r.line()
+	fmt.Printf("pids %d %d\n", b.proc.PID(), r.HostPID())
+	select {}
+}
+
+func testKillSupervisor(t *testing.T, factory Factory) {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+name+"$")
+	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids [2]int
+	if _, err := fmt.Fscanf(out, "pids %d %d\n", &pids[0], &pids[1]); err != nil {
+		t.Fatal(err)
+	}
+	var fds []int
+	for _, pid := range pids {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		fds = append(fds, fd)
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	for i, fd := range fds {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
+		if n != 1 {
+			t.Errorf("process %d lives on: %v", pids[i], err)
+		}
+	}
+}
+
+func testPlaced(t *testing.T, factory Factory) {
+	spec := newSpec(t)
+	var placed int
+	spec.Cgroup = func(pid int) error {
+		placed = pid
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil || filepath.Base(exe) == "binary" {
+			t.Errorf("PID 1 runs already: %s, %v", exe, err)
+		}
+		return nil
+	}
+	if b := start(t, factory, spec); b.proc.PID() != placed {
+		t.Errorf("placed %d, started %d", placed, b.proc.PID())
+	}
+	no := errors.New("no room")
+	spec.Cgroup = func(pid int) error { placed = pid; return no }
+	if _, err := tryStart(t, factory, spec); !errors.Is(err, no) {
+		t.Errorf("got %v, want %v", err, no)
+	}
+	if err := unix.Kill(placed, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("process %d was left: %v", placed, err)
+	}
+}
+
+func testPlacedExec(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	command := guest.Command{Argv: []string{"touch", "/workspace/ran"}, Env: basicEnv, TTY: -1}
+	no := errors.New("no room")
+	var placed int
+	_, err := b.conn.Exec(context.Background(), command, func(pid int) error { placed = pid; return no })
+	if !errors.Is(err, no) {
+		t.Errorf("got %v, want %v", err, no)
+	}
+	b.must("true") // its leader is gone by now or soon; its command never was
+	if _, err := os.Stat(filepath.Join(b.view, "ran")); err == nil {
+		t.Error("the command ran in spite of it")
+	}
+	x, err := b.conn.Exec(context.Background(), command, func(pid int) error { placed = pid; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x.HostPID() != placed {
+		t.Errorf("placed %d, started %d", placed, x.HostPID())
+	}
+	<-x.Done()
+}
