@@ -1,0 +1,233 @@
+package fusefs
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+const (
+	// forever is long enough, in seconds, and far from what overflows.
+	forever = 1 << 30
+	// brief is for what may change without anyone telling us, in seconds.
+	brief = 1
+
+	// Each directory shows the same size: the real one tells of hidden names.
+	dirSize   = 4096
+	dirBlocks = 8
+	blockSize = 4096
+)
+
+func isDir(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFDIR }
+
+// maskMode encodes the permission in the mode bits, so that the kernel itself
+// enforces it. Setuid and setgid never show.
+func maskMode(mode uint32, p policy.Permission, writableDir bool) uint32 {
+	mode &^= unix.S_ISUID | unix.S_ISGID
+	switch {
+	case isDir(mode):
+		if !writableDir {
+			mode &^= 0o222
+		}
+	case p < policy.Read:
+		mode &^= 0o777
+	case p < policy.Write:
+		mode &^= 0o222
+	}
+	return mode
+}
+
+// fill makes every attribute reply: n is described by info, at p. It also
+// takes note of what the kernel is told, and lets it drop what it had of a
+// source file that somebody changed.
+func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
+	p := fs.permission(n)
+	fs.observe(n, info)
+	*a = fuse.Attr{
+		Ino: info.Ino, Blksize: blockSize, Nlink: info.Nlink, Rdev: info.Rdev,
+		Size: uint64(info.Size), Blocks: uint64(info.Blocks),
+		Atime: uint64(info.Atime.Sec), Atimensec: uint32(info.Atime.Nsec),
+		Mtime: uint64(info.Mtime.Sec), Mtimensec: uint32(info.Mtime.Nsec),
+		Ctime: uint64(info.Ctime.Sec), Ctimensec: uint32(info.Ctime.Nsec),
+	}
+	mode := fs.owner(info, a)
+	if n.isDir() {
+		fs.fillDir(n, info, a)
+		a.Mode = maskMode(mode, p, fs.childWritable(n) && !info.Mounted)
+		return
+	}
+	a.Mode = maskMode(mode, p, false)
+}
+
+// fillDir shows of a directory what tells nothing about hidden entries.
+func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
+	a.Size, a.Blocks, a.Nlink = dirSize, dirBlocks, 1
+	d := n.dir
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ino = info.Ino
+	if d.mtime == (unix.Timespec{}) {
+		d.mtime, d.ctime = info.Mtime, info.Mtime
+	}
+	a.Mtime, a.Mtimensec = uint64(d.mtime.Sec), uint32(d.mtime.Nsec)
+	a.Ctime, a.Ctimensec = uint64(d.ctime.Sec), uint32(d.ctime.Nsec)
+	a.Atime, a.Atimensec = a.Mtime, a.Mtimensec
+}
+
+func (fs *FS) childWritable(n *node) bool {
+	p, ok := fs.nodes.path(n)
+	return ok && fs.stateOf(n, p).ChildWritable()
+}
+
+// owner shows the real user's files as the sandbox's and returns the mode to
+// show. A process in the view has none of the real user's further groups, so
+// what they give is given to everybody there.
+func (fs *FS) owner(info *layer.Info, a *fuse.Attr) uint32 {
+	o := &fs.o
+	a.Uid, a.Gid = info.UID, info.GID
+	if o.OwnAll {
+		a.Uid, a.Gid = o.UID, o.GID
+		return info.Mode
+	}
+	if info.UID == o.RealUID {
+		a.Uid = o.UID
+	}
+	if info.GID == o.RealGID {
+		a.Gid = o.GID
+	} else if info.UID != o.RealUID {
+		for _, g := range o.RealGroups {
+			if g == info.GID {
+				return info.Mode&^0o007 | info.Mode>>3&0o007
+			}
+		}
+	}
+	return info.Mode
+}
+
+// lifetime returns for how long, in seconds, the kernel may believe what it is
+// told of an entry of parent.
+func lifetime(parent *node, info *layer.Info) uint64 {
+	if info.Origin != layer.Source || !info.Shared && (parent == nil || parent.dir.quiet.Load()) {
+		return forever
+	}
+	return brief
+}
+
+func (fs *FS) fillEntry(n, parent *node, info *layer.Info, out *fuse.EntryOut) {
+	out.NodeId = n.id
+	out.EntryValid = lifetime(parent, info)
+	out.AttrValid = out.EntryValid
+	fs.fill(n, info, &out.Attr)
+}
+
+func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
+	fs.nodes.mu.RLock()
+	parent := n.parent
+	fs.nodes.mu.RUnlock()
+	if parent == nil {
+		parent = n
+	}
+	out.AttrValid = brief
+	if parent.isDir() {
+		out.AttrValid = lifetime(parent, info)
+	}
+	fs.fill(n, info, &out.Attr)
+}
+
+// observe records what the kernel is about to be told of n. A source file that
+// changed since the last time loses its cached pages at once.
+func (fs *FS) observe(n *node, info *layer.Info) {
+	if info.Origin != layer.Source {
+		n.clear(flagSource)
+		n.shown.Store(0)
+		return
+	}
+	n.set(flagSource)
+	if n.isDir() {
+		return
+	}
+	now := fs.stamp(info)
+	if before := n.shown.Swap(now); before != 0 && before != now {
+		fs.notify.inode(n.id)
+	}
+}
+
+// stamp stands for a state of a source file's content in node.shown.
+func (fs *FS) stamp(info *layer.Info) uint64 {
+	return maphash.Comparable(fs.nodes.seed, struct {
+		ino          uint64
+		size         int64
+		mtime, ctime unix.Timespec
+	}{info.ID.Ino, info.Size, info.Mtime, info.Ctime}) | 1
+}
+
+// fingerprint stands for the identity of a backing file in node.backing.
+func (fs *FS) fingerprint(id layer.FileID) uint64 {
+	return maphash.Comparable(fs.nodes.seed, id) | 1
+}
+
+// GetAttr answers stat, and the second look the kernel takes before it refuses
+// an open: that is where denials are seen.
+func (fs *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
+	fs.stats.count(opGetAttr)
+	n := fs.nodes.get(in.NodeId)
+	if n == nil {
+		return fuse.Status(unix.ESTALE)
+	}
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	info, st := fs.stat(n)
+	if !st.Ok() {
+		return st
+	}
+	fs.fillAttr(n, &info, out)
+	fs.suspect(n, &info, &in.Caller, out.Mode)
+	return fuse.OK
+}
+
+// stat describes n. The caller holds fs.moves.
+func (fs *FS) stat(n *node) (layer.Info, fuse.Status) {
+	if o := fs.orphan(n); o != nil {
+		info, err := o.Info()
+		return info, status(err)
+	}
+	p, ok := fs.nodes.path(n)
+	if !ok {
+		return fs.statNameless(n)
+	}
+	info, err := fs.o.Layer.Lookup(p)
+	if err != nil {
+		return info, fs.fail("stat", p, err)
+	}
+	if !fs.sameFile(n, &info) {
+		fs.outdated(n)
+		return info, fuse.Status(unix.ESTALE)
+	}
+	return info, fuse.OK
+}
+
+// orphan returns the content of a node without a name.
+func (fs *FS) orphan(n *node) *layer.Orphan {
+	if !n.is(flagExtra) {
+		return nil
+	}
+	return fs.nodes.extra(n).orphan
+}
+
+func now() unix.Timespec {
+	t := time.Now()
+	return unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+}
+
+// asShown reports whether info describes what the kernel was told of n.
+func (fs *FS) asShown(n *node, info *layer.Info) bool {
+	if info.Origin != layer.Source {
+		return n.backing.Load() == fs.fingerprint(info.ID)
+	}
+	return n.shown.Load() == fs.stamp(info)
+}

@@ -1,0 +1,189 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// spot is where an entry is about to be made, replaced or removed.
+type spot struct {
+	parent *node
+	dir    vpath.Path
+	name   string
+	path   vpath.Path
+	d      policy.Decision
+}
+
+// spotAt finds name in the directory id. The caller holds fs.moves.
+func (fs *FS) spotAt(id uint64, name string) (spot, fuse.Status) {
+	parent, dir, st := fs.dirAt(id)
+	if !st.Ok() {
+		return spot{}, st
+	}
+	if len(name) > vpath.NameMax {
+		return spot{}, fuse.Status(unix.ENAMETOOLONG)
+	}
+	return spot{parent, dir, name, dir.Child(name), fs.decide(parent, dir, name)}, fuse.OK
+}
+
+// vacantAt is spotAt for a name to be made. Whether something is there does
+// not matter to the answer at a path that is not write.
+func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (spot, fuse.Status) {
+	s, st := fs.spotAt(in.NodeId, name)
+	if !st.Ok() {
+		return s, st
+	}
+	return s, fs.mayMake(&s, operation, &in.Caller)
+}
+
+func (fs *FS) mayMake(s *spot, operation string, c *fuse.Caller) fuse.Status {
+	if reserved(s.parent, s.name) {
+		return refused
+	}
+	if s.d.Permission < policy.Write {
+		fs.deny(denied{path: s.path, operation: operation, d: s.d, caller: c})
+		return refused
+	}
+	return fuse.OK
+}
+
+// born returns the node of an entry that was just made, known to the kernel
+// once, and tells everybody of it.
+func (fs *FS) born(s *spot, info *layer.Info, c *fuse.Caller) *node {
+	t := &fs.nodes
+	t.mu.Lock()
+	if old := t.childLocked(s.parent, s.name); old != nil {
+		fs.abandonLocked(old, s.parent, s.name)
+	}
+	n := t.addLocked(info.Mode)
+	t.placeLocked(n, s.parent, s.name)
+	n.known = 1
+	t.mu.Unlock()
+	if !n.isDir() {
+		n.backing.Store(fs.fingerprint(info.ID))
+	}
+	n.set(flagTouched)
+	s.parent.dir.changed()
+	fs.report(Change{Path: s.path, Kind: Created, PID: int(c.Pid)})
+	return n
+}
+
+// made answers an operation that made an entry.
+func (fs *FS) made(s *spot, info *layer.Info, err error, operation string, c *fuse.Caller, out *fuse.EntryOut) fuse.Status {
+	if err != nil {
+		return fs.fail(operation, s.path, err)
+	}
+	n := fs.born(s, info, c)
+	fs.fillEntry(n, s.parent, info, out)
+	return fuse.OK
+}
+
+// Create makes a regular file. No handle goes with it: there is no state per
+// open file.
+func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
+	fs.stats.count(opCreate)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	s, st := fs.vacantAt(&in.InHeader, name, "create")
+	if !st.Ok() {
+		return st
+	}
+	f, info, err := fs.o.Layer.Create(s.path, in.Mode)
+	if err != nil {
+		st := fs.fail("create", s.path, err)
+		if st == fuse.Status(unix.EEXIST) {
+			fs.notify.entry(s.parent.id, name)
+			if in.Flags&unix.O_EXCL == 0 {
+				return fuse.Status(unix.ESTALE) // the kernel looks again and opens what is there
+			}
+		}
+		return st
+	}
+	n := fs.born(&s, &info, &in.Caller)
+	fs.fds.release(fs.fds.put(&handle{file: f, node: n, writer: in.Pid + 1}))
+	fs.fillEntry(n, s.parent, &info, &out.EntryOut)
+	return fuse.OK
+}
+
+// Tmpfile makes a file that no name leads to until it is linked.
+func (fs *FS) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
+	fs.stats.count(opTmpfile)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	parent, p, st := fs.dirAt(in.NodeId)
+	if !st.Ok() {
+		return st
+	}
+	if state := fs.stateOf(parent, p); !state.ChildWritable() {
+		fs.deny(denied{path: p, operation: "create", d: state.Policy().Decide(p), caller: &in.Caller})
+		return refused
+	}
+	o, err := fs.o.Layer.CreateOrphan(in.Mode)
+	if err != nil {
+		return fs.fail("create", p, err)
+	}
+	info, err := o.Info()
+	if err != nil {
+		o.Forget()
+		return fs.fail("create", p, err)
+	}
+	t := &fs.nodes
+	t.mu.Lock()
+	n := t.addLocked(info.Mode)
+	n.known = 1
+	n.set(flagNameless | flagTouched)
+	t.extraLocked(n).orphan = o
+	t.mu.Unlock()
+	fs.fillEntry(n, nil, &info, &out.EntryOut)
+	return fuse.OK
+}
+
+// Mkdir makes a directory. That is allowed, too, for an absent ancestor of a
+// path that is write.
+func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
+	fs.stats.count(opMkdir)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	s, st := fs.spotAt(in.NodeId, name)
+	if !st.Ok() {
+		return st
+	}
+	if !fs.rules.Load().MayMkdir(s.path) {
+		if st := fs.mayMake(&s, "mkdir", &in.Caller); !st.Ok() {
+			return st
+		}
+	}
+	info, err := fs.o.Layer.Mkdir(s.path, in.Mode)
+	return fs.made(&s, &info, err, "mkdir", &in.Caller, out)
+}
+
+// Mknod makes a regular file, a FIFO or a socket. Devices are refused.
+func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
+	fs.stats.count(opMknod)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	s, st := fs.vacantAt(&in.InHeader, name, "mknod")
+	if !st.Ok() {
+		return st
+	}
+	info, err := fs.o.Layer.Mknod(s.path, in.Mode)
+	return fs.made(&s, &info, err, "mknod", &in.Caller, out)
+}
+
+// Symlink makes a symbolic link. Where it points is the business of whoever
+// follows it, in the view.
+func (fs *FS) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
+	fs.stats.count(opSymlink)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	s, st := fs.vacantAt(in, name, "symlink")
+	if !st.Ok() {
+		return st
+	}
+	info, err := fs.o.Layer.Symlink(target, s.path)
+	return fs.made(&s, &info, err, "symlink", &in.Caller, out)
+}

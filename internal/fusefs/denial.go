@@ -1,0 +1,223 @@
+package fusefs
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Denial is a refusal by policy. What a file's own mode refuses is none.
+type Denial struct {
+	Path       vpath.Path
+	Operation  string            // what was tried: the system call, as far as it can be told
+	Permission policy.Permission // what the policy gives there
+	Rule       int               // index in Policy.Rules, or policy.NoRule
+	Reason     string
+	PID        int    // of the process, in the mounter's pid namespace
+	Program    string // its command name, 15 bytes at most (proc(5))
+	Count      int    // how many refusals alike this one stands for
+}
+
+// various is the Operation of a Denial that stands for those too many to tell.
+const various = "various"
+
+const (
+	// repeatTime is for how long refusals alike are one.
+	repeatTime = 5 * time.Second
+	// maxKinds bounds how many different refusals that time may hold.
+	maxKinds = 1024
+)
+
+// denied is a refusal as a handler knows it.
+type denied struct {
+	path      vpath.Path
+	operation string // "" is read from the caller's system call
+	d         policy.Decision
+	caller    *fuse.Caller
+}
+
+// denials counts refusals alike.
+type denials struct {
+	mu     sync.Mutex
+	kinds  map[denialKind]*denialCount
+	missed int
+}
+
+type denialKind struct {
+	path      vpath.Path
+	operation string
+	pid       uint32
+}
+
+type denialCount struct {
+	first  time.Time
+	denial Denial
+	more   int
+}
+
+// deny reports a refusal. It must be called while the caller waits for the
+// answer, since it looks at what it is doing.
+func (fs *FS) deny(d denied) {
+	if fs.o.OnDenial == nil {
+		return
+	}
+	k := denialKind{d.path, d.operation, d.caller.Pid}
+	q := &fs.denials
+	q.mu.Lock()
+	c := q.kinds[k]
+	switch {
+	case c != nil:
+		c.more++
+	case len(q.kinds) >= maxKinds:
+		q.missed++
+	default:
+		c = &denialCount{first: time.Now()}
+		q.kinds[k] = c
+		q.mu.Unlock()
+		fs.describe(&d, c)
+		return
+	}
+	q.mu.Unlock()
+}
+
+// describe fills in the first of its kind and reports it.
+func (fs *FS) describe(d *denied, c *denialCount) {
+	if d.operation == "" {
+		d.operation = currentCall(d.caller.Pid).name()
+	}
+	pid, program := process(d.caller.Pid)
+	first := Denial{
+		Path: d.path, Operation: d.operation, Permission: d.d.ForDir(), Rule: d.d.Rule, Reason: d.d.Reason,
+		PID: pid, Program: program, Count: 1,
+	}
+	fs.denials.mu.Lock()
+	defer fs.denials.mu.Unlock()
+	c.denial = first
+	if !fs.tell(first) {
+		c.more++
+	}
+}
+
+// tell hands a refusal to the reporter unless it has too many already.
+func (fs *FS) tell(d Denial) bool {
+	select {
+	case fs.reports <- report{denial: &d}:
+		return true
+	default:
+		return false
+	}
+}
+
+// flush reports what was counted, and forgets it once it is older than age.
+func (q *denials) flush(age time.Duration, tell func(Denial) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k, c := range q.kinds {
+		if time.Since(c.first) < age || c.denial.Count == 0 && c.more == 0 {
+			continue
+		}
+		if c.more > 0 {
+			again := c.denial
+			again.Path, again.Count = k.path, c.more
+			if !tell(again) {
+				continue
+			}
+		}
+		delete(q.kinds, k)
+	}
+	if q.missed > 0 && tell(Denial{Path: vpath.Root, Operation: various, Rule: policy.NoRule,
+		Reason: "too many refusals to tell each", Count: q.missed}) {
+		q.missed = 0
+	}
+}
+
+// denyNode reports a refusal where only the node is known.
+func (fs *FS) denyNode(n *node, operation string, c *fuse.Caller) {
+	if p, d, ok := fs.decisionOn(n); ok {
+		fs.deny(denied{path: p, operation: operation, d: d, caller: c})
+	}
+}
+
+// decisionOn returns what the policy says of n's strictest name.
+func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
+	x := fs.nodes.extra(n)
+	p, ok := fs.nodes.path(n)
+	if !ok {
+		p = x.last
+	}
+	if p == "" {
+		return "", policy.Decision{}, false
+	}
+	r := fs.rules.Load()
+	d := r.Decide(p)
+	for _, l := range x.links {
+		if dir, ok := fs.nodes.path(l.parent); ok {
+			if other := r.Decide(dir.Child(l.name)); other.Permission < d.Permission {
+				p, d = dir.Child(l.name), other
+			}
+		}
+	}
+	return p, d, true
+}
+
+// suspect is called when the kernel asks for attributes. It does so a second
+// time before it refuses by the mode bits; then the caller's system call needs
+// bits that the file itself has and the policy took away.
+func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
+	if fs.o.OnDenial == nil || c.Pid == 0 {
+		return
+	}
+	var a fuse.Attr
+	own := maskMode(fs.owner(info, &a), policy.Write, true)
+	if own&0o777 == shown&0o777 {
+		return
+	}
+	call := currentCall(c.Pid)
+	need := call.needs(n.isDir())
+	if need == 0 || !grants(own, &a, c, need) || grants(shown, &a, c, need) {
+		return
+	}
+	p, d, ok := fs.decisionOn(n)
+	if !ok {
+		return
+	}
+	fs.deny(denied{path: p, operation: call.name(), d: d, caller: c})
+}
+
+// grants reports whether the mode bits give the caller what it needs (4 read,
+// 2 write, 1 execute).
+func grants(mode uint32, a *fuse.Attr, c *fuse.Caller, need uint32) bool {
+	switch {
+	case c.Uid == a.Uid:
+		mode >>= 6
+	case c.Gid == a.Gid:
+		mode >>= 3
+	}
+	return mode&need == need
+}
+
+// process returns the process that the thread tid belongs to, and its name.
+func process(tid uint32) (pid int, program string) {
+	dir := "/proc/" + strconv.Itoa(int(tid))
+	if b, err := os.ReadFile(dir + "/comm"); err == nil {
+		program = string(bytes.TrimSuffix(b, []byte{'\n'}))
+	}
+	b, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return int(tid), program
+	}
+	_, rest, _ := bytes.Cut(b, []byte("\nTgid:\t"))
+	line, _, _ := bytes.Cut(rest, []byte{'\n'})
+	if pid, err = strconv.Atoi(string(line)); err != nil {
+		return int(tid), program
+	}
+	return pid, program
+}

@@ -1,0 +1,75 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// Link gives a file a further name. Both names must be write: a link never
+// takes a file into another class. The names share the node from then on.
+func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
+	fs.stats.count(opLink)
+	n, st := fs.allowed(in.Oldnodeid, policy.Write, "link", &in.Caller)
+	if !st.Ok() {
+		return st
+	}
+	if n.isDir() {
+		return fuse.EPERM
+	}
+	fs.moves.Lock()
+	defer fs.moves.Unlock()
+	s, st := fs.vacantAt(&in.InHeader, name, "link")
+	if !st.Ok() {
+		return st
+	}
+	info, st := fs.link(n, &s)
+	if !st.Ok() {
+		return st
+	}
+	t := &fs.nodes
+	t.mu.Lock()
+	if stale := t.childLocked(s.parent, name); stale != nil {
+		fs.abandonLocked(stale, s.parent, name)
+	}
+	if n.parent == nil {
+		t.extraLocked(n).orphan = nil
+		t.placeLocked(n, s.parent, name)
+	} else {
+		t.linkLocked(n, s.parent, name)
+		fs.registerLocked(n, info.ID)
+	}
+	n.known++
+	n.verdict.Store(0)
+	t.mu.Unlock()
+	n.backing.Store(fs.fingerprint(info.ID))
+	s.parent.dir.changed()
+	fs.report(Change{Path: s.path, Kind: Created, PID: int(in.Pid)})
+	fs.fillEntry(n, s.parent, &info, out)
+	return fuse.OK
+}
+
+func (fs *FS) link(n *node, s *spot) (layer.Info, fuse.Status) {
+	if o := fs.orphan(n); o != nil {
+		info, err := fs.o.Layer.LinkOrphan(o, s.path)
+		if err != nil {
+			return info, fs.fail("link", s.path, err)
+		}
+		return info, fuse.OK
+	}
+	old, ok := fs.nodes.path(n)
+	if !ok {
+		return layer.Info{}, fuse.Status(unix.ESTALE)
+	}
+	info, err := fs.o.Layer.Link(old, s.path)
+	if err != nil {
+		return info, fs.fail("link", s.path, err)
+	}
+	if n.is(flagSource) {
+		n.clear(flagSource)
+		fs.fds.drop(n) // it was the source's
+	}
+	return info, fuse.OK
+}

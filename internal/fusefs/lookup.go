@@ -1,0 +1,222 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// reservedName is a name in the root that go-fuse answers for by itself. It is
+// never listed and nothing can be moved there.
+const reservedName = ".go-fuse-epoll-hack"
+
+func reserved(parent *node, name string) bool {
+	return parent.id == fuse.FUSE_ROOT_ID && name == reservedName
+}
+
+// dirAt returns a directory's node and path. The caller holds fs.moves.
+func (fs *FS) dirAt(id uint64) (*node, vpath.Path, fuse.Status) {
+	n := fs.nodes.get(id)
+	switch {
+	case n == nil:
+		return nil, "", fuse.Status(unix.ESTALE)
+	case !n.isDir():
+		return nil, "", fuse.ENOTDIR
+	}
+	p, ok := fs.nodes.path(n)
+	if !ok {
+		return nil, "", fuse.ENOENT // removed, though somebody still stands in it
+	}
+	return n, p, fuse.OK
+}
+
+// Lookup finds a name. At a none path it decides without looking at the disk,
+// and no answer is kept by the kernel, so that every attempt is seen.
+func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
+	fs.stats.count(opLookup)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	parent, p, st := fs.dirAt(in.NodeId)
+	if !st.Ok() {
+		return st
+	}
+	if len(name) > vpath.NameMax {
+		return fuse.Status(unix.ENAMETOOLONG)
+	}
+	state := fs.stateOf(parent, p)
+	d := state.DecideChild(name)
+	if d.Permission == policy.None && !d.Traversable {
+		fs.deny(denied{path: p.Child(name), d: d, caller: &in.Caller})
+		return absent
+	}
+	fs.watcher.watch(parent, p)
+	n, info, st := fs.find(parent, p, name)
+	switch {
+	case st == fuse.ENOENT && d.Permission != policy.None:
+		return fs.negative(parent, out)
+	case !st.Ok():
+		return st
+	case !visible(d, info.Mode):
+		fs.forget(n, 1)
+		fs.deny(denied{path: p.Child(name), d: d, caller: &in.Caller})
+		return absent
+	}
+	fs.rule(n, state.Policy(), d)
+	fs.fillEntry(n, parent, &info, out)
+	return fuse.OK
+}
+
+// negative lets the kernel remember that a name the policy would show is not
+// there.
+func (fs *FS) negative(parent *node, out *fuse.EntryOut) fuse.Status {
+	out.NodeId = 0
+	out.EntryValid = brief
+	if parent.dir.quiet.Load() {
+		out.EntryValid = forever
+	}
+	return fuse.OK
+}
+
+// find looks name up in the layers and returns its node, which counts one
+// look-up more.
+func (fs *FS) find(parent *node, p vpath.Path, name string) (*node, layer.Info, fuse.Status) {
+	if n := fs.nodes.child(parent, name); n != nil {
+		mu := fs.stripe(n)
+		mu.Lock()
+		defer mu.Unlock()
+	}
+	info, err := fs.o.Layer.LookupIn(p, name)
+	if err != nil {
+		if notFound(err) {
+			return nil, info, fuse.ENOENT
+		}
+		return nil, info, fs.fail("look up", p.Child(name), err)
+	}
+	return fs.bind(parent, name, &info), info, fuse.OK
+}
+
+// bind returns the node of the entry that info describes and counts one
+// look-up more. A node whose file is not there any more loses the name.
+func (fs *FS) bind(parent *node, name string, info *layer.Info) *node {
+	t := &fs.nodes
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.childLocked(parent, name)
+	if n != nil && !fs.sameNode(n, info) {
+		fs.abandonLocked(n, parent, name)
+		n = nil
+	}
+	if n == nil {
+		n = fs.joinLocked(parent, name, info)
+	}
+	if !n.isDir() {
+		n.backing.Store(fs.fingerprint(info.ID))
+	}
+	n.known++
+	return n
+}
+
+// joinLocked makes the node of a name the kernel does not know, or gives a
+// file of several names its next.
+func (fs *FS) joinLocked(parent *node, name string, info *layer.Info) *node {
+	t := &fs.nodes
+	several := info.Origin != layer.Source && info.Nlink > 1 && !isDir(info.Mode)
+	if several {
+		if n := t.files[info.ID]; n != nil && n.parent != nil {
+			t.linkLocked(n, parent, name)
+			n.verdict.Store(0)
+			return n
+		}
+	}
+	n := t.addLocked(info.Mode)
+	t.placeLocked(n, parent, name)
+	if several {
+		fs.registerLocked(n, info.ID)
+	}
+	return n
+}
+
+// registerLocked lets further names of n's file find n.
+func (fs *FS) registerLocked(n *node, id layer.FileID) {
+	fs.nodes.extraLocked(n).file = id
+	fs.nodes.files[id] = n
+}
+
+// sameNode reports whether the entry that info describes is what n was: of
+// the same type and, for a file of the source, the same file.
+func (fs *FS) sameNode(n *node, info *layer.Info) bool {
+	return n.flags.Load()&typeMask == info.Mode&unix.S_IFMT>>12 && fs.sameFile(n, info)
+}
+
+// sameFile reports whether what info describes is the file behind n. Within
+// the delta only we replace files, and what we changed is ours too.
+func (fs *FS) sameFile(n *node, info *layer.Info) bool {
+	if n.isDir() {
+		return isDir(info.Mode)
+	}
+	if info.Origin != layer.Source || !n.is(flagSource) {
+		return true
+	}
+	b := n.backing.Load()
+	return b == 0 || b == fs.fingerprint(info.ID)
+}
+
+// abandonLocked takes a name from a node whose file somebody replaced.
+func (fs *FS) abandonLocked(n, parent *node, name string) {
+	p, ok := fs.nodes.pathLocked(parent)
+	if fs.nodes.dropNameLocked(n, parent, name) && ok {
+		fs.nodes.extraLocked(n).last = p.Child(name)
+	}
+}
+
+// statNameless answers for a node that lost its name with no orphan to show
+// for it: its file was replaced in the source. What is open of it still works.
+func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
+	h := fs.fds.peek(n)
+	if h == nil {
+		return layer.Info{}, fuse.Status(unix.ESTALE)
+	}
+	defer fs.fds.release(h)
+	info, err := h.file.Stat()
+	info.Nlink = 0
+	return info, status(err)
+}
+
+// outdated makes the kernel look n's name up again.
+func (fs *FS) outdated(n *node) {
+	fs.nodes.mu.RLock()
+	parent, name := n.parent, n.name
+	fs.nodes.mu.RUnlock()
+	if parent != nil && !n.isDir() {
+		fs.notify.entry(parent.id, name)
+	}
+	fs.notify.inode(n.id)
+}
+
+// Forget drops what nobody can ask for any more.
+func (fs *FS) Forget(id, count uint64) {
+	if n := fs.nodes.get(id); n != nil && id != fuse.FUSE_ROOT_ID {
+		fs.forget(n, count)
+	}
+}
+
+func (fs *FS) forget(n *node, count uint64) {
+	t := &fs.nodes
+	t.mu.Lock()
+	n.known -= min(count, n.known)
+	t.collectLocked(n)
+	dead, orphans := t.buryLocked()
+	t.mu.Unlock()
+	for _, n := range dead {
+		fs.fds.drop(n)
+		if n.isDir() {
+			fs.watcher.unwatch(n)
+		}
+	}
+	for _, o := range orphans {
+		o.Forget()
+	}
+}

@@ -1,0 +1,258 @@
+package fusefs
+
+import (
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Options says what is shown, and to whom. Layer and Policy cannot be missing.
+type Options struct {
+	Layer  *layer.Stack // stays the caller's, to be closed after the mount has ended
+	Policy *policy.Policy
+
+	// UID and GID own what the real user owns, as the view shows it: the
+	// sandbox's ids in the user namespace of the mount.
+	UID, GID uint32
+	// RealUID, RealGID and RealGroups are the real user's ids as the layer
+	// sees them. Entries of others are shown as theirs.
+	RealUID, RealGID uint32
+	RealGroups       []uint32
+	// OwnAll shows every entry as UID's and GID's: for a mounter that is root.
+	OwnAll bool
+
+	// OnDenial and OnChange are told of refusals and changes, one after the
+	// other. They must not touch the mount. A slow OnChange slows changes.
+	OnDenial func(Denial)
+	OnChange func(Change)
+
+	Logger *slog.Logger // nil: slog.Default()
+	// Descriptors bounds how many files are held open; 0 is a quarter of what
+	// the process may have, at most 1024.
+	Descriptors int
+}
+
+// FS is a mounted view.
+type FS struct {
+	o          Options
+	log        *slog.Logger
+	mountpoint string
+	root       *node
+	remote     bool
+
+	rules    atomic.Pointer[rules]
+	swap     sync.Mutex // one change of rules at a time
+	moves    sync.RWMutex
+	stripes  [64]sync.Mutex
+	nodes    table
+	fds      fdCache
+	watcher  watcher
+	notify   notifier
+	prefetch prefetcher
+	denials  denials
+	reports  chan report
+	stats    stats
+
+	server *fuse.Server
+	ended  chan struct{} // the server has stopped: nobody reports any more
+	done   chan struct{} // everything has ended
+}
+
+// fsName is what mountinfo shows as type, after "fuse.", and source.
+const fsName = "agentfense"
+
+// maxWrite is the size of the largest READ and WRITE, in bytes: the kernel's
+// own limit (fs.fuse.max_pages_limit).
+const maxWrite = 1 << 20
+
+// Mount shows o on the directory mountpoint, by mount(2), and returns once the
+// kernel's INIT was answered. The calling process must have CAP_SYS_ADMIN in
+// the user namespace of its mount namespace, and must never touch the mount
+// itself: not by opening, not by exec.Cmd.Dir, not by a descriptor it passes
+// on. Go's fork could wait for an answer that only this process can give.
+// Errors: Invalid, Denied, Unsupported (no /dev/fuse), Internal.
+func Mount(mountpoint string, o Options) (*FS, error) {
+	fs, err := newFS(mountpoint, o)
+	if err != nil {
+		return nil, fault.New(fault.KindOf(err), "mount the view: %w", err)
+	}
+	dev, err := fs.attach()
+	if err != nil {
+		fs.end()
+		return nil, fault.New(mountKind(err), "mount the view: %w", err)
+	}
+	opts := fs.mountOptions()
+	// The library's own mount(2) leaves the device open across exec, so the
+	// mount is made here and only its device handed over.
+	fs.server, err = fuse.NewServer(fs, "/dev/fd/"+strconv.Itoa(dev), opts)
+	if err != nil {
+		_ = unix.Unmount(fs.mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		fs.end()
+		return nil, fault.New(fault.Internal, "mount the view: %w", err)
+	}
+	fs.serve()
+	return fs, nil
+}
+
+func newFS(mountpoint string, o Options) (*FS, error) {
+	if o.Layer == nil || o.Policy == nil {
+		return nil, fault.New(fault.Invalid, "a layer and a policy are needed")
+	}
+	abs, err := filepath.Abs(mountpoint)
+	if err != nil {
+		return nil, err
+	}
+	fs := &FS{
+		o: o, log: o.Logger, mountpoint: abs,
+		reports: make(chan report, reportsAhead), ended: make(chan struct{}), done: make(chan struct{}),
+	}
+	if fs.log == nil {
+		fs.log = slog.Default()
+	}
+	root, err := o.Layer.Lookup(vpath.Root)
+	if err != nil {
+		return nil, err
+	}
+	fs.remote = root.Shared
+	fs.rules.Store(&rules{o.Policy, 1})
+	fs.root = fs.nodes.init()
+	fs.fds.init(o.descriptors())
+	fs.notify.init()
+	fs.denials.kinds = map[denialKind]*denialCount{}
+	if err := fs.prefetch.init(fs); err != nil {
+		return nil, err
+	}
+	fs.watcher.init(fs, fs.remote)
+	return fs, nil
+}
+
+func (o *Options) descriptors() int {
+	if o.Descriptors > 0 {
+		return o.Descriptors
+	}
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return 64
+	}
+	return int(max(8, min(lim.Cur/4, 1024)))
+}
+
+// attach mounts and returns the device.
+func (fs *FS) attach() (int, error) {
+	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("/dev/fuse: %w", err)
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d,default_permissions,allow_other",
+		dev, unix.S_IFDIR, os.Geteuid(), os.Getegid(), maxWrite)
+	if err := unix.Mount(fsName, fs.mountpoint, "fuse."+fsName, unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		unix.Close(dev)
+		return -1, err
+	}
+	return dev, nil
+}
+
+func mountKind(err error) fault.Kind {
+	switch err {
+	case unix.EPERM, unix.EACCES:
+		return fault.Denied
+	case unix.ENODEV, unix.ENOENT, unix.ENXIO:
+		return fault.Unsupported
+	}
+	return fault.Internal
+}
+
+func (fs *FS) mountOptions() *fuse.MountOptions {
+	return &fuse.MountOptions{
+		Name:     fsName,
+		MaxWrite: maxWrite,
+		// Background requests are read-ahead; what may wait for us in memory
+		// is bounded too.
+		MaxBackground:            64,
+		MaxInflightRequestBytes:  64 << 20,
+		EnableSymlinkCaching:     true,
+		ExplicitDataCacheControl: true,
+		DisableXAttrs:            true,
+		DisableSplice:            true,
+		DisabledCapabilities:     fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
+		Logger:                   log.New(logWriter{fs.log}, "", 0),
+		PanicHandler: func(v any) fuse.Status {
+			fs.log.Error("a file system handler panicked", slog.Any("panic", v), slog.String("stack", string(debug.Stack())))
+			return fuse.EIO
+		},
+	}
+}
+
+// logWriter passes on what the library has to say.
+type logWriter struct{ log *slog.Logger }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.log.Warn("fuse", slog.String("message", string(b)))
+	return len(b), nil
+}
+
+// serve starts the goroutines.
+func (fs *FS) serve() {
+	var all sync.WaitGroup
+	all.Go(func() { fs.notify.run(fs.server) })
+	all.Go(fs.runReports)
+	if fs.watcher.file != nil {
+		all.Go(fs.watcher.run)
+	}
+	go func() {
+		fs.server.Serve()
+		fs.end()
+		all.Wait()
+		close(fs.done)
+	}()
+}
+
+// end lets go of everything that is not a goroutine's own.
+func (fs *FS) end() {
+	close(fs.ended)
+	fs.notify.close()
+	fs.watcher.close()
+	fs.prefetch.close()
+	fs.fds.clear()
+	fs.nodes.mu.Lock()
+	defer fs.nodes.mu.Unlock()
+	for _, x := range fs.nodes.extras {
+		x.orphan.Forget()
+	}
+}
+
+// Unmount ends the mount; whoever still uses it gets ENOTCONN. It returns when
+// everything has ended. Errors: Internal.
+func (fs *FS) Unmount() error {
+	err := unix.Unmount(fs.mountpoint, unix.UMOUNT_NOFOLLOW)
+	if err == unix.EBUSY {
+		err = unix.Unmount(fs.mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+	if err != nil {
+		select {
+		case <-fs.done:
+			return nil
+		default:
+			return fault.New(fault.Internal, "unmount the view: %w", err)
+		}
+	}
+	<-fs.done
+	return nil
+}
+
+// Done is closed when the mount has ended, by Unmount or otherwise.
+func (fs *FS) Done() <-chan struct{} { return fs.done }

@@ -1,0 +1,341 @@
+package fusefs
+
+import (
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// node is what the kernel knows by one number. There may be a million, so it
+// is kept to 80 bytes; what few have lives in dir and in table.extras.
+type node struct {
+	parent *node // nil: the root, or no name; guarded by table.mu
+	name   string
+	id     uint64
+	known  uint64 // look-ups the kernel has not forgotten; guarded by table.mu
+	next   *node  // in the same bucket of the table; guarded by table.mu
+	dir    *dir   // nil for what is no directory
+
+	backing atomic.Uint64 // fingerprint of the layer.FileID behind it; 0: take the next one seen
+	shown   atomic.Uint64 // fingerprint of what the kernel was told of a source file; 0: nothing
+	verdict atomic.Uint32 // cached permission, see FS.permission
+	flags   atomic.Uint32
+}
+
+// Flags of a node; the low bits hold the type, S_IFMT>>12.
+const (
+	typeMask        = 0xf
+	flagSource      = 1 << 4 // backed by the source, unchanged
+	flagNameless    = 1 << 5 // no name leads here any more
+	flagExtra       = 1 << 6 // there is an entry in table.extras
+	flagTouched     = 1 << 7 // content was asked for or changed: never to be stored again
+	flagStored      = 1 << 8 // the prefetcher has stored the content, or is about to
+	flagOverwritten = 1 << 9 // content was changed
+)
+
+func (n *node) isDir() bool      { return n.dir != nil }
+func (n *node) isRegular() bool  { return n.flags.Load()&typeMask == unix.S_IFREG>>12 }
+func (n *node) isSymlink() bool  { return n.flags.Load()&typeMask == unix.S_IFLNK>>12 }
+func (n *node) is(f uint32) bool { return n.flags.Load()&f != 0 }
+func (n *node) set(f uint32)     { n.flags.Or(f) }
+func (n *node) clear(f uint32)   { n.flags.And(^f) }
+
+// extra is what only few nodes have.
+type extra struct {
+	orphan *layer.Orphan // the content, once no name leads to it
+	links  []place       // names beside node.parent and node.name
+	last   vpath.Path    // where a nameless node was last; "": nowhere, it was made nameless
+	file   fileKey       // its key in table.files, if any
+}
+
+// place is a name in a directory.
+type place struct {
+	parent *node
+	name   string
+}
+
+// table holds the nodes, by number and by place.
+type table struct {
+	mu      sync.RWMutex
+	slots   []*node // by the low half of the number
+	free    []uint32
+	made    uint32 // nodes ever made: the high half of the number
+	buckets []*node
+	named   int
+	links   map[place]*node   // names beyond a node's first
+	files   map[fileKey]*node // files of several names, by what backs them
+	extras  map[*node]*extra
+	dead    []*node // collected, their descriptors and orphans not yet released
+	seed    maphash.Seed
+}
+
+// fileKey finds the node of a file that has several names.
+type fileKey = layer.FileID
+
+func (t *table) init() *node {
+	t.seed = maphash.MakeSeed()
+	t.buckets = make([]*node, 1<<8)
+	t.links = map[place]*node{}
+	t.files = map[fileKey]*node{}
+	t.extras = map[*node]*extra{}
+	root := &node{id: fuse.FUSE_ROOT_ID, known: 1, dir: &dir{}}
+	root.flags.Store(unix.S_IFDIR >> 12)
+	t.slots = []*node{nil, root}
+	return root
+}
+
+// get returns the node with the number id, nil if it was forgotten.
+func (t *table) get(id uint64) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if slot := id & 0xffffffff; slot < uint64(len(t.slots)) {
+		if n := t.slots[slot]; n != nil && n.id == id {
+			return n
+		}
+	}
+	return nil
+}
+
+func (t *table) bucket(parent *node, name string) uint64 {
+	h := maphash.String(t.seed, name) ^ parent.id*0x9e3779b97f4a7c15
+	return (h ^ h>>29) & uint64(len(t.buckets)-1)
+}
+
+func (t *table) childLocked(parent *node, name string) *node {
+	for n := t.buckets[t.bucket(parent, name)]; n != nil; n = n.next {
+		if n.parent == parent && n.name == name {
+			return n
+		}
+	}
+	if len(t.links) > 0 {
+		return t.links[place{parent, name}]
+	}
+	return nil
+}
+
+// child returns the node at name in parent, nil if the kernel knows none.
+func (t *table) child(parent *node, name string) *node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.childLocked(parent, name)
+}
+
+// addLocked makes a node of the given type that no name leads to yet.
+func (t *table) addLocked(mode uint32) *node {
+	n := &node{}
+	n.flags.Store(mode & unix.S_IFMT >> 12)
+	if mode&unix.S_IFMT == unix.S_IFDIR {
+		n.dir = &dir{}
+	}
+	t.made++
+	if last := len(t.free) - 1; last >= 0 {
+		n.id = uint64(t.free[last])
+		t.free = t.free[:last]
+		t.slots[n.id] = n
+	} else {
+		n.id = uint64(len(t.slots))
+		t.slots = append(t.slots, n)
+	}
+	n.id |= uint64(t.made) << 32
+	return n
+}
+
+// placeLocked gives n its first name.
+func (t *table) placeLocked(n, parent *node, name string) {
+	if t.named++; t.named > len(t.buckets) {
+		t.growLocked()
+	}
+	n.parent, n.name = parent, name
+	parent.dir.kids++
+	b := t.bucket(parent, name)
+	n.next, t.buckets[b] = t.buckets[b], n
+	n.clear(flagNameless)
+}
+
+// takeLocked takes n's first name away from it.
+func (t *table) takeLocked(n *node) {
+	t.named--
+	at := &t.buckets[t.bucket(n.parent, n.name)]
+	for *at != n {
+		at = &(*at).next
+	}
+	*at, n.next = n.next, nil
+	parent := n.parent
+	n.parent = nil
+	t.unpinLocked(parent)
+}
+
+func (t *table) growLocked() {
+	old := t.buckets
+	t.buckets = make([]*node, 2*len(old))
+	for _, n := range old {
+		for n != nil {
+			next := n.next
+			b := t.bucket(n.parent, n.name)
+			n.next, t.buckets[b] = t.buckets[b], n
+			n = next
+		}
+	}
+}
+
+// unpinLocked tells a directory that it has a child less in the table.
+func (t *table) unpinLocked(parent *node) {
+	parent.dir.kids--
+	t.collectLocked(parent)
+}
+
+// collectLocked removes a node that neither the kernel nor a child needs.
+func (t *table) collectLocked(n *node) {
+	if n.known > 0 || n.isDir() && n.dir.kids > 0 || t.slots[uint32(n.id)] != n {
+		return
+	}
+	t.slots[uint32(n.id)] = nil
+	t.free = append(t.free, uint32(n.id))
+	t.dead = append(t.dead, n)
+	if x := t.extras[n]; x != nil {
+		for _, l := range x.links {
+			delete(t.links, l)
+			t.unpinLocked(l.parent)
+		}
+		x.links = nil
+		if t.files[x.file] == n {
+			delete(t.files, x.file)
+		}
+	}
+	if n.parent != nil {
+		t.takeLocked(n)
+	}
+}
+
+// buryLocked hands over what was collected, with what each held in extras.
+func (t *table) buryLocked() (dead []*node, orphans []*layer.Orphan) {
+	for _, n := range t.dead {
+		if x := t.extras[n]; x != nil {
+			if x.orphan != nil {
+				orphans = append(orphans, x.orphan)
+			}
+			delete(t.extras, n)
+		}
+	}
+	dead, t.dead = t.dead, nil
+	return dead, orphans
+}
+
+func (t *table) extraLocked(n *node) *extra {
+	x := t.extras[n]
+	if x == nil {
+		x = &extra{}
+		t.extras[n] = x
+		n.set(flagExtra)
+	}
+	return x
+}
+
+// linkLocked gives n a further name.
+func (t *table) linkLocked(n, parent *node, name string) {
+	x := t.extraLocked(n)
+	l := place{parent, name}
+	x.links = append(x.links, l)
+	t.links[l] = n
+	parent.dir.kids++
+}
+
+// dropNameLocked takes the name in parent away from n and reports whether it
+// was the last one.
+func (t *table) dropNameLocked(n, parent *node, name string) (last bool) {
+	x := t.extras[n]
+	if n.parent != parent || n.name != name {
+		l := place{parent, name}
+		for i := range x.links {
+			if x.links[i] == l {
+				x.links = append(x.links[:i], x.links[i+1:]...)
+				break
+			}
+		}
+		delete(t.links, l)
+		t.unpinLocked(parent)
+		return false
+	}
+	t.takeLocked(n)
+	if x == nil || len(x.links) == 0 {
+		n.set(flagNameless)
+		return true
+	}
+	next := x.links[0]
+	x.links = x.links[1:]
+	delete(t.links, next)
+	t.placeLocked(n, next.parent, next.name)
+	t.unpinLocked(next.parent)
+	return false
+}
+
+// pathLocked returns where n is. It is false if n or a directory above it has
+// no name any more.
+func (t *table) pathLocked(n *node) (vpath.Path, bool) {
+	size := 0
+	for at := n; at.parent != nil; at = at.parent {
+		size += 1 + len(at.name)
+	}
+	if size == 0 {
+		return vpath.Root, n.id == fuse.FUSE_ROOT_ID
+	}
+	b := make([]byte, size)
+	at := n
+	for ; at.parent != nil; at = at.parent {
+		size -= len(at.name)
+		copy(b[size:], at.name)
+		size--
+		b[size] = '/'
+	}
+	return vpath.Path(unsafe.String(&b[0], len(b))), at.id == fuse.FUSE_ROOT_ID
+}
+
+// path returns where n is, see pathLocked.
+func (t *table) path(n *node) (vpath.Path, bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.pathLocked(n)
+}
+
+// extra returns a copy of what only few nodes have.
+func (t *table) extra(n *node) extra {
+	if !n.is(flagExtra) {
+		return extra{}
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if x := t.extras[n]; x != nil {
+		return extra{orphan: x.orphan, links: append([]place(nil), x.links...), last: x.last}
+	}
+	return extra{}
+}
+
+// within reports whether n is dir or lies below it by its first name.
+func (t *table) withinLocked(n, dir *node) bool {
+	for ; n != nil; n = n.parent {
+		if n == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// all returns every node but those without a name.
+func (t *table) all() []*node {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	nodes := make([]*node, 0, t.named+1)
+	for _, n := range t.slots {
+		if n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}

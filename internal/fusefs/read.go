@@ -1,0 +1,121 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// Open is not implemented, so the kernel opens files by itself, by the mode
+// bits, and neither asks nor tells again.
+func (fs *FS) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
+	fs.stats.count(opOpen)
+	return fuse.ENOSYS
+}
+
+// Flush is not implemented: there is nothing to flush, writes go through.
+func (fs *FS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
+	fs.stats.count(opFlush)
+	return fuse.ENOSYS
+}
+
+// Release comes for what was opened before the first Open was answered.
+func (fs *FS) Release(<-chan struct{}, *fuse.ReleaseIn) {}
+
+// Access is not asked: the kernel checks the mode bits.
+func (fs *FS) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return fuse.ENOSYS }
+
+// allowed returns the node with the number id if the policy permits at least p
+// on it: the second wall, behind the mode bits.
+func (fs *FS) allowed(id uint64, p policy.Permission, operation string, c *fuse.Caller) (*node, fuse.Status) {
+	n := fs.nodes.get(id)
+	if n == nil {
+		return nil, fuse.Status(unix.ESTALE)
+	}
+	if fs.permission(n) < p {
+		fs.denyNode(n, operation, c)
+		return nil, refused
+	}
+	return n, fuse.OK
+}
+
+// Read reads from a file, and has small siblings stored if somebody seems to
+// read one file of the directory after the other.
+func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
+	fs.stats.count(opRead)
+	n, st := fs.allowed(in.NodeId, policy.Read, "read", &in.Caller)
+	if !st.Ok() {
+		return nil, st
+	}
+	fs.prefetch.touch(n)
+	h, st := fs.handle(n, false)
+	if !st.Ok() {
+		return nil, st
+	}
+	size, err := h.file.ReadAt(buf, int64(in.Offset))
+	fs.fds.release(h)
+	if err != nil {
+		return nil, fs.fail("read", "", err)
+	}
+	if in.Offset == 0 && size < len(buf) {
+		// The kernel has all of it now and will hardly ask again.
+		if !h.file.Writable() {
+			fs.fds.drop(n)
+		}
+		fs.prefetch.after(n)
+	}
+	return fuse.ReadResultData(buf[:size]), fuse.OK
+}
+
+// Lseek finds data and holes.
+func (fs *FS) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fuse.Status {
+	fs.stats.count(opLseek)
+	n, st := fs.allowed(in.NodeId, policy.Read, "lseek", &in.Caller)
+	if !st.Ok() {
+		return st
+	}
+	h, st := fs.handle(n, false)
+	if !st.Ok() {
+		return st
+	}
+	defer fs.fds.release(h)
+	offset, err := unix.Seek(h.file.Fd(), int64(in.Offset), int(in.Whence))
+	if err != nil {
+		return status(err)
+	}
+	out.Offset = uint64(offset)
+	return fuse.OK
+}
+
+// Readlink returns a link's target, which the kernel then keeps.
+func (fs *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
+	fs.stats.count(opReadlink)
+	n, st := fs.allowed(in.NodeId, policy.Read, "readlink", &in.Caller)
+	if !st.Ok() {
+		return nil, st
+	}
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	if o := fs.orphan(n); o != nil {
+		target, err := o.Readlink()
+		return []byte(target), status(err)
+	}
+	p, ok := fs.nodes.path(n)
+	if !ok {
+		return nil, fuse.Status(unix.ESTALE)
+	}
+	target, err := fs.o.Layer.Readlink(p)
+	if err != nil {
+		return nil, fs.fail("readlink", p, err)
+	}
+	return []byte(target), fuse.OK
+}
+
+// Ioctl has nothing to offer on any file.
+func (fs *FS) Ioctl(_ <-chan struct{}, in *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
+	if _, st := fs.allowed(in.NodeId, policy.Read, "ioctl", &in.Caller); !st.Ok() {
+		return st
+	}
+	return fuse.Status(unix.ENOTTY)
+}

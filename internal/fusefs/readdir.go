@@ -1,0 +1,234 @@
+package fusefs
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// dir is what a node has beside itself if it is a directory.
+type dir struct {
+	kids  uint32      // nodes with a name in here; guarded by table.mu
+	quiet atomic.Bool // others cannot change it, or not without our being told
+	tried atomic.Bool // to watch it
+	wd    int32       // inotify's number of the watch, 0: none; guarded by watcher.mu
+
+	mu      sync.Mutex
+	entries []dirent // by offset
+	next    uint64   // the last offset given away
+	fresh   bool     // entries are the directory's
+	epoch   uint32   // of state
+	state   policy.State
+	ino     uint64
+	mtime   unix.Timespec // zero: not seen yet
+	ctime   unix.Timespec
+	reader  sequence // who reads the files in here one after the other
+}
+
+// dirent is a visible name. Its offset is never another name's: there is no
+// handle that could remember where a reader stands.
+type dirent struct {
+	name   string
+	offset uint64
+	ino    uint64
+	mode   uint32
+}
+
+// The offsets of "." and "..".
+const (
+	offsetDot    = 1
+	offsetDotDot = 2
+)
+
+// outdate makes the next reader list the directory again.
+func (d *dir) outdate() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fresh = false
+}
+
+// changed is outdate after a visible name came or went.
+func (d *dir) changed() {
+	t := now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fresh = false
+	d.mtime, d.ctime = t, t
+}
+
+// OpenDir is not implemented, so the kernel opens directories by itself.
+func (fs *FS) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
+	fs.stats.count(opOpenDir)
+	return fuse.ENOSYS
+}
+
+// ReadDir lists names and types only.
+func (fs *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	fs.stats.count(opReadDir)
+	return fs.readDir(in, func(_ *node, _ vpath.Path, e fuse.DirEntry) bool {
+		return out.AddDirEntry(e)
+	})
+}
+
+// ReadDirPlus lists names with attributes; each counts as a look-up.
+func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
+	fs.stats.count(opReadDirPlus)
+	return fs.readDir(in, func(parent *node, p vpath.Path, e fuse.DirEntry) bool {
+		if e.Name == "." || e.Name == ".." {
+			return out.AddDirLookupEntry(e) != nil
+		}
+		n, info, st := fs.find(parent, p, e.Name)
+		if st == fuse.ENOENT {
+			return true
+		}
+		if st.Ok() {
+			state := fs.stateOf(parent, p)
+			d := state.DecideChild(e.Name)
+			if !visible(d, info.Mode) {
+				fs.forget(n, 1)
+				return true
+			}
+			fs.rule(n, state.Policy(), d)
+			e.Mode, e.Ino = info.Mode, info.Ino
+		}
+		entry := out.AddDirLookupEntry(e)
+		if entry == nil {
+			if st.Ok() {
+				fs.forget(n, 1)
+			}
+			return false
+		}
+		if st.Ok() {
+			fs.fillEntry(n, parent, &info, entry)
+		}
+		return true
+	})
+}
+
+// readDir calls add for each visible name after in.Offset until it says no.
+func (fs *FS) readDir(in *fuse.ReadIn, add func(*node, vpath.Path, fuse.DirEntry) bool) fuse.Status {
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	n, p, st := fs.dirAt(in.NodeId)
+	if !st.Ok() {
+		return st
+	}
+	if fs.permission(n) == policy.None {
+		return absent
+	}
+	entries, st := fs.entries(n, p, in.Offset == 0)
+	if !st.Ok() {
+		return st
+	}
+	for _, e := range fs.dots(n) {
+		if e.Off > in.Offset && !add(n, p, e) {
+			return fuse.OK
+		}
+	}
+	from, _ := slices.BinarySearchFunc(entries, in.Offset+1, func(e dirent, offset uint64) int {
+		return int(int64(e.offset) - int64(offset))
+	})
+	for _, e := range entries[from:] {
+		if !add(n, p, fuse.DirEntry{Name: e.name, Mode: e.mode, Ino: e.ino, Off: e.offset}) {
+			break
+		}
+	}
+	return fuse.OK
+}
+
+// dots returns the two names every directory has.
+func (fs *FS) dots(n *node) []fuse.DirEntry {
+	fs.nodes.mu.RLock()
+	parent := n.parent
+	fs.nodes.mu.RUnlock()
+	if parent == nil {
+		parent = n
+	}
+	return []fuse.DirEntry{
+		{Name: ".", Mode: unix.S_IFDIR, Ino: n.dir.number(), Off: offsetDot},
+		{Name: "..", Mode: unix.S_IFDIR, Ino: parent.dir.number(), Off: offsetDotDot},
+	}
+}
+
+func (d *dir) number() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ino
+}
+
+// entries returns the directory's visible names by offset; a reader who begins
+// gets them as they are now. The slice is never changed afterwards.
+func (fs *FS) entries(n *node, p vpath.Path, begin bool) ([]dirent, fuse.Status) {
+	d := n.dir
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.next != 0 && (!begin || d.fresh && d.quiet.Load()) {
+		return d.entries, fuse.OK
+	}
+	fs.watcher.watch(n, p)
+	d.fresh = true
+	list, err := fs.o.Layer.ReadDir(p)
+	if err != nil {
+		d.fresh = false
+		return nil, fs.fail("list", p, err)
+	}
+	state := d.stateLocked(fs.rules.Load(), p)
+	shown := list[:0]
+	for _, e := range list {
+		if visible(state.DecideChild(e.Name), e.Mode) && !reserved(n, e.Name) {
+			shown = append(shown, e)
+		}
+	}
+	d.renumber(shown)
+	return d.entries, fuse.OK
+}
+
+// renumber makes entries of the names shown. A name that was listed before
+// keeps its offset; new ones come after all that were ever given, sorted, since
+// that is the order in which most programs go on to read files.
+func (d *dir) renumber(shown []layer.DirEntry) {
+	if d.next == 0 {
+		d.next = offsetDotDot
+	}
+	var old map[string]uint64
+	if len(d.entries) > 0 {
+		old = make(map[string]uint64, len(d.entries))
+		for _, e := range d.entries {
+			old[e.name] = e.offset
+		}
+	}
+	entries := make([]dirent, 0, len(shown))
+	for _, e := range shown {
+		if offset, ok := old[e.Name]; ok {
+			entries = append(entries, dirent{e.Name, offset, e.Ino, e.Mode})
+		}
+	}
+	slices.SortFunc(entries, func(a, b dirent) int { return int(int64(a.offset) - int64(b.offset)) })
+	slices.SortFunc(shown, func(a, b layer.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range shown {
+		if _, ok := old[e.Name]; !ok {
+			d.next++
+			entries = append(entries, dirent{e.Name, d.next, e.Ino, e.Mode})
+		}
+	}
+	d.entries = entries
+}
+
+// ReleaseDir never comes, since OpenDir never succeeds.
+func (fs *FS) ReleaseDir(*fuse.ReleaseIn) {}
+
+// FsyncDir is not implemented: fsync(2) of a directory then succeeds. What
+// must not be lost the layer makes durable by itself.
+func (fs *FS) FsyncDir(_ <-chan struct{}, _ *fuse.FsyncIn) fuse.Status { return fuse.ENOSYS }
+
+// notFound reports whether the layer says that nothing is there.
+func notFound(err error) bool { return fault.Is(err, fault.NotFound) }

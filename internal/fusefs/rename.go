@@ -1,0 +1,205 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Rename moves a name. Both paths must be write, and for a directory so must
+// every entry below it that shows, at its old and at its new path; else EXDEV,
+// after which mv(1) copies what it may read.
+func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
+	fs.stats.count(opRename)
+	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
+		return fuse.EINVAL
+	}
+	fs.moves.Lock()
+	defer fs.moves.Unlock()
+	from, st := fs.occupiedAt(&in.InHeader, oldName, "rename")
+	if !st.Ok() {
+		return st
+	}
+	to, st := fs.spotAt(in.Newdir, newName)
+	if !st.Ok() {
+		return st
+	}
+	if st := fs.mayMake(&to, "rename", &in.Caller); !st.Ok() {
+		return st
+	}
+	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	isDirectory, st := fs.mayMove(from.path, to.path, exchange)
+	if !st.Ok() {
+		return st
+	}
+	return fs.rename(&from, &to, in, isDirectory)
+}
+
+// mayMove reports whether what is at from is a directory and may move.
+func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
+	info, err := fs.o.Layer.Lookup(from)
+	if err != nil {
+		return false, fs.fail("rename", from, err)
+	}
+	directory := info.IsDir()
+	if directory && !fs.movable(from, to) {
+		return true, fuse.EXDEV
+	}
+	if !exchange {
+		return directory, fuse.OK
+	}
+	other, err := fs.o.Layer.Lookup(to)
+	if err != nil {
+		return directory, fs.fail("rename", to, err)
+	}
+	if other.IsDir() && !fs.movable(to, from) {
+		return true, fuse.EXDEV
+	}
+	return directory || other.IsDir(), fuse.OK
+}
+
+// movable reports whether each entry below the directory from that shows is
+// write there and below to.
+func (fs *FS) movable(from, to vpath.Path) bool {
+	left := layer.DefaultRenameEntries
+	return fs.movableIn(from, to, fs.rules.Load().At(from), fs.rules.Load().At(to), &left)
+}
+
+func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) bool {
+	entries, err := fs.o.Layer.ReadDir(from)
+	if err != nil {
+		return false
+	}
+	for _, e := range entries {
+		if *left--; *left < 0 {
+			return false
+		}
+		d := at.DecideChild(e.Name)
+		if !visible(d, e.Mode) {
+			continue
+		}
+		if d.Permission != policy.Write || then.DecideChild(e.Name).Permission != policy.Write {
+			return false
+		}
+		if isDir(e.Mode) && !fs.movableIn(from.Child(e.Name), to.Child(e.Name), at.Child(e.Name), then.Child(e.Name), left) {
+			return false
+		}
+	}
+	return true
+}
+
+func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Status {
+	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
+	moved := fs.nodes.child(from.parent, from.name)
+	there := fs.nodes.child(to.parent, to.name)
+	inside := fs.showsIn(to.path)
+	orphan, err := fs.o.Layer.Rename(from.path, to.path, layer.RenameOptions{
+		NoReplace: in.Flags&unix.RENAME_NOREPLACE != 0,
+		Exchange:  exchange,
+		Visible: func(p vpath.Path) bool {
+			if p.Dir() == to.path {
+				return inside(p.Base())
+			}
+			return fs.rules.Load().Decide(p).Permission != policy.None // all that shows is write, see movable
+		},
+		KeepReplaced: there != nil && !exchange && !there.isDir() && fs.lastName(there),
+	})
+	if err != nil {
+		return fs.fail("rename", from.path, err)
+	}
+	if moved == there && moved != nil {
+		orphan.Forget() // two names of one file: nothing happened
+		return fuse.OK
+	}
+	fs.uproot(moved, directory)
+	if exchange {
+		fs.uproot(there, directory)
+	}
+	if there != nil && !exchange {
+		fs.removed(to, there, orphan)
+	} else {
+		orphan.Forget()
+	}
+	fs.relocate(from, to, moved, there, exchange)
+	from.parent.dir.changed()
+	to.parent.dir.changed()
+	if directory {
+		fs.nextEpoch(nil)
+	}
+	fs.report(Change{Path: from.path, To: to.path, Kind: Renamed, PID: int(in.Pid)})
+	return fuse.OK
+}
+
+// relocate gives the nodes their new places.
+func (fs *FS) relocate(from, to *spot, moved, there *node, exchange bool) {
+	t := &fs.nodes
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	swap := exchange && there != nil
+	if moved != nil {
+		fs.displaceLocked(moved, from)
+	}
+	if swap {
+		fs.displaceLocked(there, to)
+		fs.settleLocked(there, from)
+	}
+	if moved != nil {
+		fs.settleLocked(moved, to)
+	}
+}
+
+// displaceLocked takes n from a place. Another of its names becomes the first,
+// if it has one.
+func (fs *FS) displaceLocked(n *node, s *spot) {
+	fs.nodes.dropNameLocked(n, s.parent, s.name)
+}
+
+func (fs *FS) settleLocked(n *node, s *spot) {
+	if n.parent == nil {
+		fs.nodes.placeLocked(n, s.parent, s.name)
+	} else {
+		fs.nodes.linkLocked(n, s.parent, s.name)
+	}
+	n.verdict.Store(0)
+}
+
+// uproot lets go of what n, and what is below it, showed of the source.
+func (fs *FS) uproot(n *node, directory bool) {
+	if n == nil {
+		return
+	}
+	if !directory {
+		if n.is(flagSource) {
+			fs.fds.drop(n)
+		}
+		return
+	}
+	for _, f := range fs.fds.readOnly() {
+		fs.nodes.mu.RLock()
+		below := fs.nodes.withinLocked(f, n)
+		fs.nodes.mu.RUnlock()
+		if below {
+			fs.fds.drop(f)
+		}
+	}
+	fs.unwatchBelow(n)
+}
+
+// unwatchBelow stops watching the source's directories that n and what is
+// below it showed: they are of the delta now.
+func (fs *FS) unwatchBelow(n *node) {
+	if n == nil {
+		return
+	}
+	for _, w := range fs.watcher.watched() {
+		fs.nodes.mu.RLock()
+		below := fs.nodes.withinLocked(w, n)
+		fs.nodes.mu.RUnlock()
+		if below {
+			fs.watcher.unwatch(w)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package fusefs
+
+import (
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// SetAttr changes mode, size and times, in the delta. The owner shown is the
+// only one there can be.
+func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
+	fs.stats.count(opSetAttr)
+	n, st := fs.allowed(in.NodeId, policy.Write, "setattr", &in.Caller)
+	if !st.Ok() {
+		return st
+	}
+	fs.prefetch.overwrite(n)
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	mu := fs.stripe(n)
+	mu.Lock()
+	defer mu.Unlock()
+	if fs.gives(n, in) {
+		return fuse.EPERM
+	}
+	a := wanted(in)
+	var info layer.Info
+	if a == (layer.SetAttr{}) {
+		info, st = fs.stat(n)
+	} else {
+		info, st = fs.setAttr(n, a)
+	}
+	if !st.Ok() {
+		return st
+	}
+	if n.isDir() {
+		n.dir.setTimes(a.Mtime)
+	}
+	fs.fillAttr(n, &info, out)
+	if p, ok := fs.nodes.path(n); ok && a != (layer.SetAttr{}) {
+		fs.report(Change{Path: p, Kind: Modified, PID: int(in.Pid)})
+	}
+	return fuse.OK
+}
+
+// gives reports whether the request would give n to somebody else.
+func (fs *FS) gives(n *node, in *fuse.SetAttrIn) bool {
+	uid, setUID := in.GetUID()
+	gid, setGID := in.GetGID()
+	if !setUID && !setGID {
+		return false
+	}
+	info, st := fs.stat(n)
+	if !st.Ok() {
+		return true
+	}
+	var a fuse.Attr
+	fs.owner(&info, &a)
+	return setUID && uid != a.Uid || setGID && gid != a.Gid
+}
+
+// wanted returns what the request changes.
+func wanted(in *fuse.SetAttrIn) layer.SetAttr {
+	var a layer.SetAttr
+	if mode, ok := in.GetMode(); ok {
+		a.Mode = &mode
+	}
+	if size, ok := in.GetSize(); ok {
+		s := int64(size)
+		a.Size = &s
+	}
+	if t, ok := in.GetATime(); ok {
+		a.Atime = timespec(t, in.Valid&fuse.FATTR_ATIME_NOW != 0)
+	}
+	if t, ok := in.GetMTime(); ok {
+		a.Mtime = timespec(t, in.Valid&fuse.FATTR_MTIME_NOW != 0)
+	}
+	return a
+}
+
+func timespec(t time.Time, current bool) *unix.Timespec {
+	ts := unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+	if current {
+		ts = now()
+	}
+	return &ts
+}
+
+// setAttr changes n in the delta. The caller holds fs.moves and n's stripe.
+func (fs *FS) setAttr(n *node, a layer.SetAttr) (layer.Info, fuse.Status) {
+	if o := fs.orphan(n); o != nil {
+		source := n.is(flagSource)
+		info, err := o.SetAttr(a)
+		if err == nil && source {
+			fs.fds.drop(n)
+		}
+		return info, status(err)
+	}
+	p, ok := fs.nodes.path(n)
+	if !ok {
+		return layer.Info{}, fuse.Status(unix.ESTALE)
+	}
+	source := n.is(flagSource)
+	info, err := fs.o.Layer.SetAttr(p, a)
+	if err != nil {
+		return info, fs.fail("setattr", p, err)
+	}
+	if source {
+		n.clear(flagSource)
+		fs.fds.drop(n) // it was the source's
+	}
+	if !n.isDir() {
+		n.backing.Store(fs.fingerprint(info.ID))
+	}
+	return info, fuse.OK
+}
+
+// setTimes shows the time somebody set, and that something changed.
+func (d *dir) setTimes(mtime *unix.Timespec) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ctime = now()
+	if mtime != nil {
+		d.mtime = *mtime
+	}
+}

@@ -1,0 +1,32 @@
+package fusefs
+
+import "golang.org/x/sys/unix"
+
+// legacyOpen is open(2), whose flags are in another place than openat(2)'s.
+const legacyOpen = unix.SYS_OPEN
+
+var legacyAccesses = map[int]access{
+	unix.SYS_OPEN:     {name: "open", need: opens(1), dir: true},
+	unix.SYS_CREAT:    {name: "open", need: writes, dir: true},
+	unix.SYS_ACCESS:   {name: "access", need: asks(1)},
+	unix.SYS_MKDIR:    {name: "mkdir", dir: true},
+	unix.SYS_MKNOD:    {name: "mknod", dir: true},
+	unix.SYS_RMDIR:    {name: "rmdir", dir: true},
+	unix.SYS_UNLINK:   {name: "unlink", dir: true},
+	unix.SYS_SYMLINK:  {name: "symlink", dir: true},
+	unix.SYS_LINK:     {name: "link", dir: true},
+	unix.SYS_RENAME:   {name: "rename", dir: true},
+	unix.SYS_RENAMEAT: {name: "rename", dir: true},
+}
+
+var legacyNames = map[int]string{
+	unix.SYS_STAT:       "stat",
+	unix.SYS_LSTAT:      "stat",
+	unix.SYS_NEWFSTATAT: "stat",
+	unix.SYS_READLINK:   "readlink",
+	unix.SYS_CHMOD:      "chmod",
+	unix.SYS_CHOWN:      "chown",
+	unix.SYS_LCHOWN:     "chown",
+	unix.SYS_UTIMES:     "utimensat",
+	unix.SYS_UTIME:      "utimensat",
+}

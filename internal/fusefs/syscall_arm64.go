@@ -1,0 +1,14 @@
+package fusefs
+
+import "golang.org/x/sys/unix"
+
+// legacyOpen is no system call here.
+const legacyOpen = -1
+
+var legacyAccesses = map[int]access{
+	unix.SYS_RENAMEAT: {name: "rename", dir: true},
+}
+
+var legacyNames = map[int]string{
+	unix.SYS_FSTATAT: "stat",
+}

@@ -1,0 +1,276 @@
+package fusefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// watcher tells of changes to the source that others make, by one inotify
+// watch for each directory that was looked into (docs/adr/0003).
+type watcher struct {
+	fs     *FS
+	file   *os.File // nil: nothing can be watched
+	fd     int
+	mu     sync.Mutex
+	nodes  map[int32]*node
+	limit  int
+	remote bool // changes elsewhere come without an event
+}
+
+const (
+	watchNames   = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
+	watchContent = unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
+	watchSelf    = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
+	watchMask    = watchNames | watchContent | watchSelf | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
+)
+
+// init opens inotify. Without it everything is believed for a second only.
+func (w *watcher) init(fs *FS, remote bool) {
+	w.fs, w.remote = fs, remote
+	w.nodes = map[int32]*node{}
+	w.limit = maxWatches() / 2
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return
+	}
+	w.fd, w.file = fd, os.NewFile(uintptr(fd), "inotify")
+}
+
+// maxWatches is how many watches a user may have (inotify(7)).
+func maxWatches() int {
+	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
+	if err != nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(strings.TrimSpace(string(b)))
+	return n
+}
+
+// watch watches the source's directory at p, once, before the kernel is told
+// anything of what is in it.
+func (w *watcher) watch(n *node, p vpath.Path) {
+	d := n.dir
+	if d.tried.Load() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.tried.Swap(true) || w.remote {
+		return
+	}
+	dir, err := w.fs.o.Layer.OpenSourceDir(p)
+	if err != nil {
+		// Nothing of the source shows here; if that changes, the directory
+		// above is told.
+		d.quiet.Store(notFound(err))
+		return
+	}
+	defer dir.Close()
+	if w.file == nil || len(w.nodes) >= w.limit {
+		return
+	}
+	wd, err := unix.InotifyAddWatch(w.fd, "/proc/self/fd/"+strconv.Itoa(int(dir.Fd())), watchMask)
+	if err != nil {
+		return
+	}
+	d.wd = int32(wd)
+	w.nodes[d.wd] = n
+	d.quiet.Store(true)
+}
+
+// unwatch ends the watch; the next look into the directory begins another.
+func (w *watcher) unwatch(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := n.dir
+	d.quiet.Store(false)
+	d.tried.Store(false)
+	if d.wd == 0 || w.nodes[d.wd] != n {
+		return
+	}
+	_, _ = unix.InotifyRmWatch(w.fd, uint32(d.wd))
+	delete(w.nodes, d.wd)
+	d.wd = 0
+}
+
+// watched returns the directories that are watched.
+func (w *watcher) watched() []*node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	nodes := make([]*node, 0, len(w.nodes))
+	for _, n := range w.nodes {
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+func (w *watcher) close() {
+	if w.file != nil {
+		w.file.Close()
+	}
+}
+
+// run reads events until close.
+func (w *watcher) run() {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := w.file.Read(buf)
+		if err != nil {
+			return
+		}
+		w.events(buf[:n])
+	}
+}
+
+// events takes struct inotify_event apart.
+func (w *watcher) events(b []byte) {
+	for len(b) >= unix.SizeofInotifyEvent {
+		wd := int32(binary.NativeEndian.Uint32(b))
+		mask := binary.NativeEndian.Uint32(b[4:])
+		size := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(b[12:]))
+		name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:size], []byte{0})
+		b = b[size:]
+		if mask&unix.IN_Q_OVERFLOW != 0 {
+			w.fs.invalidateAll()
+			continue
+		}
+		w.mu.Lock()
+		n := w.nodes[wd]
+		w.mu.Unlock()
+		switch {
+		case n == nil:
+		case mask&(unix.IN_IGNORED|watchSelf) != 0:
+			w.unwatch(n)
+		case len(name) == 0:
+			w.fs.notify.inode(n.id)
+		default:
+			w.fs.sourceChanged(n, string(name), mask)
+		}
+	}
+}
+
+// sourceChanged acts on what somebody did to name in the source's directory.
+func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	p, ok := fs.nodes.path(parent)
+	if !ok {
+		return
+	}
+	d := fs.decide(parent, p, name)
+	if d.Permission == policy.None && !(d.Traversable && mask&unix.IN_ISDIR != 0) {
+		return // nothing of it shows, nothing is kept of it
+	}
+	child := fs.nodes.child(parent, name)
+	if mask&watchNames == 0 {
+		if child != nil && child.is(flagSource) {
+			fs.notify.inode(child.id)
+		}
+		return
+	}
+	fs.entryChanged(parent, p, name, child, mask&unix.IN_ISDIR != 0)
+}
+
+// entryChanged is for a name that came, went or names another file now.
+func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node, directory bool) {
+	directory = directory || child != nil && child.isDir()
+	if directory {
+		fs.o.Layer.Invalidate(p.Child(name))
+	}
+	parent.dir.changed()
+	if child != nil && child.isDir() {
+		fs.unwatchBelow(child)
+		child.dir.changed()
+	}
+	if !(directory && child != nil && fs.stillDir(p.Child(name))) {
+		fs.notify.entry(parent.id, name)
+	}
+	fs.notify.inode(parent.id)
+	if child != nil {
+		fs.notify.inode(child.id)
+	}
+}
+
+func (fs *FS) stillDir(p vpath.Path) bool {
+	info, err := fs.o.Layer.Lookup(p)
+	return err == nil && info.IsDir()
+}
+
+// Invalidate makes the view show what is at and below the paths now: after a
+// change to the layers or the source that did not come through the mount. It
+// returns once the kernel has forgotten what it knew. It must not be called
+// from OnDenial or OnChange.
+func (fs *FS) Invalidate(paths ...vpath.Path) {
+	fs.o.Layer.Invalidate(paths...)
+	for _, p := range paths {
+		fs.invalidate(p)
+	}
+	fs.notify.barrier()
+}
+
+func (fs *FS) invalidate(root vpath.Path) {
+	fs.moves.RLock()
+	defer fs.moves.RUnlock()
+	for _, n := range fs.nodes.all() {
+		if p, ok := fs.nodes.path(n); ok && p.Within(root) {
+			fs.renew(n, p)
+		}
+	}
+	if parent := fs.nodeAt(root.Dir()); parent != nil && !root.IsRoot() {
+		parent.dir.changed()
+		fs.notify.entryUnless(parent, root.Base(), fs.stillDir(root))
+		fs.notify.inode(parent.id)
+	}
+}
+
+// renew forgets what was taken over of the file at p.
+func (fs *FS) renew(n *node, p vpath.Path) {
+	fs.fds.drop(n)
+	n.backing.Store(0)
+	n.shown.Store(0)
+	if n.isDir() {
+		fs.watcher.unwatch(n)
+		n.dir.changed()
+	}
+	fs.nodes.mu.RLock()
+	parent, name := n.parent, n.name
+	fs.nodes.mu.RUnlock()
+	if parent != nil {
+		fs.notify.entryUnless(parent, name, n.isDir() && fs.stillDir(p))
+	}
+	fs.notify.inode(n.id)
+}
+
+func (q *notifier) entryUnless(parent *node, name string, not bool) {
+	if !not {
+		q.entry(parent.id, name)
+	}
+}
+
+// nodeAt returns the node at p if the kernel knows it.
+func (fs *FS) nodeAt(p vpath.Path) *node {
+	fs.nodes.mu.RLock()
+	defer fs.nodes.mu.RUnlock()
+	n := fs.root
+	for name := range p.Elements() {
+		if n = fs.nodes.childLocked(n, name); n == nil || !n.isDir() {
+			return nil
+		}
+	}
+	return n
+}
+
+// invalidateAll is for when events were lost.
+func (fs *FS) invalidateAll() {
+	fs.o.Layer.Invalidate(vpath.Root)
+	fs.invalidate(vpath.Root)
+}

@@ -1,0 +1,137 @@
+package fusefs
+
+import (
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// writable is allowed for what changes content, and says so to the prefetcher.
+func (fs *FS) writable(id uint64, operation string, c *fuse.Caller) (*node, fuse.Status) {
+	n, st := fs.allowed(id, policy.Write, operation, c)
+	if st.Ok() {
+		fs.prefetch.overwrite(n)
+	}
+	return n, st
+}
+
+// Write is never called: Writev is.
+func (fs *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
+	return fs.Writev(cancel, in, [][]byte{data})
+}
+
+// Writev writes through to the delta. The kernel has resolved O_APPEND.
+func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
+	fs.stats.count(opWrite)
+	n, st := fs.writable(in.NodeId, "write", &in.Caller)
+	if !st.Ok() {
+		return 0, st
+	}
+	var written int
+	h, st := fs.change(n, func(h *handle) error {
+		written = 0
+		for _, b := range data {
+			m, err := h.file.WriteAt(b, int64(in.Offset)+int64(written))
+			written += m
+			if err != nil {
+				if written > 0 {
+					return nil
+				}
+				return err
+			}
+		}
+		return nil
+	})
+	if st.Ok() {
+		fs.modified(h, &in.Caller)
+	}
+	return uint32(written), st
+}
+
+// Fallocate makes or removes room in a file.
+func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
+	fs.stats.count(opFallocate)
+	n, st := fs.writable(in.NodeId, "fallocate", &in.Caller)
+	if !st.Ok() {
+		return st
+	}
+	h, st := fs.change(n, func(h *handle) error {
+		return h.file.Allocate(in.Mode, int64(in.Offset), int64(in.Length))
+	})
+	if st.Ok() {
+		fs.modified(h, &in.Caller)
+	}
+	return st
+}
+
+// copyChunk is how much CopyFileRange holds at a time, in bytes.
+const copyChunk = 1 << 20
+
+// CopyFileRange copies within the view. Both files pass the second wall.
+func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
+	fs.stats.count(opCopyFileRange)
+	from, st := fs.allowed(in.NodeId, policy.Read, "copy_file_range", &in.Caller)
+	if !st.Ok() {
+		return 0, st
+	}
+	to, st := fs.writable(in.NodeIdOut, "copy_file_range", &in.Caller)
+	if !st.Ok() {
+		return 0, st
+	}
+	src, st := fs.handle(from, false)
+	if !st.Ok() {
+		return 0, st
+	}
+	defer fs.fds.release(src)
+	buf := make([]byte, min(in.Len, copyChunk))
+	size, err := src.file.ReadAt(buf, int64(in.OffIn))
+	if err != nil {
+		return 0, status(err)
+	}
+	var written int
+	h, st := fs.change(to, func(h *handle) error {
+		written, err = h.file.WriteAt(buf[:size], int64(in.OffOut))
+		return err
+	})
+	if st.Ok() && written > 0 {
+		fs.modified(h, &in.Caller)
+	}
+	return uint32(written), st
+}
+
+// Fsync makes a file's content durable. An unchanged source file is already.
+func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
+	fs.stats.count(opFsync)
+	n := fs.nodes.get(in.NodeId)
+	switch {
+	case n == nil:
+		return fuse.Status(unix.ESTALE)
+	case !n.isRegular() || n.is(flagSource):
+		return fuse.OK
+	}
+	h, st := fs.handle(n, false)
+	if !st.Ok() {
+		return st
+	}
+	defer fs.fds.release(h)
+	const dataOnly = 1 // FUSE_FSYNC_FDATASYNC
+	if err := h.file.Sync(in.FsyncFlags&dataOnly != 0); err != nil {
+		return fs.fail("sync", "", err)
+	}
+	return fuse.OK
+}
+
+// modified reports that a file's content changed, once a process and handle.
+func (fs *FS) modified(h *handle, c *fuse.Caller) {
+	h.mu.Lock()
+	known := h.writer == c.Pid+1
+	h.writer = c.Pid + 1
+	h.mu.Unlock()
+	if known {
+		return
+	}
+	if p, ok := fs.nodes.path(h.node); ok {
+		fs.report(Change{Path: p, Kind: Modified, PID: int(c.Pid)})
+	}
+}

@@ -1,0 +1,23 @@
+package layer
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// OpenSourceDir opens an O_PATH handle on the directory p of the source.
+// Errors: NotFound if the source has no directory there; Precondition (EXDEV)
+// for a mount nested in the source.
+func (s *Stack) OpenSourceDir(p vpath.Path) (*os.File, error) {
+	fd, err := openDirAt(s.sourceRoot, p.Rel())
+	if err == unix.ENOTDIR || err == unix.ELOOP {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return nil, wrap("open source", p, err)
+	}
+	return asOS(fd, p.String()), nil
+}
