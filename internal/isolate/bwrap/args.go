@@ -53,7 +53,7 @@ func (p *plan) isolation(a *arguments) {
 		"--uid", itoa(p.spec.UID), "--gid", itoa(p.spec.GID),
 		"--hostname", p.spec.Hostname,
 		"--as-pid-1", "--new-session", "--die-with-parent",
-		"--clearenv", "--setenv", "GOMAXPROCS", "1",
+		"--clearenv",
 		"--seccomp", itoa(seccompFD), "--block-fd", itoa(blockFD), "--info-fd", itoa(infoFD))
 }
 

@@ -189,7 +189,8 @@ func testConcurrent(t *testing.T, factory Factory) {
 
 func testSignal(t *testing.T, factory Factory) {
 	b := simple(t, factory)
-	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `trap 'echo got; exit 3' TERM; sleep 1000 & echo ready; wait`}})
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `
+		trap 'echo got; exit 3' TERM; sleep 1000 & while [ "$(cat /proc/$!/comm)" != sleep ]; do :; done; echo ready; wait`}})
 	r.line()
 	if err := r.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
