@@ -33,6 +33,7 @@
 //
 // # Goroutines
 //
-// go-fuse's readers run the handlers. One goroutine notifies the kernel, one
-// reads inotify, one reports denials and changes. All end with the mount.
+// go-fuse's readers run the handlers. One goroutine notifies the kernel, two
+// store file contents, one reads inotify, one reports denials and changes. All
+// end with the mount.
 package fusefs

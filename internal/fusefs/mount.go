@@ -210,6 +210,9 @@ func (fs *FS) serve() {
 	var all sync.WaitGroup
 	all.Go(func() { fs.notify.run(fs.server) })
 	all.Go(fs.runReports)
+	for i := range fs.prefetch.storers {
+		all.Go(fs.prefetch.storers[i].run)
+	}
 	if fs.watcher.file != nil {
 		all.Go(fs.watcher.run)
 	}
@@ -226,7 +229,6 @@ func (fs *FS) end() {
 	close(fs.ended)
 	fs.notify.close()
 	fs.watcher.close()
-	fs.prefetch.close()
 	fs.fds.clear()
 	fs.nodes.mu.Lock()
 	defer fs.nodes.mu.Unlock()

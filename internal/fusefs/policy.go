@@ -130,10 +130,10 @@ func (fs *FS) nextEpoch(p *policy.Policy) {
 // back; a mapping of a file that is not readable any more gets SIGBUS. It must
 // not be called from OnDenial or OnChange.
 func (fs *FS) SetPolicy(p *policy.Policy) {
-	fs.prefetch.busy.Lock() // what is being stored was judged by the old one
+	fs.prefetch.gate.Lock() // what is being stored was judged by the old one
 	old := fs.rules.Load().Policy
 	fs.nextEpoch(p)
-	fs.prefetch.busy.Unlock()
+	fs.prefetch.gate.Unlock()
 	for _, n := range fs.nodes.all() {
 		fs.repeal(n, old)
 	}

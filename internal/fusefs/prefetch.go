@@ -14,20 +14,45 @@ import (
 
 // prefetcher stores the contents of small files in the kernel's cache before
 // they are asked for, while somebody reads one file of a directory after the
-// other: a store costs a fifth of a READ.
+// other: a store costs a third of a READ, and goes on beside the reader.
 //
-// Nothing is stored of a file that is not readable: the policy is asked, and
-// replaced, with busy held. Nothing stale is stored: only files whose content
-// nobody has asked for or changed through the mount (flagTouched), each once
-// (flagStored), and a request that comes while its file is being stored makes
-// the store fail before it is answered. What can have been stored after a
-// write was copied into a page and before its request came is dropped by that
-// request.
+// Nothing is stored of a file that is not readable: the policy is asked with
+// gate held, and replaced with gate held exclusively. Nothing stale is stored:
+// only files whose content nobody has asked for or changed through the mount
+// (flagTouched), each once (flagStored), and a request that comes while its
+// file is being stored makes the store fail before it is answered. What can
+// have been stored after a write was copied into a page and before its request
+// came is dropped by that request.
 type prefetcher struct {
-	fs   *FS
-	busy sync.Mutex // handlers only try it; see FS.after
-	hint atomic.Int32
+	fs      *FS
+	gate    sync.RWMutex // no handler takes it
+	hint    atomic.Int32 // the window that a directory begins with
+	jobs    chan job
+	storers [2]storer
+}
 
+// job is a file to store.
+type job struct {
+	node  *node
+	batch *batch
+}
+
+// batch is what one READ makes the storers do. The READ is answered when half
+// of it is done, so that the reader meets the rest just in time.
+type batch struct {
+	left atomic.Int32
+	half chan struct{}
+}
+
+func (b *batch) done() {
+	if b.left.Add(-1) == 0 {
+		close(b.half)
+	}
+}
+
+// storer stores one file at a time.
+type storer struct {
+	f   *prefetcher
 	mu  sync.Mutex
 	at  *node  // what is being stored
 	buf []byte // mapped, so that it can be made unreadable
@@ -44,8 +69,10 @@ type sequence struct {
 const (
 	storeBytes  = 32 << 10 // a larger file is read ahead by the kernel
 	firstWindow = 4        // entries
-	lastWindow  = 64
+	lastWindow  = 128
 	freeWindow  = 8 // so few are not worth a doubt
+	// aheadTime bounds how long a READ is held back.
+	aheadTime = 5 * time.Millisecond
 	// settleTime bounds the wait for the kernel to drop pages before a write
 	// is answered. It only passes in full if that write itself holds the page,
 	// and then nothing stale is in it.
@@ -54,23 +81,23 @@ const (
 
 func (f *prefetcher) init(fs *FS) error {
 	f.fs = fs
-	var err error
-	f.buf, err = unix.Mmap(-1, 0, storeBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
-	return err
-}
-
-func (f *prefetcher) close() {
-	f.busy.Lock()
-	defer f.busy.Unlock()
-	_ = unix.Munmap(f.buf)
-	f.buf = nil
-}
-
-// touch says that content of n was asked for.
-func (f *prefetcher) touch(n *node) {
-	if old := n.flags.Or(flagTouched); old&(flagTouched|flagStored) == flagStored {
-		f.abort(n)
+	f.jobs = make(chan job, 2*lastWindow)
+	for i := range f.storers {
+		buf, err := unix.Mmap(-1, 0, storeBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			return err
+		}
+		f.storers[i] = storer{f: f, buf: buf}
 	}
+	return nil
+}
+
+// touch says that content of n was asked for. It reports false if n is being
+// stored just now: then its pages may be what a storer waits for, and the
+// caller must not wait for a storer.
+func (f *prefetcher) touch(n *node) bool {
+	old := n.flags.Or(flagTouched)
+	return old&(flagTouched|flagStored) != flagStored || !f.abort(n)
 }
 
 // overwrite says that content of n is about to change.
@@ -85,32 +112,57 @@ func (f *prefetcher) overwrite(n *node) {
 	}
 }
 
-// abort makes a store of n that is under way fail.
-func (f *prefetcher) abort(n *node) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.at == n && !f.cut {
-		f.cut = unix.Mprotect(f.buf, unix.PROT_NONE) == nil
+// abort makes a store of n that is under way fail, and reports whether there
+// was one.
+func (f *prefetcher) abort(n *node) bool {
+	for i := range f.storers {
+		if f.storers[i].abort(n) {
+			return true
+		}
 	}
+	return false
 }
 
-// after is told of each small file that was read whole, and stores what seems
-// to be next.
-func (f *prefetcher) after(n *node) {
-	if !f.busy.TryLock() {
-		return
+func (s *storer) abort(n *node) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.at != n {
+		return false
 	}
-	defer f.busy.Unlock()
+	s.cut = s.cut || unix.Mprotect(s.buf, unix.PROT_NONE) == nil
+	return true
+}
+
+// after is told of each small file that was read whole, and has stored what
+// seems to be next.
+func (f *prefetcher) after(n *node) {
 	f.fs.nodes.mu.RLock()
 	parent, name := n.parent, n.name
 	f.fs.nodes.mu.RUnlock()
-	if f.buf == nil || parent == nil {
+	if parent == nil {
 		return
 	}
-	for _, name := range f.ahead(parent.dir, name) {
-		if next := f.fs.nodes.child(parent, name); next != nil {
-			f.store(next)
+	names := f.ahead(parent.dir, name)
+	if len(names) == 0 {
+		return
+	}
+	b := &batch{half: make(chan struct{})}
+	b.left.Store(int32(len(names)+1) / 2)
+	for _, name := range names {
+		next := f.fs.nodes.child(parent, name)
+		if next == nil {
+			b.done()
+			continue
 		}
+		select {
+		case f.jobs <- job{next, b}:
+		default: // busy with somebody else's
+			return
+		}
+	}
+	select {
+	case <-b.half:
+	case <-time.After(aheadTime):
 	}
 }
 
@@ -128,9 +180,11 @@ func (f *prefetcher) ahead(d *dir, name string) []string {
 		if s.window > freeWindow {
 			f.hint.Store(int32(s.window / 2)) // until the reader comes to its end
 		}
-	case at > s.last && at <= s.last+s.window+firstWindow:
+	case at > s.last && at <= s.last+firstWindow:
 		s.window = min(max(2*s.window, firstWindow), lastWindow)
 		f.hint.Store(int32(s.window))
+	case at < s.last && at >= s.last-s.window:
+		return nil // it overtook what it had stored
 	default:
 		s.window = 0
 	}
@@ -167,35 +221,52 @@ func (d *dir) position(name string) int {
 	return -1
 }
 
+// run stores until the mount has ended.
+func (s *storer) run() {
+	defer func() { _ = unix.Munmap(s.buf) }()
+	for {
+		select {
+		case j := <-s.f.jobs:
+			s.f.gate.RLock()
+			s.store(j.node)
+			s.f.gate.RUnlock()
+			j.batch.done()
+		case <-s.f.fs.ended:
+			return
+		}
+	}
+}
+
 // store stores n's content if that is allowed and of use. The caller holds
-// busy.
-func (f *prefetcher) store(n *node) {
-	if !n.isRegular() || n.is(flagTouched|flagStored) || f.fs.permission(n) < policy.Read {
+// gate.
+func (s *storer) store(n *node) {
+	fs := s.f.fs
+	if !n.isRegular() || n.is(flagTouched|flagStored) || fs.permission(n) < policy.Read {
 		return
 	}
-	size := f.load(n)
+	size := s.load(n)
 	if size == 0 {
 		return
 	}
-	f.mu.Lock()
-	f.at = n
-	f.mu.Unlock()
-	if old := n.flags.Or(flagStored); old&flagTouched == 0 {
-		f.fs.stats.count(opStore)
-		f.fs.server.InodeNotifyStoreCache(n.id, 0, f.buf[:size])
+	s.mu.Lock()
+	s.at = n
+	s.mu.Unlock()
+	if old := n.flags.Or(flagStored); old&(flagTouched|flagStored) == 0 {
+		fs.stats.count(opStore)
+		fs.server.InodeNotifyStoreCache(n.id, 0, s.buf[:size])
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at = nil
-	if f.cut {
-		f.cut = unix.Mprotect(f.buf, unix.PROT_READ|unix.PROT_WRITE) != nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = nil
+	if s.cut {
+		s.cut = unix.Mprotect(s.buf, unix.PROT_READ|unix.PROT_WRITE) != nil
 	}
 }
 
 // load reads n's content if it is small and what the kernel was told of.
-func (f *prefetcher) load(n *node) int {
-	fs := f.fs
-	fs.moves.RLock()
+func (s *storer) load(n *node) int {
+	fs := s.f.fs
+	fs.moves.RLock() // not while storing: a handler may need it that holds a page
 	p, ok := fs.nodes.path(n)
 	if !ok {
 		fs.moves.RUnlock()
@@ -207,10 +278,10 @@ func (f *prefetcher) load(n *node) int {
 		return 0
 	}
 	defer file.Close()
-	if info.Size == 0 || info.Size > int64(len(f.buf)) || info.Shared || !fs.asShown(n, &info) {
+	if info.Size == 0 || info.Size > int64(len(s.buf)) || info.Shared || !fs.asShown(n, &info) {
 		return 0
 	}
-	size, err := file.ReadAt(f.buf, 0)
+	size, err := pread(file.Fd(), s.buf[:info.Size], 0)
 	if err != nil || int64(size) != info.Size {
 		return 0
 	}

@@ -48,24 +48,36 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	if !st.Ok() {
 		return nil, st
 	}
-	fs.prefetch.touch(n)
+	quiet := fs.prefetch.touch(n)
 	h, st := fs.handle(n, false)
 	if !st.Ok() {
 		return nil, st
 	}
-	size, err := h.file.ReadAt(buf, int64(in.Offset))
+	size, err := pread(h.file.Fd(), buf, int64(in.Offset))
 	fs.fds.release(h)
 	if err != nil {
-		return nil, fs.fail("read", "", err)
+		return nil, status(err)
 	}
 	if in.Offset == 0 && size < len(buf) {
 		// The kernel has all of it now and will hardly ask again.
 		if !h.file.Writable() {
 			fs.fds.drop(n)
 		}
-		fs.prefetch.after(n)
+		if quiet {
+			fs.prefetch.after(n)
+		}
 	}
 	return fuse.ReadResultData(buf[:size]), fuse.OK
+}
+
+// pread is one pread(2): a regular file gives less only at its end.
+func pread(fd int, b []byte, offset int64) (int, error) {
+	for {
+		n, err := unix.Pread(fd, b, offset)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
 }
 
 // Lseek finds data and holes.
