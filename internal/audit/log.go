@@ -1,0 +1,317 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Options say whose log it is.
+type Options struct {
+	Sandbox string           // name, written into each record
+	ID      string           // written into each record
+	Now     func() time.Time // time.Now if nil
+}
+
+// Log appends records to one file.
+type Log struct {
+	options Options
+
+	mu    sync.Mutex
+	file  *os.File
+	head  *os.File
+	last  Head
+	end   int64 // size of the file after last; -1: not known
+	lost  uint64
+	cause string // why events were lost
+	dirty bool   // something is not on the disk yet
+}
+
+// headSuffix names the file beside a log that holds its Head.
+const headSuffix = ".head"
+
+// headSize is the file's fixed size, so that one write replaces it.
+const headSize = 86
+
+// Open opens the log at path, making it (mode 0600) if it is not there; its
+// directory must be. Errors: NotFound, Denied, Invalid if path is not a regular
+// file.
+func Open(path string, o Options) (*Log, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	_, err := os.Lstat(path)
+	fresh := errors.Is(err, os.ErrNotExist)
+	file, err := openFile(path, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT)
+	if err != nil {
+		return nil, failed("open", path, err)
+	}
+	head, err := openFile(path+headSuffix, unix.O_RDWR|unix.O_CREAT)
+	if err != nil {
+		file.Close()
+		return nil, failed("open", path+headSuffix, err)
+	}
+	l := &Log{options: o, file: file, head: head, end: -1}
+	if fresh {
+		// A log that is on the disk must have its name there, too.
+		if dir, err := os.Open(filepath.Dir(path)); err == nil {
+			_ = dir.Sync()
+			dir.Close()
+		}
+	}
+	return l, nil
+}
+
+// openFile opens a regular file without following a link and without waiting
+// for a FIFO's other end.
+func openFile(path string, flags int) (*os.File, error) {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return nil, unix.EINVAL
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// failed names the log by its file's name alone: the directory is the host's.
+func failed(operation, path string, err error) error {
+	kind := fault.Internal
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		kind = fault.NotFound
+	case errors.Is(err, os.ErrPermission):
+		kind = fault.Denied
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP):
+		kind = fault.Invalid
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
+		kind = fault.Exhausted
+	}
+	var pathErr *os.PathError
+	if errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	return fault.New(kind, "%s audit log %s: %w", operation, filepath.Base(path), err)
+}
+
+// Append writes events, in order, and returns when the kernel has them; when
+// the disk has them if one is of a kind that must not be lost (docs/audit.md).
+// Events that could not be written are lost, and the next record says how many.
+// Errors: Exhausted if the disk is full; Precondition if the file was removed;
+// Invalid for an event that is not one of this package's.
+func (l *Log) Append(events ...Event) error {
+	list := make([]encoded, 0, len(events))
+	for _, ev := range events {
+		e, err := encode(ev, l.options.Now())
+		if err != nil {
+			return err
+		}
+		list = append(list, e)
+	}
+	done, err := l.append(list)
+	if lost := len(list) - done; lost > 0 {
+		l.noteLost(uint64(lost), err)
+	}
+	return err
+}
+
+// noteLost makes the next record be preceded by a gap record.
+func (l *Log) noteLost(n uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost += n
+	if err != nil {
+		l.cause = err.Error()
+	}
+}
+
+// append writes events and returns how many of them the file has now.
+func (l *Log) append(events []encoded) (done int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return 0, fault.New(fault.Precondition, "append to audit log: closed")
+	}
+	name := l.file.Name()
+	if err := flock(l.file, unix.LOCK_EX); err != nil {
+		return 0, failed("lock", name, err)
+	}
+	defer func() { _ = flock(l.file, unix.LOCK_UN) }()
+	b, err := l.beginLocked()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range events {
+		if err := b.add(e); err != nil {
+			return 0, err
+		}
+	}
+	return l.writeLocked(b)
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// batch is what one write puts at the file's end.
+type batch struct {
+	log     *Log
+	data    []byte
+	last    Head
+	ends    []int // where in data each event ends
+	gaps    int   // the first of them, that are not the caller's
+	durable bool
+}
+
+func (b *batch) add(e encoded) error {
+	line, head, err := e.line(Text(b.log.options.Sandbox), Text(b.log.options.ID), b.last)
+	if err != nil {
+		return err
+	}
+	b.data = append(b.data, line...)
+	b.last = head
+	b.ends = append(b.ends, len(b.data))
+	b.durable = b.durable || durable[e.kind]
+	return nil
+}
+
+func (b *batch) addGap(g Gap) error {
+	e, err := encode(g, b.log.options.Now())
+	if err != nil {
+		return err
+	}
+	b.gaps++
+	return b.add(e)
+}
+
+// beginLocked finds the log's end and starts a batch with what has to be said
+// about it. The caller holds l.mu and the file's lock.
+func (l *Log) beginLocked() (*batch, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
+		return nil, failed("stat", l.file.Name(), err)
+	}
+	if st.Nlink == 0 {
+		return nil, fault.New(fault.Precondition, "append to audit log %s: it was removed", filepath.Base(l.file.Name()))
+	}
+	b := &batch{log: l}
+	if st.Size != l.end {
+		gaps, err := l.resumeLocked(b, st.Size)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range gaps {
+			if err := b.addGap(g); err != nil {
+				return nil, err
+			}
+		}
+	} else {
+		b.last = l.last
+	}
+	if l.lost > 0 {
+		if err := b.addGap(Gap{Reason: GapLost, Lost: l.lost, Error: l.cause}); err != nil {
+			return nil, err
+		}
+	}
+	l.end = st.Size
+	return b, nil
+}
+
+// writeLocked puts b at the file's end, then into the head.
+func (l *Log) writeLocked(b *batch) (done int, err error) {
+	n, err := l.file.Write(b.data)
+	written := 0
+	for written < len(b.ends) && b.ends[written] <= n {
+		written++
+	}
+	l.dirty = l.dirty || n > 0
+	if err != nil {
+		l.end = -1
+		return max(0, written-b.gaps), failed("append to", l.file.Name(), err)
+	}
+	l.last, l.end = b.last, l.end+int64(n)
+	l.lost, l.cause = 0, ""
+	if written == 0 {
+		return 0, nil
+	}
+	if _, err := l.head.WriteAt(fmt.Appendf(nil, "%-*s\n", headSize-1, l.last), 0); err != nil {
+		return written - b.gaps, failed("write", l.head.Name(), err)
+	}
+	if b.durable {
+		err = l.syncLocked()
+	}
+	return written - b.gaps, err
+}
+
+func (l *Log) syncLocked() error {
+	if !l.dirty {
+		return nil
+	}
+	if err := unix.Fdatasync(int(l.file.Fd())); err != nil {
+		return failed("sync", l.file.Name(), err)
+	}
+	l.dirty = false
+	return nil
+}
+
+func (l *Log) unsynced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dirty
+}
+
+// Sync returns when the disk has all that was appended.
+func (l *Log) Sync() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	return l.syncLocked()
+}
+
+// Close syncs and closes the log. Closing again does nothing.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.syncLocked()
+	err = errors.Join(err, l.file.Close(), l.head.Close())
+	l.file, l.head = nil, nil
+	return err
+}
+
+// readHead reads the head beside the log at path; ok is false if there is none.
+func readHead(f io.ReaderAt) (h Head, ok bool) {
+	var b [headSize]byte
+	n, err := f.ReadAt(b[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return Head{}, false
+	}
+	for n > 0 && (b[n-1] == ' ' || b[n-1] == '\n') {
+		n--
+	}
+	h, err = ParseHead(string(b[:n]))
+	return h, err == nil
+}

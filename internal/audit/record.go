@@ -1,0 +1,196 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Record is a line of a log.
+type Record struct {
+	Version int
+	Seq     uint64 // from 1, one more with each record
+	Time    time.Time
+	Sandbox Text // name
+	ID      Text
+	Event   Event // one of this package's types, by value
+	Prev    Hash  // the record before, zero for the first
+	Hash    Hash
+	Raw     []byte // the line without its newline; of a Malformed up to 4 MiB. Valid during the call it is given to.
+	Offset  int64  // of the line in the file
+	Line    int    // from 1
+}
+
+// timeFormat has a fixed width, so that lines sort by it.
+const timeFormat = "2006-01-02T15:04:05.000000000Z"
+
+// header are the keys that each record begins with.
+type header struct {
+	V       int    `json:"v"`
+	Seq     uint64 `json:"seq"`
+	Time    string `json:"time"`
+	Sandbox Text   `json:"sandbox"`
+	ID      Text   `json:"id"`
+	Event   Kind   `json:"event"`
+	Prev    string `json:"prev,omitempty"` // of a record that is read
+}
+
+// encoded is an event ready to be put into a record.
+type encoded struct {
+	kind Kind
+	time time.Time
+	body []byte // "{}" or `{"key":…}`
+}
+
+// encode fits ev into what a record may hold.
+func encode(ev Event, at time.Time) (encoded, error) {
+	body, err := marshal(bound(ev))
+	if err != nil {
+		return encoded{}, fault.New(fault.Invalid, "audit %s: %w", ev.Kind(), err)
+	}
+	if _, known := decoders[ev.Kind()]; !known {
+		return encoded{}, fault.New(fault.Invalid, "audit %s: not an event to write", ev.Kind())
+	}
+	return encoded{kind: ev.Kind(), time: at.UTC(), body: body}, nil
+}
+
+// bound drops from the lists what does not fit, and counts it.
+func bound(ev Event) Event {
+	room := budget(maxList)
+	n := make([]int64, 4)
+	switch e := ev.(type) {
+	case SandboxCreated:
+		e.Mounts, n[0] = fit(&room, e.Mounts)
+		e.Rules, n[1] = fit(&room, e.Rules)
+		e.RulesOmitted += n[0] + n[1]
+		e.Rules = orEmpty(e.Rules)
+		return e
+	case PolicyChanged:
+		e.Rules, n[0] = fit(&room, e.Rules)
+		e.RulesOmitted += n[0]
+		e.Rules = orEmpty(e.Rules)
+		return e
+	case CommandExecuted:
+		e.Argv, n[0] = fit(&room, e.Argv)
+		e.ArgvOmitted += n[0]
+		e.Argv = orEmpty(e.Argv)
+		return e
+	case FileChanged:
+		e.Created, n[0] = fit(&room, e.Created)
+		e.Modified, n[1] = fit(&room, e.Modified)
+		e.Deleted, n[2] = fit(&room, e.Deleted)
+		e.Renamed, n[3] = fit(&room, e.Renamed)
+		e.Omitted += n[0] + n[1] + n[2] + n[3]
+		return e
+	case Applied:
+		e.Paths, n[0] = fit(&room, e.Paths)
+		e.Refused, n[1] = fit(&room, e.Refused)
+		e.Omitted += n[0] + n[1]
+		e.Paths = orEmpty(e.Paths)
+		return e
+	case Discarded:
+		e.Paths, n[0] = fit(&room, e.Paths)
+		e.Omitted += n[0]
+		e.Paths = orEmpty(e.Paths)
+		return e
+	}
+	return ev
+}
+
+// orEmpty makes nil an empty JSON array instead of null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+const hashKey = `,"hash":"`
+
+// line makes the record of e that follows prev, newline included.
+func (e encoded) line(sandbox, id Text, prev Head) ([]byte, Head, error) {
+	head, err := marshal(header{
+		V: SchemaVersion, Seq: prev.Seq + 1, Time: e.time.Format(timeFormat), Sandbox: sandbox, ID: id, Event: e.kind,
+	})
+	if err != nil {
+		return nil, Head{}, fault.New(fault.Internal, "audit %s: %w", e.kind, err)
+	}
+	b := bytes.NewBuffer(head[:len(head)-1])
+	if fields := e.body[1 : len(e.body)-1]; len(fields) > 0 {
+		b.WriteByte(',')
+		b.Write(fields)
+	}
+	fmt.Fprintf(b, `,"prev":"%s"`, prev.Hash)
+	next := Head{Seq: prev.Seq + 1, Hash: sha256.Sum256(b.Bytes())}
+	b.WriteString(hashKey + next.Hash.String() + "\"}\n")
+	if b.Len() > maxLine {
+		return nil, Head{}, fault.New(fault.Internal, "audit %s: record of %d bytes is above %d", e.kind, b.Len(), maxLine)
+	}
+	return b.Bytes(), next, nil
+}
+
+// parse reads a line without its newline. Errors: Invalid, also if the line
+// does not have the hash it claims.
+func parse(line []byte) (Record, error) {
+	const tail = len(hashKey) + 2*sha256.Size + len(`"}`)
+	if len(line) < tail || len(line) >= maxLine || !bytes.HasPrefix(line[len(line)-tail:], []byte(hashKey)) {
+		return Record{}, fault.New(fault.Invalid, "not a record")
+	}
+	var h header
+	if err := json.Unmarshal(line, &h); err != nil {
+		return Record{}, fault.New(fault.Invalid, "not a record: %w", err)
+	}
+	hash, ok := parseHash(string(line[len(line)-tail+len(hashKey) : len(line)-len(`"}`)]))
+	if !ok || hash != sha256.Sum256(line[:len(line)-tail]) {
+		return Record{}, fault.New(fault.Invalid, "its hash does not match its text")
+	}
+	prev, ok := parseHash(h.Prev)
+	if !ok {
+		return Record{}, fault.New(fault.Invalid, "it does not name the record before it")
+	}
+	at, err := time.Parse(timeFormat, h.Time)
+	if err != nil {
+		return Record{}, fault.New(fault.Invalid, "not a record: %w", err)
+	}
+	event, err := decode(h, line)
+	if err != nil {
+		return Record{}, fault.New(fault.Invalid, "event %s: %w", h.Event, err)
+	}
+	return Record{
+		Version: h.V, Seq: h.Seq, Time: at, Sandbox: h.Sandbox, ID: h.ID,
+		Event: event, Prev: prev, Hash: hash, Raw: line,
+	}, nil
+}
+
+var decoders = map[Kind]func(line []byte) (Event, error){
+	KindSandboxCreated:        decodeAs[SandboxCreated],
+	KindSandboxStarted:        decodeAs[SandboxStarted],
+	KindCommandExecuted:       decodeAs[CommandExecuted],
+	KindPermissionDenied:      decodeAs[PermissionDenied],
+	KindFileChanged:           decodeAs[FileChanged],
+	KindResourceLimitExceeded: decodeAs[ResourceLimitExceeded],
+	KindPolicyChanged:         decodeAs[PolicyChanged],
+	KindApplied:               decodeAs[Applied],
+	KindDiscarded:             decodeAs[Discarded],
+	KindSandboxStopped:        decodeAs[SandboxStopped],
+	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
+	KindGap:                   decodeAs[Gap],
+}
+
+func decodeAs[E Event](line []byte) (Event, error) {
+	var e E
+	err := json.Unmarshal(line, &e)
+	return e, err
+}
+
+func decode(h header, line []byte) (Event, error) {
+	as, known := decoders[h.Event]
+	if !known || h.V != SchemaVersion {
+		return Unknown{Name: h.Event}, nil
+	}
+	return as(line)
+}

@@ -1,0 +1,106 @@
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// resumeLocked finds the last record of a file that somebody else wrote to
+// last: another process, or this one before a crash or a full disk. It starts b
+// with the newline that a torn line lacks, and returns the gaps to record.
+func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
+	last, end, err := findLast(l.file, size)
+	if err != nil {
+		return nil, err
+	}
+	b.last = last
+	var gaps []Gap
+	if end < size {
+		g, newline, err := describeTorn(l.file, end, size)
+		if err != nil {
+			return nil, err
+		}
+		b.data = append(b.data, newline...)
+		gaps = append(gaps, g)
+	}
+	head, ok := readHead(l.head)
+	switch {
+	case !ok && size == 0, ok && head == last:
+	case !ok:
+		gaps = append(gaps, Gap{Reason: GapHeadMissing})
+	case head.Seq > last.Seq:
+		gaps = append(gaps, Gap{Reason: GapRecordsMissing, Lost: head.Seq - last.Seq})
+	case head.Seq == last.Seq:
+		gaps = append(gaps, Gap{Reason: GapHeadDiffers})
+	}
+	// A head behind the log is that of a process which died between the two.
+	return gaps, nil
+}
+
+// maxScan bounds how far back a last record is looked for.
+const maxScan = 64 << 20
+
+// findLast returns the last record of f's first size bytes and where its line
+// ends; the zero Head and 0 if there is none. Errors: Precondition if there is
+// no record in the last 64 MiB.
+func findLast(f io.ReaderAt, size int64) (Head, int64, error) {
+	for window := int64(64 << 10); ; window *= 4 {
+		start := max(0, size-window)
+		data := make([]byte, size-start)
+		if _, err := f.ReadAt(data, start); err != nil {
+			return Head{}, 0, fault.New(fault.Internal, "read audit log: %w", err)
+		}
+		first := 0
+		if start > 0 {
+			first = bytes.IndexByte(data, '\n') + 1 // the line before is cut
+		}
+		if head, end, ok := lastIn(data, first); ok {
+			return head, start + end, nil
+		}
+		if start == 0 {
+			return Head{}, 0, nil
+		}
+		if window > maxScan {
+			return Head{}, 0, fault.New(fault.Precondition, "audit log: no record in its last %d bytes", window)
+		}
+	}
+}
+
+// lastIn returns the last record of the whole lines in data[first:].
+func lastIn(data []byte, first int) (Head, int64, bool) {
+	end := bytes.LastIndexByte(data, '\n')
+	for end >= first && first >= 0 {
+		begin := max(first, bytes.LastIndexByte(data[:end], '\n')+1)
+		if r, err := parse(data[begin:end]); err == nil {
+			return Head{Seq: r.Seq, Hash: r.Hash}, int64(end) + 1, true
+		}
+		end = begin - 1
+	}
+	return Head{}, 0, false
+}
+
+// describeTorn accounts for the bytes from begin to size, which are no record,
+// and gives the newline that ends them if they lack it.
+func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, begin, size-begin)); err != nil {
+		return Gap{}, nil, fault.New(fault.Internal, "read audit log: %w", err)
+	}
+	var lastByte [1]byte
+	if _, err := f.ReadAt(lastByte[:], size-1); err != nil {
+		return Gap{}, nil, fault.New(fault.Internal, "read audit log: %w", err)
+	}
+	var newline []byte
+	if lastByte[0] != '\n' {
+		newline = []byte{'\n'}
+		sum.Write(newline)
+	}
+	return Gap{
+		Reason: GapTorn, Offset: begin, Bytes: size - begin + int64(len(newline)),
+		SHA256: hex.EncodeToString(sum.Sum(nil)),
+	}, newline, nil
+}

@@ -1,0 +1,127 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"os"
+	"path/filepath"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Summary is what Verify found in a log that is as it was written.
+type Summary struct {
+	Sandbox, ID Text
+	Records     uint64
+	Gaps        int    // places where the log says that it is not whole
+	Lost        uint64 // events and records that the gaps count as lost
+	Torn        bool   // it ends in an interrupted write; the next append accounts for that
+	Head        Head   // to be kept elsewhere, and given to a later Verify
+	NoHeadFile  bool   // so nothing tells whether records at the end were removed
+}
+
+// Verify checks that no record of the log at path was changed, removed or moved
+// since it was written, as far as the log itself, the head beside it and the
+// heads given, which were recorded earlier, can tell. Errors: Invalid, naming
+// the line, if one was; NotFound, Denied.
+func Verify(path string, known ...Head) (Summary, error) {
+	v := verifier{torn: sha256.New(), known: known}
+	// Before the log: one that is appended to meanwhile is ahead, not behind.
+	if f, err := os.Open(path + headSuffix); err == nil {
+		head, ok := readHead(f)
+		f.Close()
+		if ok {
+			v.known = append([]Head{head}, known...)
+		}
+		v.NoHeadFile = !ok
+	} else {
+		v.NoHeadFile = true
+	}
+	err := Read(path, v.record)
+	if err == nil {
+		err = v.end()
+	}
+	if fault.Is(err, fault.Invalid) {
+		err = fault.New(fault.Invalid, "audit log %s: %w", filepath.Base(path), err)
+	}
+	return v.Summary, err
+}
+
+// verifier walks along the chain.
+type verifier struct {
+	Summary
+	known     []Head
+	torn      hash.Hash // of the lines since the last record that are none
+	tornBytes int64
+	tornAt    int64
+	tornLine  int
+}
+
+func bad(line int, format string, args ...any) error {
+	return fault.New(fault.Invalid, "line %d: "+format, append([]any{line}, args...)...)
+}
+
+func (v *verifier) record(r Record) error {
+	if m, ok := r.Event.(Malformed); ok {
+		return v.malformed(r, m)
+	}
+	gap, isGap := r.Event.(Gap)
+	switch {
+	case v.tornBytes > 0 && (!isGap || !v.accounts(gap)):
+		return bad(v.tornLine, "not a record as it was written, and no gap record accounts for it")
+	case v.tornBytes == 0 && isGap && gap.Bytes > 0:
+		return bad(r.Line, "the %d bytes that this gap record accounts for are not there", gap.Bytes)
+	case r.Seq != v.Head.Seq+1:
+		return bad(r.Line, "record %d follows record %d", r.Seq, v.Head.Seq)
+	case r.Prev != v.Head.Hash:
+		return bad(r.Line, "record %d was not written after the line above", r.Seq)
+	case v.Records > 0 && r.ID != v.ID:
+		return bad(r.Line, "record of another sandbox")
+	}
+	v.torn.Reset()
+	v.tornBytes = 0
+	v.Sandbox, v.ID = r.Sandbox, r.ID
+	v.Head = Head{Seq: r.Seq, Hash: r.Hash}
+	v.Records++
+	if isGap {
+		v.Gaps++
+		v.Lost += gap.Lost
+	}
+	for _, k := range v.known {
+		if k.Seq == r.Seq && k.Hash != r.Hash {
+			return bad(r.Line, "record %d is not the one that was recorded as the head", r.Seq)
+		}
+	}
+	return nil
+}
+
+func (v *verifier) malformed(r Record, m Malformed) error {
+	if m.Bytes > int64(len(r.Raw)) {
+		return bad(r.Line, "%s", m.Reason)
+	}
+	if v.tornBytes == 0 {
+		v.tornAt, v.tornLine = r.Offset, r.Line
+	}
+	v.torn.Write(r.Raw)
+	v.torn.Write([]byte{'\n'})
+	v.tornBytes += m.Bytes + 1
+	return nil
+}
+
+func (v *verifier) accounts(g Gap) bool {
+	return g.Offset == v.tornAt && g.Bytes == v.tornBytes && g.SHA256 == hex.EncodeToString(v.torn.Sum(nil))
+}
+
+func (v *verifier) end() error {
+	v.Torn = v.tornBytes > 0
+	if v.Torn && v.NoHeadFile {
+		return bad(v.tornLine, "not a record, and no head beside the log tells whether it was one")
+	}
+	for _, k := range v.known {
+		if k.Seq > v.Head.Seq {
+			return fault.New(fault.Invalid, "it ends with record %d, but had %d: the rest was removed, or lost in a power failure", v.Head.Seq, k.Seq)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,260 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// WriterOptions tune a Writer.
+type WriterOptions struct {
+	// QueueBytes is how much may wait to be written; 4 MiB if zero. One event
+	// of any size fits into an empty queue.
+	QueueBytes int
+	// OnFailure is called when a write fails that did not fail before, from the
+	// Writer's goroutine. Events wait, and the write is tried again.
+	OnFailure func(error)
+	// OnRecovery is called when, after OnFailure, all was written.
+	OnRecovery func()
+}
+
+const (
+	defaultQueueBytes = 4 << 20
+	maxBatch          = 1 << 20                 // bytes that go into one write
+	syncInterval      = time.Second             // at most this long a record is not on the disk
+	firstRetry        = 50 * time.Millisecond   // after a failed write
+	lastRetry         = 2000 * time.Millisecond // doubled up to this
+)
+
+// Writer writes to a Log from one goroutine of its own, so that who reports an
+// event never waits for a disk. When the queue is full, Enqueue says so and
+// counts: the caller denies or stops what it was about to report (fail closed),
+// and a gap record tells how many events the log lacks.
+type Writer struct {
+	log     *Log
+	options WriterOptions
+	wake    chan struct{} // holds one token when the queue is not empty
+	ended   chan struct{} // closed when the goroutine is gone
+	stop    chan struct{} // closed when it must not try again
+
+	mu      sync.Mutex
+	queue   []queued
+	bytes   int
+	dropped uint64 // refused since the last write
+	closed  bool
+	failure error // of the last write
+}
+
+// queued is an event that waits, and who waits for it.
+type queued struct {
+	encoded
+	done chan<- error // nil: nobody
+}
+
+// size is what an event takes while it waits, in bytes.
+func (e encoded) size() int { return len(e.body) + 128 }
+
+// NewWriter starts a Writer on log, which stays the caller's to close, after
+// Close of the Writer.
+func NewWriter(log *Log, o WriterOptions) *Writer {
+	if o.QueueBytes == 0 {
+		o.QueueBytes = defaultQueueBytes
+	}
+	w := &Writer{
+		log: log, options: o,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}), stop: make(chan struct{}),
+	}
+	go w.run()
+	return w
+}
+
+// Enqueue hands ev over and returns without waiting. Errors: Exhausted if the
+// queue is full; Precondition after Close; Invalid as from Log.Append.
+func (w *Writer) Enqueue(ev Event) error { return w.enqueue(ev, nil) }
+
+// Append hands ev over and returns when it is written, as Log.Append does, and
+// after all that was enqueued before it. Errors: as Enqueue; Canceled or
+// Deadline if ctx ended first: ev may still be written then.
+func (w *Writer) Append(ctx context.Context, ev Event) error {
+	done := make(chan error, 1)
+	if err := w.enqueue(ev, done); err != nil {
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	kind := fault.Canceled
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind = fault.Deadline
+	}
+	return fault.New(kind, "append to audit log: %w", ctx.Err())
+}
+
+func (w *Writer) enqueue(ev Event, done chan<- error) error {
+	e, err := encode(ev, w.log.options.Now())
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return fault.New(fault.Precondition, "append to audit log: closed")
+	}
+	if w.bytes > 0 && w.bytes+e.size() > w.options.QueueBytes {
+		w.dropped++
+		if w.failure != nil {
+			return fault.New(fault.Exhausted, "audit queue is full: %w", w.failure)
+		}
+		return fault.New(fault.Exhausted, "audit queue is full")
+	}
+	w.queue = append(w.queue, queued{e, done})
+	w.bytes += e.size()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Close writes what is queued and ends the goroutine. If writing goes on to
+// fail until ctx ends, it gives up. Errors: Exhausted or what else the last
+// write failed with; events are lost then. Closing again does nothing.
+func (w *Writer) Close(ctx context.Context) error {
+	w.mu.Lock()
+	again := w.closed
+	w.closed = true
+	w.mu.Unlock()
+	if again {
+		<-w.ended
+		return nil
+	}
+	close(w.wake)
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+		close(w.stop)
+		<-w.ended
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.queue); n > 0 {
+		return fault.New(fault.KindOf(w.failure), "close audit log: %d events are lost: %w", n, w.failure)
+	}
+	return w.log.Sync()
+}
+
+func (w *Writer) run() {
+	defer close(w.ended)
+	var due <-chan time.Time // set while something is not on the disk
+	for {
+		select {
+		case _, open := <-w.wake:
+			if !w.drain() || !open {
+				return
+			}
+			if due == nil && w.log.unsynced() {
+				due = time.After(syncInterval)
+			}
+		case <-due:
+			due = nil
+			if err := w.log.Sync(); err != nil {
+				w.report(err)
+			}
+		}
+	}
+}
+
+// drain writes until the queue is empty; false if it had to give up.
+func (w *Writer) drain() bool {
+	retry := firstRetry
+	for {
+		batch, dropped := w.next()
+		if len(batch) == 0 && dropped == 0 {
+			return true
+		}
+		if dropped > 0 {
+			w.log.noteLost(dropped, errQueueFull)
+		}
+		done, err := w.log.append(encodedOf(batch))
+		w.finish(batch, done, err)
+		if done < len(batch) {
+			select {
+			case <-time.After(retry):
+				retry = min(2*retry, lastRetry)
+			case <-w.stop:
+				return false
+			}
+			continue
+		}
+		retry = firstRetry
+	}
+}
+
+var errQueueFull = fault.New(fault.Exhausted, "audit queue is full")
+
+// next returns what one write should take, without removing it: what cannot be
+// written stays in the queue and counts against its size.
+func (w *Writer) next() (batch []queued, dropped uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	size := 0
+	for i, q := range w.queue {
+		size += q.size()
+		if i > 0 && size > maxBatch {
+			break
+		}
+		batch = w.queue[:i+1]
+	}
+	dropped, w.dropped = w.dropped, 0
+	return batch, dropped
+}
+
+func encodedOf(batch []queued) []encoded {
+	events := make([]encoded, len(batch))
+	for i, q := range batch {
+		events[i] = q.encoded
+	}
+	return events
+}
+
+// finish takes the first done of batch out of the queue and tells who waits.
+// An error although all was written is that of a sync: it is theirs, too.
+func (w *Writer) finish(batch []queued, done int, err error) {
+	for _, q := range batch[:done] {
+		if q.done == nil {
+			continue
+		}
+		if done == len(batch) {
+			q.done <- err
+		} else {
+			q.done <- nil
+		}
+	}
+	w.mu.Lock()
+	for _, q := range batch[:done] {
+		w.bytes -= q.size()
+	}
+	w.queue = slices.Delete(w.queue, 0, done)
+	w.mu.Unlock()
+	w.report(err)
+}
+
+// report tells of a failure when it begins and when it is over.
+func (w *Writer) report(err error) {
+	w.mu.Lock()
+	before := w.failure
+	w.failure = err
+	w.mu.Unlock()
+	switch {
+	case err != nil && before == nil && w.options.OnFailure != nil:
+		w.options.OnFailure(err)
+	case err == nil && before != nil && w.options.OnRecovery != nil:
+		w.options.OnRecovery()
+	}
+}
