@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"hash/maphash"
+	"slices"
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -57,6 +58,7 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	}
 	mode := fs.owner(info, a)
 	if n.isDir() {
+		fs.recheck(n, info)
 		fs.fillDir(n, info, a)
 		a.Mode = maskMode(mode, p, fs.childWritable(n) && !info.Mounted)
 		return
@@ -66,22 +68,49 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 
 // fillDir shows of a directory what tells nothing about hidden entries.
 func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
-	a.Size, a.Blocks, a.Nlink = dirSize, dirBlocks, 1
+	a.Size, a.Blocks, a.Nlink = dirSize, dirBlocks, min(info.Nlink, 1)
 	d := n.dir
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ino = info.Ino
+	d.ino, d.mode, d.uid, d.gid = info.Ino, info.Mode, info.UID, info.GID
 	if d.mtime == (unix.Timespec{}) {
-		d.mtime, d.ctime = info.Mtime, info.Mtime
+		d.mtime, d.ctime, d.real = info.Mtime, info.Mtime, info.Mtime
 	}
 	a.Mtime, a.Mtimensec = uint64(d.mtime.Sec), uint32(d.mtime.Nsec)
 	a.Ctime, a.Ctimensec = uint64(d.ctime.Sec), uint32(d.ctime.Nsec)
 	a.Atime, a.Atimensec = a.Mtime, a.Mtimensec
 }
 
+// recheck lists a directory that cannot be watched again when its own time
+// moved, and moves the time it shows if other names show now.
+func (fs *FS) recheck(n *node, info *layer.Info) {
+	d := n.dir
+	if !d.tried.Load() || d.quiet.Load() {
+		return
+	}
+	d.mu.Lock()
+	before, moved := d.entries, d.next != 0 && d.real != info.Mtime
+	d.real = info.Mtime
+	d.mu.Unlock()
+	p, ok := fs.nodes.path(n)
+	if !moved || !ok {
+		return
+	}
+	after, st := fs.entries(n, p, true)
+	if st.Ok() && !slices.Equal(before, after) {
+		d.changed()
+	}
+}
+
+// childWritable reports whether some child of the directory could be written,
+// or made on the way to what could.
 func (fs *FS) childWritable(n *node) bool {
 	p, ok := fs.nodes.path(n)
-	return ok && fs.stateOf(n, p).ChildWritable()
+	if !ok {
+		return false
+	}
+	state := fs.stateOf(n, p)
+	return state.ChildWritable() || state.Policy().MayMkdir(p)
 }
 
 // owner shows the real user's files as the sandbox's and returns the mode to
@@ -110,7 +139,7 @@ func (fs *FS) owner(info *layer.Info, a *fuse.Attr) uint32 {
 }
 
 // lifetime returns for how long, in seconds, the kernel may believe what it is
-// told of an entry of parent.
+// told of an entry of parent, nil if it has no name.
 func lifetime(parent *node, info *layer.Info) uint64 {
 	if info.Origin != layer.Source || !info.Shared && (parent == nil || parent.dir.quiet.Load()) {
 		return forever
@@ -118,10 +147,19 @@ func lifetime(parent *node, info *layer.Info) uint64 {
 	return brief
 }
 
+// attrLifetime is lifetime for n's attributes. A directory that cannot be
+// watched shows by its time that the kernel's list of it is out of date.
+func attrLifetime(n, parent *node, info *layer.Info) uint64 {
+	if n.isDir() && n.dir.tried.Load() && !n.dir.quiet.Load() {
+		return brief
+	}
+	return lifetime(parent, info)
+}
+
 func (fs *FS) fillEntry(n, parent *node, info *layer.Info, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.EntryValid = lifetime(parent, info)
-	out.AttrValid = out.EntryValid
+	out.AttrValid = attrLifetime(n, parent, info)
 	fs.fill(n, info, &out.Attr)
 }
 
@@ -129,13 +167,10 @@ func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
 	fs.nodes.mu.RLock()
 	parent := n.parent
 	fs.nodes.mu.RUnlock()
-	if parent == nil {
+	if n == fs.root {
 		parent = n
 	}
-	out.AttrValid = brief
-	if parent.isDir() {
-		out.AttrValid = lifetime(parent, info)
-	}
+	out.AttrValid = attrLifetime(n, parent, info)
 	fs.fill(n, info, &out.Attr)
 }
 

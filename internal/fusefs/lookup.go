@@ -191,8 +191,12 @@ func (fs *FS) abandonLocked(n, parent *node, name string) {
 }
 
 // statNameless answers for a node that lost its name with no orphan to show
-// for it: its file was replaced in the source. What is open of it still works.
+// for it: a removed directory, or a file that was replaced in the source. What
+// is open of it still works.
 func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
+	if n.isDir() {
+		return n.dir.last(), fuse.OK
+	}
 	h := fs.fds.peek(n)
 	if h == nil {
 		return layer.Info{}, fuse.Status(unix.ESTALE)
@@ -201,6 +205,13 @@ func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
 	info, err := h.file.Stat()
 	info.Nlink = 0
 	return info, status(err)
+}
+
+// last describes a removed directory as it was seen last.
+func (d *dir) last() layer.Info {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return layer.Info{Mode: d.mode, Ino: d.ino, UID: d.uid, GID: d.gid, Origin: layer.Delta}
 }
 
 // outdated makes the kernel look n's name up again.

@@ -28,10 +28,14 @@ type dir struct {
 	fresh   bool     // entries are the directory's
 	epoch   uint32   // of state
 	state   policy.State
-	ino     uint64
+	ino     uint64 // and the rest, as it was shown last
+	mode    uint32
+	uid     uint32
+	gid     uint32
 	mtime   unix.Timespec // zero: not seen yet
 	ctime   unix.Timespec
-	reader  sequence // who reads the files in here one after the other
+	real    unix.Timespec // the directory's own when it was last looked at
+	reader  sequence      // who reads the files in here one after the other
 }
 
 // dirent is a visible name. Its offset is never another name's: there is no

@@ -1,0 +1,320 @@
+package fusefs_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// innerEnv marks the process that runs the tests in a mount namespace of its
+// own, so that no mount outlives it whatever happens.
+const innerEnv = "FUSEFS_TEST_INNER"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleEnv); role != "" {
+		os.Exit(play(role, os.Args[1:]))
+	}
+	if os.Getenv(innerEnv) != "" || os.Geteuid() != 0 {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(os.Environ(), innerEnv+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		os.Exit(exit.ExitCode())
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// Who plays the confined process: it has no capability, so mode bits bind it.
+const (
+	guestUID = 4711
+	guestGID = 4712
+)
+
+// view is a mounted view and what is behind it.
+type view struct {
+	*fusefs.FS
+	t      testing.TB
+	dir    string // the mount
+	source string
+	layer  *layer.Stack
+
+	mu      sync.Mutex
+	denials []fusefs.Denial
+	changes []fusefs.Change
+}
+
+// rules makes rules of "PATTERN=PERMISSION".
+func rules(t testing.TB, specs ...string) []policy.Rule {
+	t.Helper()
+	var all []policy.Rule
+	for _, s := range specs {
+		pattern, name, _ := strings.Cut(s, "=")
+		permission, err := policy.ParsePermission(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, policy.Rule{Pattern: pattern, Permission: permission, Source: s})
+	}
+	return all
+}
+
+func compile(t testing.TB, specs ...string) *policy.Policy {
+	t.Helper()
+	p, err := policy.Compile(rules(t, specs...), policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// tree is a source: a path with a trailing slash is a directory, a content
+// "-> TARGET" a symbolic link.
+type tree map[string]string
+
+func (tr tree) make(t testing.TB, dir string) {
+	t.Helper()
+	for path, content := range tr {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		target, link := strings.CutPrefix(content, "-> ")
+		switch {
+		case strings.HasSuffix(path, "/"):
+			err = os.MkdirAll(full, 0o755)
+		case link:
+			err = os.Symlink(target, full)
+		default:
+			err = os.WriteFile(full, []byte(content), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mount shows tr through the rules until the test ends.
+func mount(t testing.TB, tr tree, specs ...string) *view {
+	t.Helper()
+	source := t.TempDir()
+	tr.make(t, source)
+	return mountSource(t, source, func(*fusefs.Options) {}, specs...)
+}
+
+func mountSource(t testing.TB, source string, change func(*fusefs.Options), specs ...string) *view {
+	t.Helper()
+	needs.FUSE(t)
+	home := t.TempDir()
+	for _, dir := range []string{source, home, filepath.Dir(home)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	v := &view{t: t, dir: filepath.Join(home, "mnt"), source: source}
+	handle, err := os.OpenFile(source, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { handle.Close() })
+	if v.layer, err = layer.Open(layer.Options{Source: handle, Dir: filepath.Join(home, "layers")}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := v.layer.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Mkdir(v.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o := fusefs.Options{
+		Layer: v.layer, Policy: compile(t, specs...), UID: guestUID, GID: guestGID, OwnAll: true,
+		OnDenial: v.onDenial, OnChange: v.onChange, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	change(&o)
+	if v.FS, err = fusefs.Mount(v.dir, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := v.Unmount(); err != nil {
+			t.Error(err)
+		}
+	})
+	v.settlePoll()
+	return v
+}
+
+// settlePoll has the kernel learn that there is nothing to poll for. Go's
+// poller would ask it while this process, which serves the mount, cannot
+// answer: only tests touch a mount from the process that serves it.
+func (v *view) settlePoll() {
+	fd, err := unix.Open(v.path(".go-fuse-epoll-hack"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *view) onDenial(d fusefs.Denial) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.denials = append(v.denials, d)
+}
+
+func (v *view) onChange(c fusefs.Change) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.changes = append(v.changes, c)
+}
+
+func (v *view) path(rel string) string { return filepath.Join(v.dir, rel) }
+
+func (v *view) read(rel string) string {
+	v.t.Helper()
+	b, err := os.ReadFile(v.path(rel))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (v *view) write(rel, content string) {
+	v.t.Helper()
+	if err := os.WriteFile(v.path(rel), []byte(content), 0o644); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *view) names(rel string) string {
+	v.t.Helper()
+	entries, err := os.ReadDir(v.path(rel))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func (v *view) stat(rel string) unix.Stat_t {
+	v.t.Helper()
+	var st unix.Stat_t
+	if err := unix.Lstat(v.path(rel), &st); err != nil {
+		v.t.Fatalf("lstat %s: %v", rel, err)
+	}
+	return st
+}
+
+// guest runs a shell command in the view as the confined process does and
+// returns what it printed, both streams together. It runs elsewhere and is
+// told to change there: Go's fork must not touch the mount.
+func (v *view) guest(script string) string {
+	v.t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", `cd "$0" && eval "$1"`, v.dir, script)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: guestUID, Gid: guestGID}}
+	}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		v.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// eventually waits until ok, or fails.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// requests returns how many requests do causes, by kind.
+func (v *view) requests(do func()) map[string]uint64 {
+	before := v.Stats()
+	do()
+	after := v.Stats()
+	for k, n := range before {
+		if after[k] -= n; after[k] == 0 {
+			delete(after, k)
+		}
+	}
+	return after
+}
+
+// denied waits for a refusal of the operation at p.
+func (v *view) denied(p vpath.Path, operation string) fusefs.Denial {
+	v.t.Helper()
+	var found fusefs.Denial
+	eventually(v.t, fmt.Sprintf("a denial of %s at %s; got %v", operation, p, v.denials), func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		for _, d := range v.denials {
+			if d.Path == p && d.Operation == operation {
+				found = d
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// roleEnv makes this binary play something else than the tests.
+const roleEnv = "FUSEFS_TEST_ROLE"
+
+// play runs a role; see the tests that start it.
+func play(role string, args []string) int {
+	do, ok := roles[role]
+	if !ok {
+		return 2
+	}
+	if err := do(args); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+var roles = map[string]func([]string) error{}
+
+func limitDescriptors(n int) func(*fusefs.Options) {
+	return func(o *fusefs.Options) { o.Descriptors = n }
+}
