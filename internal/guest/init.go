@@ -99,26 +99,25 @@ type pid1 struct {
 	leaders map[int]*child // by pid
 	strays  map[int]*child
 	dead    []uint32 // execs whose leader is gone; their end is not reported yet
+	unsure  bool     // strays may be about that nothing will tell of
 }
 
 // step waits for one event, or several, and handles it.
 func (p *pid1) step() error {
 	fds := []unix.PollFd{{Fd: socketFD, Events: unix.POLLIN}}
-	var pids []int
 	for _, children := range []map[int]*child{p.leaders, p.strays} {
-		for pid, c := range children {
+		for _, c := range children {
 			fds = append(fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
-			pids = append(pids, pid)
 		}
 	}
-	if _, err := unix.Poll(fds, -1); err != nil && !errors.Is(err, unix.EINTR) {
+	wait := -1
+	if p.unsure {
+		wait = 0
+	}
+	if _, err := unix.Poll(fds, wait); err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}
-	for i, pid := range pids {
-		if fds[i+1].Revents != 0 {
-			p.reap(pid)
-		}
-	}
+	p.reap()
 	if len(p.dead) > 0 {
 		if err := p.sweep(); err != nil {
 			return err
@@ -130,24 +129,35 @@ func (p *pid1) step() error {
 	return nil
 }
 
-// reap takes note of a child that has ended.
-func (p *pid1) reap(pid int) {
-	if got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil); got != pid && !errors.Is(err, unix.ECHILD) {
-		return
-	}
-	if c := p.leaders[pid]; c != nil {
-		p.dead = append(p.dead, c.exec)
-		unix.Close(c.pidfd)
-		delete(p.leaders, pid)
-	} else if c := p.strays[pid]; c != nil {
-		unix.Close(c.pidfd)
-		delete(p.strays, pid)
+// reap takes note of the children that have ended. It is true if a stray was
+// among them.
+func (p *pid1) reap() (stray bool) {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid == 0 {
+			return stray
+		}
+		if c := p.leaders[pid]; c != nil {
+			p.dead = append(p.dead, c.exec)
+			unix.Close(c.pidfd)
+			delete(p.leaders, pid)
+			continue
+		}
+		stray = true
+		if c := p.strays[pid]; c != nil {
+			unix.Close(c.pidfd)
+			delete(p.strays, pid)
+		}
 	}
 }
 
 // sweep kills the strays and reports the ends of execs when none is left. A
 // stray's own children become strays when it dies, which is an event, so all
-// are found in the end.
+// are found in the end. One that forks and exits all the time can be missed by
+// the scan, but then a dead stray appeared meanwhile and we are not sure.
 func (p *pid1) sweep() error {
 	pids, err := childrenOfInit()
 	if err != nil {
@@ -164,7 +174,8 @@ func (p *pid1) sweep() error {
 		p.strays[pid] = &child{pidfd: fd}
 		unix.Kill(pid, unix.SIGKILL)
 	}
-	if len(p.strays) > 0 {
+	p.unsure = p.reap()
+	if p.unsure || len(p.strays) > 0 {
 		return nil
 	}
 	for _, exec := range p.dead {

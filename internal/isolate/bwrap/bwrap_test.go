@@ -15,3 +15,8 @@ func TestConformance(t *testing.T) {
 	needs.Bwrap(t)
 	isolatetest.Run(t, func(testing.TB) isolate.Isolator { return bwrap.New(bwrap.Options{}) })
 }
+
+func Benchmark(b *testing.B) {
+	needs.Bwrap(b)
+	isolatetest.Benchmark(b, func(testing.TB) isolate.Isolator { return bwrap.New(bwrap.Options{}) })
+}

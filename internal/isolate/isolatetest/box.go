@@ -28,7 +28,7 @@ const probePath = "/probe"
 
 // box is a started sandbox.
 type box struct {
-	t    *testing.T
+	t    testing.TB
 	view string // host side
 	spec isolate.Spec
 	proc isolate.Process
@@ -37,9 +37,14 @@ type box struct {
 
 // newSpec describes a sandbox over an empty view, which is a tmpfs: what the
 // mount table shows of a plain directory is its host path.
-func newSpec(t *testing.T) isolate.Spec {
+func newSpec(t testing.TB) isolate.Spec {
 	t.Helper()
-	view := tmpfs(t)
+	return specOver(t, tmpfs(t))
+}
+
+// specOver describes a sandbox over a directory, which is made its user's.
+func specOver(t testing.TB, view string) isolate.Spec {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +65,7 @@ func newSpec(t *testing.T) isolate.Spec {
 }
 
 // tmpfs mounts a tmpfs below a directory that only we may enter.
-func tmpfs(t *testing.T) string {
+func tmpfs(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "private")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -69,7 +74,7 @@ func tmpfs(t *testing.T) string {
 	return mountTmpfs(t, dir)
 }
 
-func mountTmpfs(t *testing.T, dir string) string {
+func mountTmpfs(t testing.TB, dir string) string {
 	t.Helper()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		t.Fatal(err)
@@ -79,7 +84,7 @@ func mountTmpfs(t *testing.T, dir string) string {
 }
 
 // start starts the sandbox of spec and ends it with the test.
-func start(t *testing.T, factory Factory, spec isolate.Spec) *box {
+func start(t testing.TB, factory Factory, spec isolate.Spec) *box {
 	t.Helper()
 	b, err := tryStart(t, factory, spec)
 	if err != nil {
@@ -88,7 +93,7 @@ func start(t *testing.T, factory Factory, spec isolate.Spec) *box {
 	return b
 }
 
-func tryStart(t *testing.T, factory Factory, spec isolate.Spec) (*box, error) {
+func tryStart(t testing.TB, factory Factory, spec isolate.Spec) (*box, error) {
 	t.Helper()
 	ours, theirs, err := guest.Pair()
 	if err != nil {
@@ -118,7 +123,7 @@ func tryStart(t *testing.T, factory Factory, spec isolate.Spec) (*box, error) {
 }
 
 // simple starts a sandbox with nothing special.
-func simple(t *testing.T, factory Factory) *box {
+func simple(t testing.TB, factory Factory) *box {
 	t.Helper()
 	return start(t, factory, newSpec(t))
 }
@@ -126,7 +131,7 @@ func simple(t *testing.T, factory Factory) *box {
 // running is a command with its output.
 type running struct {
 	*guest.Exec
-	t      *testing.T
+	t      testing.TB
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File

@@ -30,6 +30,7 @@ var lifeCases = []testCase{
 	{"a signal reaches the command's process group", testSignal},
 	{"background processes outlive their exec", testBackground},
 	{"a kill reaches descendants that hide", testKillHidden},
+	{"a kill reaches descendants that never stay", testKillFleeing},
 	{"a command cannot save itself by attacking its leader", testAttackLeader},
 	{"PID 1 shrugs off signals", testSignalInit},
 	{"the sandbox ends as a whole", testKillSandbox},
@@ -251,6 +252,27 @@ func testKillHidden(t *testing.T, factory Factory) {
 	other.stdin.Close()
 	if exit := other.wait(); exit.Code != 0 || exit.Signal != 0 {
 		t.Errorf("another exec was harmed: %+v", exit)
+	}
+}
+
+// testKillFleeing has a process that starts its successor, in a session of its
+// own, and exits; each leaves a trace.
+func testKillFleeing(t *testing.T, factory Factory) {
+	b := simple(t, factory)
+	r := b.begin(guest.Command{Argv: []string{"sh", "-c", `
+		printf '#!/bin/sh\nsetsid "$0" </dev/null >/dev/null 2>&1 & echo >> /tmp/trace\n' > /tmp/flee; chmod +x /tmp/flee; /tmp/flee
+		while [ $(wc -l < /tmp/trace) -lt 5 ]; do :; done; echo ready; sleep 1000`}})
+	r.line()
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.gone()
+	before := b.must("wc -l < /tmp/trace")
+	for range 20 {
+		b.must("true")
+	}
+	if after := b.must("wc -l < /tmp/trace"); after != before {
+		t.Errorf("it fled %s times, then %s", before, after)
 	}
 }
 

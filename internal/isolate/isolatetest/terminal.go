@@ -39,7 +39,7 @@ func terminals(t *testing.T) string {
 // session is a command on a terminal.
 type session struct {
 	*guest.Exec
-	t      *testing.T
+	t      testing.TB
 	master *os.File
 	seen   bytes.Buffer
 }

@@ -1,0 +1,36 @@
+package isolatetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// Benchmark measures what a user waits for: a whole sandbox from its start to
+// its end, and one command in a sandbox that runs. The test binary is PID 1 and
+// leader; the product's binary starts a little faster or slower.
+func Benchmark(b *testing.B, factory Factory) {
+	needs.Root(b)
+	b.Run("start", func(b *testing.B) {
+		spec := specOver(b, b.TempDir())
+		for b.Loop() {
+			box := start(b, factory, spec)
+			box.proc.Kill()
+			box.proc.Wait()
+		}
+	})
+	b.Run("exec", func(b *testing.B) {
+		box := start(b, factory, specOver(b, b.TempDir()))
+		for b.Loop() {
+			x, err := box.conn.Exec(context.Background(), guest.Command{Argv: []string{"/usr/bin/true"}, TTY: -1}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := x.Wait(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
