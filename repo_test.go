@@ -94,6 +94,19 @@ func anchors(markdown string) []string {
 	return names
 }
 
+func TestChangelogFragmentsAreOneLine(t *testing.T) {
+	form := regexp.MustCompile(`^(Added|Changed|Fixed|Security): [^\n]+\n$`)
+	fragments, err := filepath.Glob("changelog/unreleased/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range fragments {
+		if !form.MatchString(read(t, path)) {
+			t.Errorf("%s is not one line that begins Added:, Changed:, Fixed: or Security:", path)
+		}
+	}
+}
+
 // Exit codes are a promise: the document's table and the code's constants
 // agree, and no code stands in the table twice.
 func TestExitCodesAreDocumented(t *testing.T) {
