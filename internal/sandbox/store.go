@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -35,6 +36,9 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 	s := &Sandbox{home: h, record: r}
 	if err := h.locked(s.make); err != nil {
 		return nil, err
+	}
+	if err := s.log(s.createdEvent()); err != nil {
+		return nil, errors.Join(err, h.removeFiles(s.Name()))
 	}
 	return s, nil
 }
@@ -193,7 +197,14 @@ func (h *Home) Remove(name string) error {
 		return err
 	}
 	defer lock.Release()
-	return h.removeFiles(name)
+	s, openErr := h.Open(name)
+	if err := h.removeFiles(name); err != nil {
+		return err
+	}
+	if openErr != nil {
+		return nil // damaged: it has no ID to log under
+	}
+	return s.log(audit.SandboxDestroyed{})
 }
 
 // removeFiles lets the sandbox disappear by one rename and then deletes it.

@@ -1,0 +1,260 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+const (
+	// batchFiles and batchBytes bound what is written before it is made
+	// durable and placed: descriptors and disk space in flight.
+	batchFiles = 64
+	batchBytes = 64 << 20
+	// fewFiles are made durable one by one; more, with all that the file
+	// system has to write, by one syncfs(2).
+	fewFiles = 8
+)
+
+// applier carries a plan out. Nothing in it is shared between goroutines.
+type applier struct {
+	work *work
+	plan *plan
+	// drop lets the delta forget; all says that it is everything planned.
+	drop func(v []Version, all bool) (stale []vpath.Path, err error)
+
+	touched map[vpath.Path]bool // directories whose names are not durable yet
+	late    []*step             // directories that get their mode when they are full
+	failure error               // the first
+	stopped bool                // no use in going on
+	stale   []vpath.Path
+}
+
+// run does what was planned: directories, files, deletions, and then what
+// takes the place of a deleted directory.
+func (a *applier) run(ctx context.Context) error {
+	a.touched = map[vpath.Path]bool{}
+	var dirs, files, deletions, instead, modes []*step
+	for _, s := range a.plan.steps {
+		switch {
+		case s.done || s.outcome != Applied:
+		case s.status == Deleted:
+			deletions = append(deletions, s)
+		case isDir(s.Info.Mode) && s.status == Modified:
+			modes = append(modes, s)
+		case isDir(s.Info.Mode):
+			dirs = append(dirs, s)
+		case s.status == Retyped && isDir(s.baseMode()):
+			instead = append(instead, s)
+		default:
+			files = append(files, s)
+		}
+	}
+	slices.Reverse(deletions)
+	a.each(ctx, dirs, a.makeDir)
+	a.files(ctx, files)
+	if a.failure != nil {
+		// A rename is an addition and a deletion. Where the one did not come
+		// to pass, the other must not.
+		a.stopped = true
+	}
+	a.each(ctx, deletions, a.remove)
+	a.each(ctx, instead, a.clearDir)
+	a.files(ctx, instead)
+	a.each(ctx, modes, a.chmod)
+	a.finishDirs()
+	return errors.Join(a.failure, a.settle())
+}
+
+// each does the steps one after the other.
+func (a *applier) each(ctx context.Context, steps []*step, do func(*step, entry) error) {
+	for _, s := range steps {
+		if !a.mayGoOn(ctx, s) {
+			continue
+		}
+		err := a.work.tree.at(s.Path, func(e entry) error {
+			if err := e.recover(s.isBefore); err != nil {
+				return err
+			}
+			return do(s, e)
+		})
+		a.finish(s, err)
+	}
+}
+
+// mayGoOn reports whether s is still to be tried, and skips it if not.
+func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
+	if err := ctx.Err(); err != nil && !a.stopped {
+		a.stopped = true
+		a.failure = errors.Join(a.failure, fault.New(fault.Canceled, "apply: %w", err))
+	}
+	if a.stopped {
+		s.stop(Skipped, "not tried, because something before it failed")
+		return false
+	}
+	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped) && s.status != Deleted {
+		s.stop(Skipped, "its directory could not be made")
+		return false
+	}
+	return s.outcome == Applied
+}
+
+// finish notes how a step went.
+func (a *applier) finish(s *step, err error) {
+	if err == nil {
+		s.done = true
+		a.touched[s.Path.Dir()] = true
+		return
+	}
+	kind := hostKind(err)
+	switch {
+	case errors.Is(err, errMoved):
+		kind = fault.Precondition
+		s.stop(Conflict, "%s", err)
+	case fault.KindOf(err) != fault.Internal:
+		kind = fault.KindOf(err)
+		s.stop(Failed, "%s", err)
+	default:
+		s.stop(Failed, "%s", unwrapErrno(err))
+	}
+	if a.failure == nil {
+		a.failure = fault.New(kind, "apply %s: %s", s.Path, s.reason)
+	}
+	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
+}
+
+// isBefore reports whether st is what the sandbox saw at the path.
+func (c *change) isBefore(st *unix.Stat_t) bool { return isBase(c.Base, st) }
+
+// check looks at the source's entry once more, now that it is about to be
+// replaced, and returns it. Errors: errMoved.
+func (a *applier) check(s *step, e entry) (*unix.Stat_t, error) {
+	now, err := e.stat()
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := a.work.isFresh(s.Path, s.Base)
+	if err == nil && !fresh {
+		err = errMoved
+	}
+	return now, err
+}
+
+// makeDir makes a directory. One that its owner could not fill gets its mode
+// when it is full.
+func (a *applier) makeDir(s *step, e entry) error {
+	before, err := a.check(s, e)
+	if err != nil {
+		return err
+	}
+	mode := s.Info.Mode & stickyBits
+	if mode&0o700 != 0o700 {
+		a.late = append(a.late, s)
+		mode |= 0o700
+	}
+	return e.makeDir(look{mode: mode}, before)
+}
+
+// finishDirs gives the directories their modes that are full now.
+func (a *applier) finishDirs() {
+	for _, s := range slices.Backward(a.late) {
+		if !s.done {
+			continue
+		}
+		if err := a.work.tree.at(s.Path, func(e entry) error { return a.chmod(s, e) }); err != nil {
+			s.done = false
+			a.finish(s, err)
+		}
+	}
+}
+
+func (a *applier) chmod(s *step, e entry) error {
+	now, err := e.stat()
+	if err != nil || now == nil {
+		return errors.Join(err, errMoved)
+	}
+	return e.chmod(now, s.Info.Mode&stickyBits)
+}
+
+func (a *applier) remove(s *step, e entry) error {
+	before, err := a.check(s, e)
+	switch {
+	case err != nil:
+		return err
+	case isDir(s.baseMode()):
+		return e.removeDir()
+	}
+	return e.remove(before)
+}
+
+// clearDir removes the directory whose place s takes, emptied before.
+func (a *applier) clearDir(s *step, e entry) error {
+	if err := e.removeDir(); err != nil {
+		return err
+	}
+	s.Base = &layer.Base{Absent: true}
+	return nil
+}
+
+// settle makes durable what was done to names and then lets the delta forget
+// it.
+func (a *applier) settle() error {
+	if err := a.syncNames(); err != nil {
+		return fault.New(hostKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
+	}
+	var versions []Version
+	all := true
+	for _, s := range a.plan.steps {
+		all = all && s.done
+		if s.done && !a.goesWithDir(s) {
+			versions = append(versions, s.version())
+		}
+	}
+	var err error
+	a.stale, err = a.drop(versions, all)
+	return err
+}
+
+// goesWithDir reports whether the delta has nothing of s to forget: it was
+// deleted with its directory, whose deletion is not done yet.
+func (a *applier) goesWithDir(s *step) bool {
+	if s.taken == "" || s.outcome == Kept {
+		return false
+	}
+	above := a.plan.at[s.taken]
+	return above == nil || !above.done
+}
+
+func (a *applier) syncNames() error {
+	if len(a.touched) > fewFiles {
+		return a.syncAll()
+	}
+	for dir := range a.touched {
+		err := a.work.tree.sync(dir)
+		switch {
+		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+			// removed since, or replaced: there are no names in it to lose
+		case errors.Is(err, unix.EACCES):
+			return a.syncAll()
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// syncAll writes out the whole file system of the source.
+func (a *applier) syncAll() error {
+	fd, err := a.work.tree.openDir(vpath.Root, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Syncfs(fd)
+}

@@ -1,0 +1,182 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Outcome is what apply did, or would do, with a path.
+type Outcome string
+
+// The outcomes.
+const (
+	Applied Outcome = "applied" // the source has it now; in a dry run: would have
+	Present Outcome = "present" // the source had it already
+	Kept    Outcome = "kept"    // not deleted: not the sandbox's to delete
+	// Conflict and Refused stop the whole apply before it begins.
+	Conflict Outcome = "conflict" // the source is not what the sandbox saw
+	Refused  Outcome = "refused"  // the policy does not let the sandbox write there
+	Failed   Outcome = "failed"   // the host did not let it
+	Skipped  Outcome = "skipped"  // not tried, because something before it failed
+)
+
+// PathResult is the outcome at one path.
+type PathResult struct {
+	Path    vpath.Path
+	Status  Status
+	Outcome Outcome
+	Reason  string // why, unless applied
+	Mark    *Mark
+}
+
+// ApplyOptions say what to apply.
+type ApplyOptions struct {
+	// Paths select what lies at and below them; none: everything.
+	Paths  []vpath.Path
+	DryRun bool
+	// Drop is told what was applied, for the live supervisor to forget it
+	// (see DropVersions). Nil: the sandbox does not run; Apply takes its lock
+	// and forgets by itself.
+	Drop func([]Version) (stale []vpath.Path, err error)
+}
+
+// ApplyResult tells what became of each selected path, by path.
+type ApplyResult struct {
+	Paths []PathResult
+	// Changed are paths that were applied while the sandbox wrote to them
+	// again; the later version is still in the delta.
+	Changed []vpath.Path
+}
+
+// Count returns how many paths had the outcome.
+func (r *ApplyResult) Count(o Outcome) int {
+	n := 0
+	for _, p := range r.Paths {
+		if p.Outcome == o {
+			n++
+		}
+	}
+	return n
+}
+
+// Apply brings the sandbox's changes into its source.
+//
+// Every selected path is checked first. If the source at one of them is not
+// what the sandbox saw, or the policy does not let the sandbox write there,
+// nothing is applied: the error is a Precondition and the result names all
+// such paths; the others can be applied by selecting them. Otherwise each
+// file is replaced by one rename, directories first and deletions last, and
+// what the source holds durably leaves the delta. If the host fails midway,
+// what was done is done and reported, and the rest stays in the delta.
+//
+// Errors: Precondition, also if the sandbox is locked; NotFound for a path at
+// which nothing changed; Denied and Exhausted as the host has it; Canceled.
+func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
+	offline := o.Drop == nil && !o.DryRun
+	if offline {
+		lock, err := s.TryLock(PurposeApply)
+		if err != nil {
+			return result, err
+		}
+		defer lock.Release()
+	}
+	if !o.DryRun {
+		turn, err := s.takeTurn()
+		if err != nil {
+			return result, err
+		}
+		defer turn.Close()
+	}
+	w, err := s.open(!offline)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	changes, err := w.changes(o.Paths, true)
+	if err != nil {
+		return result, err
+	}
+	p, err := w.plan(changes)
+	if err != nil {
+		return result, err
+	}
+	if err := p.refusal(s.Name()); err != nil || o.DryRun {
+		return p.result(), err
+	}
+	log, err := s.openLog()
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	a := applier{work: w, plan: p, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+		switch {
+		case !offline:
+			return o.Drop(v)
+		case all && len(o.Paths) == 0:
+			return nil, w.stack.DropAll() // the same, at once
+		}
+		return DropVersions(w.stack, v)
+	}}
+	err = a.run(ctx)
+	result = p.result()
+	result.Changed = a.stale
+	if event := p.event(); len(event.Paths)+len(event.Refused) > 0 {
+		err = errors.Join(err, log.Append(event))
+	}
+	return result, err
+}
+
+// result lists the outcomes at the paths that have one to tell of.
+func (p *plan) result() ApplyResult {
+	var r ApplyResult
+	for _, s := range p.steps {
+		if s.status == 0 {
+			continue
+		}
+		f := FileDiff{Path: s.Path}
+		f.Old, f.New = p.work.sides(&s.change)
+		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: f.mark()})
+	}
+	return r
+}
+
+// refusal is the error that stops an apply before it begins.
+func (p *plan) refusal(name string) error {
+	conflicts, refused := 0, 0
+	for _, s := range p.steps {
+		switch s.outcome {
+		case Conflict:
+			conflicts++
+		case Refused:
+			refused++
+		}
+	}
+	switch {
+	case conflicts+refused == 0:
+		return nil
+	case refused == 0:
+		return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source", name, count(conflicts, "path"))
+	case conflicts == 0:
+		return fault.New(fault.Precondition, "apply %s: nothing applied: %s not writable by the policy", name, count(refused, "path"))
+	}
+	return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source, %s not writable by the policy", name, count(conflicts, "path"), count(refused, "path"))
+}
+
+// event is the audit record of what was done.
+func (p *plan) event() audit.Applied {
+	var e audit.Applied
+	for _, s := range p.steps {
+		switch {
+		case s.status == 0:
+		case s.outcome == Applied:
+			e.Paths = append(e.Paths, audit.Text(s.Path))
+		case s.outcome != Present:
+			e.Refused = append(e.Refused, audit.Text(s.Path))
+		}
+	}
+	return e
+}

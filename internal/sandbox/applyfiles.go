@@ -1,0 +1,160 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+)
+
+// errBusy says that a file changed while it was copied out of the delta.
+var errBusy = fault.New(fault.Unavailable, "the sandbox is writing to it")
+
+// batch are files written to the source that have no place in it yet.
+type batch struct {
+	steps  []*step // what is to be placed
+	files  map[*step]*staged
+	linked map[layer.FileID]*staged
+	bytes  int64
+}
+
+// files applies everything that is no directory. Regular files are written,
+// made durable together and then placed one by one; names of one file in the
+// delta become names of one file, as far as a batch reaches.
+func (a *applier) files(ctx context.Context, steps []*step) {
+	for len(steps) > 0 {
+		b := batch{files: map[*step]*staged{}, linked: map[layer.FileID]*staged{}}
+		n := 0
+		for n < len(steps) && n < batchFiles && b.bytes < batchBytes {
+			a.stage(ctx, &b, steps[n])
+			n++
+		}
+		a.commit(&b)
+		steps = steps[n:]
+	}
+}
+
+// stage prepares one step; those that need no preparation are only noted.
+func (a *applier) stage(ctx context.Context, b *batch, s *step) {
+	if s.outcome == Applied && s.done {
+		s.done = false // a directory made way; now for what comes instead
+	}
+	if !a.mayGoOn(ctx, s) {
+		return
+	}
+	err := a.work.tree.at(s.Path, func(e entry) error {
+		if err := e.recover(s.isBefore); err != nil {
+			return err
+		}
+		if s.Info.Mode&typeBits != unix.S_IFREG || s.sameContent || b.linked[s.Info.ID] != nil {
+			return nil
+		}
+		return a.write(b, s, e)
+	})
+	if err != nil {
+		a.finish(s, err)
+		return
+	}
+	b.steps = append(b.steps, s)
+}
+
+// write copies the delta's file beside its place.
+func (a *applier) write(b *batch, s *step, e entry) error {
+	before, err := a.check(s, e)
+	if err != nil {
+		return err
+	}
+	src, err := a.work.stack.OpenDelta(s.Path)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
+	file, err := e.stage(src, l)
+	if err != nil {
+		return err
+	}
+	if err := isUnchanged(src, s); err != nil {
+		file.close()
+		return errors.Join(err, e.removeIfNamed(file))
+	}
+	b.files[s] = file
+	b.bytes += s.Info.Size
+	if s.Info.Nlink > 1 {
+		b.linked[s.Info.ID] = file
+	}
+	return nil
+}
+
+// isUnchanged refuses a copy of which the original moved on meanwhile.
+func isUnchanged(src *os.File, s *step) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(src.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Size != s.Info.Size || st.Mtim != s.Info.Mtime || st.Ino != s.Info.ID.Ino {
+		return errBusy
+	}
+	return nil
+}
+
+// commit places a batch.
+func (a *applier) commit(b *batch) {
+	err := a.syncBatch(b)
+	for _, s := range b.steps {
+		placed := err
+		if err == nil {
+			placed = a.work.tree.at(s.Path, func(e entry) error { return a.place(b, s, e) })
+		} else if b.files[s] != nil {
+			_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(b.files[s]) })
+		}
+		a.finish(s, placed)
+	}
+	for _, f := range b.files {
+		f.close()
+	}
+}
+
+func (a *applier) syncBatch(b *batch) error {
+	if len(b.files) > fewFiles {
+		return a.syncAll()
+	}
+	for _, f := range b.files {
+		if err := f.file.Sync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place puts one entry into the source, in one step.
+func (a *applier) place(b *batch, s *step, e entry) error {
+	before, err := a.check(s, e)
+	if err != nil {
+		return err
+	}
+	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
+	switch s.Info.Mode & typeBits {
+	case unix.S_IFREG:
+		switch file := b.files[s]; {
+		case s.sameContent:
+			return e.chmod(before, l.mode)
+		case file != nil:
+			return e.place(file, before)
+		}
+		return e.link(b.linked[s.Info.ID], before)
+	case unix.S_IFLNK:
+		target, err := a.work.stack.Readlink(s.Path)
+		if err != nil {
+			return err
+		}
+		return e.makeLink(target, before)
+	case unix.S_IFIFO:
+		return e.makeFIFO(l)
+	}
+	return fault.New(fault.Unsupported, "a %s cannot be applied", typeName(s.Info.Mode))
+}

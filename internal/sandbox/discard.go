@@ -1,0 +1,94 @@
+package sandbox
+
+import (
+	"errors"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// DiscardOptions say what to throw away.
+type DiscardOptions struct {
+	// Paths select what lies at and below them; none: everything.
+	Paths  []vpath.Path
+	DryRun bool
+	// Drop is as in ApplyOptions.
+	Drop func([]Version) (stale []vpath.Path, err error)
+}
+
+// DiscardResult tells what was thrown away.
+type DiscardResult struct {
+	// Paths are those at which the view shows the source again.
+	Paths []vpath.Path
+	// Changed are paths that the sandbox wrote to meanwhile; they are still in
+	// the delta.
+	Changed []vpath.Path
+}
+
+// Discard lets the sandbox's view show the source again. A rename is a
+// deletion and an addition, and each can be discarded without the other: the
+// view then shows the file twice, or not at all.
+//
+// Errors: Precondition if the sandbox is locked; NotFound for a path at which
+// nothing changed.
+func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
+	offline := o.Drop == nil && !o.DryRun
+	if offline {
+		lock, err := s.TryLock(PurposeDiscard)
+		if err != nil {
+			return result, err
+		}
+		defer lock.Release()
+	}
+	turn, err := s.takeTurn()
+	if err != nil {
+		return result, err
+	}
+	defer turn.Close()
+	w, err := s.open(!offline)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	changes, err := w.changes(o.Paths, false)
+	if err != nil {
+		return result, err
+	}
+	versions := make([]Version, len(changes))
+	for i, c := range changes {
+		versions[i] = c.version()
+		if c.status != 0 && c.kept == "" {
+			result.Paths = append(result.Paths, c.Path)
+		}
+	}
+	if o.DryRun {
+		return result, nil
+	}
+	w.recoverEach(changes)
+	switch {
+	case o.Drop != nil:
+		result.Changed, err = o.Drop(versions)
+	case len(o.Paths) == 0:
+		err = w.stack.DropAll()
+	default:
+		result.Changed, err = DropVersions(w.stack, versions)
+	}
+	if err != nil || len(result.Paths) == 0 {
+		return result, err
+	}
+	return result, s.log(audit.Discarded{Paths: audit.Texts(result.Paths)})
+}
+
+// recoverEach clears what an interrupted apply left in the source, while the
+// delta still tells what that was. What cannot be told stays.
+func (w *work) recoverEach(changes []change) {
+	for _, c := range changes {
+		if c.Kind == layer.Deleted && c.taken != "" || isDir(c.Info.Mode) {
+			continue
+		}
+		_ = w.tree.at(c.Path, func(e entry) error {
+			return e.recover(c.isBefore)
+		})
+	}
+}

@@ -1,0 +1,54 @@
+package sandbox
+
+import (
+	"time"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// openLog opens the sandbox's audit log.
+func (s *Sandbox) openLog() (*audit.Log, error) {
+	return audit.Open(s.AuditPath(), audit.Options{Sandbox: s.Name(), ID: string(s.ID())})
+}
+
+// log appends one event to the sandbox's audit log.
+func (s *Sandbox) log(ev audit.Event) error {
+	l, err := s.openLog()
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	return l.Append(ev)
+}
+
+// createdEvent tells what the sandbox was made of.
+func (s *Sandbox) createdEvent() audit.SandboxCreated {
+	r := &s.record
+	e := audit.SandboxCreated{
+		Source: audit.Text(r.Source.Path), Workspace: audit.Text(r.Workspace),
+		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote,
+		Rules: AuditRules(r.Rules),
+		Limits: audit.Limits{
+			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, PIDs: r.Limits.PIDs,
+			DiskBytes: r.Limits.DiskBytes, DiskInodes: r.Limits.DiskInodes,
+			TimeoutMS: time.Duration(r.Limits.Timeout).Milliseconds(),
+		},
+	}
+	for _, m := range r.Mounts {
+		e.Mounts = append(e.Mounts, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target)})
+	}
+	return e
+}
+
+// AuditRules returns rules as the audit log has them.
+func AuditRules(rules []policy.Rule) []audit.Rule {
+	list := make([]audit.Rule, len(rules))
+	for i, r := range rules {
+		list[i] = audit.Rule{
+			Pattern: audit.Text(r.Pattern), Permission: r.Permission.String(),
+			Type: r.Type.String(), Priority: r.Priority, Source: audit.Text(r.Source),
+		}
+	}
+	return list
+}

@@ -1,0 +1,199 @@
+package sandbox
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/textdiff"
+)
+
+// WriteNameStatus writes a line for each changed path: git's letter, a tab
+// and the name as git quotes it.
+func (r *Review) WriteNameStatus(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	for _, f := range r.files {
+		fmt.Fprintf(b, "%s\t%s\n", f.Status, quote(f.Path))
+	}
+	return b.Flush()
+}
+
+// statWidth is the most columns that the bar of a file takes.
+const statWidth = 40
+
+// WriteStat writes a line for each changed path with how much of it changed,
+// and a last one with the sums, as git diff --stat does.
+func (r *Review) WriteStat(w io.Writer) error {
+	type row struct{ name, text string }
+	var rows []row
+	width, inserted, deleted := 0, 0, 0
+	for i := range r.files {
+		f := &r.files[i]
+		text, plus, minus, err := r.statOf(f)
+		if err != nil {
+			return err
+		}
+		if f.Mark != nil {
+			text += fmt.Sprintf("  [%s: %s]", f.Mark.Risk, f.Mark.Reason)
+		}
+		rows = append(rows, row{quote(f.Path), text})
+		width = max(width, utf8.RuneCountInString(rows[i].name))
+		inserted, deleted = inserted+plus, deleted+minus
+	}
+	b := bufio.NewWriter(w)
+	for _, row := range rows {
+		pad := width - utf8.RuneCountInString(row.name)
+		fmt.Fprintf(b, " %s%s | %s\n", row.name, strings.Repeat(" ", pad), row.text)
+	}
+	fmt.Fprintf(b, " %s changed, %d inserted, %d deleted\n", count(len(rows), "file"), inserted, deleted)
+	return b.Flush()
+}
+
+// statOf sums the parts of f.
+func (r *Review) statOf(f *FileDiff) (text string, inserted, deleted int, err error) {
+	shown := true
+	for _, part := range f.parts() {
+		c, err := r.Content(&part)
+		if err != nil {
+			return "", 0, 0, err
+		}
+		shown = shown && c.isShown()
+		inserted, deleted = inserted+c.Inserted, deleted+c.Deleted
+	}
+	switch {
+	case !shown:
+		text = fmt.Sprintf("Bin %d -> %d bytes", sizeOf(f.Old), sizeOf(f.New))
+	case inserted+deleted == 0:
+		text = f.describeChange()
+	default:
+		plus, minus := scale(inserted, deleted)
+		text = fmt.Sprintf("%d %s%s", inserted+deleted, strings.Repeat("+", plus), strings.Repeat("-", minus))
+	}
+	return text, inserted, deleted, nil
+}
+
+// scale fits a bar into statWidth; what is there shows at least once.
+func scale(inserted, deleted int) (plus, minus int) {
+	total := inserted + deleted
+	if total <= statWidth {
+		return inserted, deleted
+	}
+	plus, minus = inserted*statWidth/total, deleted*statWidth/total
+	return max(plus, min(inserted, 1)), max(minus, min(deleted, 1))
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// jsonHead is the beginning of the JSON form of a Review; its "files" follow.
+// Paths and link targets are escaped by vpath.Escape, modes are octal.
+type jsonHead struct {
+	SchemaVersion int    `json:"schema_version"`
+	Sandbox       string `json:"sandbox"`
+	ID            ID     `json:"id"`
+}
+
+type jsonFile struct {
+	Path     string     `json:"path"`
+	Status   Status     `json:"status"`
+	Mark     *Mark      `json:"mark,omitempty"`
+	Stale    bool       `json:"source_changed,omitempty"`
+	Old      *jsonSide  `json:"old,omitempty"`
+	New      *jsonSide  `json:"new,omitempty"`
+	Binary   bool       `json:"binary,omitempty"`
+	TooLarge bool       `json:"too_large,omitempty"`
+	Unknown  bool       `json:"old_content_unknown,omitempty"`
+	Inserted int        `json:"inserted"`
+	Deleted  int        `json:"deleted"`
+	Hunks    []jsonHunk `json:"hunks,omitempty"`
+}
+
+type jsonSide struct {
+	Mode      string `json:"mode"`
+	SizeBytes int64  `json:"size_bytes"`
+	Target    string `json:"target,omitempty"`
+}
+
+type jsonHunk struct {
+	OldStart int        `json:"old_start"`
+	OldLines int        `json:"old_lines"`
+	NewStart int        `json:"new_start"`
+	NewLines int        `json:"new_lines"`
+	Lines    []jsonLine `json:"lines"`
+}
+
+// jsonLine has the line as text, or as base64 where it is not UTF-8.
+type jsonLine struct {
+	Op     string `json:"op"` // " ", "-" or "+"
+	Text   string `json:"text,omitempty"`
+	Base64 string `json:"base64,omitempty"`
+}
+
+// WriteJSON writes the changes with their hunks as one JSON document, a file
+// at a time, because all of them may be more than memory holds.
+func (r *Review) WriteJSON(w io.Writer) error {
+	s := r.work.sandbox
+	head, err := json.Marshal(jsonHead{SchemaVersion: SchemaVersion, Sandbox: s.Name(), ID: s.ID()})
+	if err != nil {
+		return fault.New(fault.Internal, "diff: %w", err)
+	}
+	b := bufio.NewWriter(w)
+	b.Write(head[:len(head)-1])
+	b.WriteString(`,"files":[`)
+	for i := range r.files {
+		f := &r.files[i]
+		c, err := r.Content(f)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(jsonOf(f, &c))
+		if err != nil {
+			return fault.New(fault.Internal, "diff: %w", err)
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(text)
+	}
+	b.WriteString("]}\n")
+	return b.Flush()
+}
+
+func jsonOf(f *FileDiff, c *Content) jsonFile {
+	j := jsonFile{
+		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Stale: f.Stale,
+		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
+		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
+	}
+	for _, h := range c.Hunks {
+		out := jsonHunk{OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines}
+		for _, l := range h.Lines {
+			out.Lines = append(out.Lines, jsonLineOf(l))
+		}
+		j.Hunks = append(j.Hunks, out)
+	}
+	return j
+}
+
+func jsonLineOf(l textdiff.Line) jsonLine {
+	if utf8.ValidString(l.Text) {
+		return jsonLine{Op: string(rune(l.Op)), Text: l.Text}
+	}
+	return jsonLine{Op: string(rune(l.Op)), Base64: base64.StdEncoding.EncodeToString([]byte(l.Text))}
+}
+
+func jsonSideOf(s *Side) *jsonSide {
+	if s == nil {
+		return nil
+	}
+	return &jsonSide{Mode: fmt.Sprintf("%06o", s.Mode), SizeBytes: s.SizeBytes, Target: HostPath(s.Target).String()}
+}

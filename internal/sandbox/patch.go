@@ -1,0 +1,239 @@
+package sandbox
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// PatchOptions say how a patch is written. The zero value is safe to show.
+type PatchOptions struct {
+	// Raw leaves control characters in contents as they are, so that every
+	// text change can be applied by git. Without it they are escaped and
+	// git apply refuses the patch of such a file. Names are always quoted.
+	Raw bool
+	// Colour highlights as git does.
+	Colour bool
+}
+
+// notAPatch stands between a file's names and its first hunk where the hunks
+// are escaped: git apply refuses a patch with such a line ("patch fragment
+// without header"), so nobody applies the escapes in place of what they show.
+const notAPatch = "# control characters are shown escaped: this is no patch"
+
+// WritePatch writes the changes as a unified diff in git's format. What git
+// has no form for stands in lines that start with "#": the marks, empty
+// directories, special files.
+func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
+	p := patchWriter{w: bufio.NewWriter(w), o: o}
+	p.marks(r.files)
+	for _, f := range r.files {
+		if f.Stale {
+			p.line(colourWarn, "# the source has changed since: "+quote(f.Path))
+		}
+		for _, part := range f.parts() {
+			content, err := r.Content(&part)
+			if err != nil {
+				return err
+			}
+			p.file(&part, content)
+		}
+	}
+	return p.w.Flush()
+}
+
+type patchWriter struct {
+	w *bufio.Writer // keeps the first error until Flush
+	o PatchOptions
+}
+
+// The colours are git's defaults (color.diff.<slot>, git-config(1)).
+const (
+	colourOff  = "\x1b[m"
+	colourMeta = "\x1b[1m"
+	colourFrag = "\x1b[36m"
+	colourOld  = "\x1b[31m"
+	colourNew  = "\x1b[32m"
+	colourWarn = "\x1b[33m"
+)
+
+func (p *patchWriter) line(colour, text string) {
+	if p.o.Colour && colour != "" {
+		text = colour + text + colourOff
+	}
+	p.w.WriteString(text)
+	p.w.WriteByte('\n')
+}
+
+// marks lists the marked files before everything else.
+func (p *patchWriter) marks(files []FileDiff) {
+	marked := false
+	for _, f := range files {
+		if f.Mark != nil {
+			p.line(colourWarn, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, quote(f.Path), f.Mark.Reason))
+			marked = true
+		}
+	}
+	if marked {
+		p.line("", "")
+	}
+}
+
+func (p *patchWriter) file(f *FileDiff, c Content) {
+	if !isPatchable(f.Old) || !isPatchable(f.New) {
+		p.line(colourMeta, fmt.Sprintf("# %s: %s", quote(f.Path), f.describeChange()))
+		return
+	}
+	p.header(f)
+	p.content(f, c)
+}
+
+// parts returns f, or for a change of type the deletion and the addition that
+// it is to git.
+func (f *FileDiff) parts() []FileDiff {
+	if f.Status != Retyped {
+		return []FileDiff{*f}
+	}
+	gone, made := *f, *f
+	gone.New, made.Old = nil, nil
+	return []FileDiff{gone, made}
+}
+
+// isPatchable reports whether git has a form for the side.
+func isPatchable(s *Side) bool {
+	return s == nil || s.Mode&typeBits == unix.S_IFREG || s.Mode&typeBits == unix.S_IFLNK
+}
+
+func (p *patchWriter) header(f *FileDiff) {
+	p.line(colourMeta, "diff --git "+quoteSide("a", f.Path)+" "+quoteSide("b", f.Path))
+	switch {
+	case f.Old == nil:
+		p.line(colourMeta, "new file mode "+gitMode(f.New))
+	case f.New == nil:
+		p.line(colourMeta, "deleted file mode "+gitMode(f.Old))
+	case f.Old.Mode != f.New.Mode:
+		p.line(colourMeta, "old mode "+gitMode(f.Old))
+		p.line(colourMeta, "new mode "+gitMode(f.New))
+	}
+}
+
+func (p *patchWriter) content(f *FileDiff, c Content) {
+	oldName, newName := quoteSide("a", f.Path), quoteSide("b", f.Path)
+	if f.Old == nil {
+		oldName = "/dev/null"
+	}
+	if f.New == nil {
+		newName = "/dev/null"
+	}
+	switch {
+	case f.change.sameContent:
+	case !c.isShown():
+		p.line("", fmt.Sprintf("Binary files %s and %s differ", oldName, newName))
+		p.line(colourWarn, "# "+describe(f, c))
+	case len(c.Hunks) > 0:
+		// git ends a name that holds a space with a tab, for GNU patch.
+		p.line(colourMeta, "--- "+endName(oldName))
+		p.line(colourMeta, "+++ "+endName(newName))
+		p.hunks(c.Hunks)
+	}
+}
+
+// describe says why a content is not shown.
+func describe(f *FileDiff, c Content) string {
+	sizes := fmt.Sprintf("%d to %d bytes", sizeOf(f.Old), sizeOf(f.New))
+	switch {
+	case c.Binary:
+		return "binary, " + sizes
+	case c.TooLarge:
+		return fmt.Sprintf("larger than %d bytes, not shown: %s", textdiff.SizeLimit, sizes)
+	}
+	return "what the sandbox saw was not kept: " + sizes
+}
+
+func sizeOf(s *Side) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.SizeBytes
+}
+
+func (p *patchWriter) hunks(hunks []textdiff.Hunk) {
+	if !p.o.Raw {
+		shown, escaped := textdiff.EscapeHunks(hunks)
+		if escaped {
+			p.line(colourWarn, notAPatch)
+		}
+		hunks = shown
+	}
+	if !p.o.Colour {
+		for _, h := range hunks {
+			p.w.WriteString(h.String())
+		}
+		return
+	}
+	colours := map[textdiff.Op]string{textdiff.Delete: colourOld, textdiff.Insert: colourNew}
+	for _, h := range hunks {
+		p.line(colourFrag, h.Header())
+		for _, l := range h.Lines {
+			text, whole := strings.CutSuffix(l.Text, "\n")
+			p.line(colours[l.Op], string(rune(l.Op))+text)
+			if !whole {
+				p.line("", `\ No newline at end of file`)
+			}
+		}
+	}
+}
+
+// describeChange says in words what became of a path.
+func (f *FileDiff) describeChange() string {
+	switch {
+	case f.Old == nil:
+		return fmt.Sprintf("new %s, mode %04o", typeName(f.New.Mode), f.New.Mode&stickyBits)
+	case f.New == nil:
+		return "deleted " + typeName(f.Old.Mode)
+	}
+	return fmt.Sprintf("%s, mode %04o became %04o", typeName(f.Old.Mode), f.Old.Mode&stickyBits, f.New.Mode&stickyBits)
+}
+
+func typeName(mode uint32) string {
+	switch mode & typeBits {
+	case unix.S_IFREG:
+		return "file"
+	case unix.S_IFDIR:
+		return "directory"
+	case unix.S_IFLNK:
+		return "symbolic link"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	}
+	return "device"
+}
+
+// gitMode returns the mode as git writes it, with all permission bits: git
+// itself knows only 644 and 755.
+func gitMode(s *Side) string {
+	if s.Mode&typeBits == unix.S_IFLNK {
+		return "120000"
+	}
+	return fmt.Sprintf("%06o", s.Mode&(typeBits|permBits))
+}
+
+// quote returns the path relative to the source, as git writes it.
+func quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
+
+func quoteSide(side string, p vpath.Path) string { return textdiff.QuoteName(side + string(p)) }
+
+func endName(name string) string {
+	if strings.Contains(name, " ") && !strings.HasPrefix(name, `"`) {
+		return name + "\t"
+	}
+	return name
+}

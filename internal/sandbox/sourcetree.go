@@ -1,0 +1,266 @@
+package sandbox
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// sourceTree is the writable side of a source. Every path is resolved beneath
+// its handle, in the state the directories have at that moment: no symbolic
+// link is followed and no mount is entered, so nobody who plants one there
+// can lead a change elsewhere (openat2(2)).
+type sourceTree struct {
+	root  *os.File
+	owner ID // in the names of temporary files
+	// plain does without O_TMPFILE and the flags of renameat2, as on a file
+	// system that lacks them.
+	plain bool
+}
+
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+
+// pathPiece is how many bytes of a path one openat2 gets, below PATH_MAX.
+const pathPiece = 4000
+
+// openDir opens the directory at p with flags.
+func (t *sourceTree) openDir(p vpath.Path, flags int) (int, error) {
+	at := int(t.root.Fd())
+	rest := p.Rel()
+	for len(rest) > pathPiece {
+		cut := strings.LastIndexByte(rest[:pathPiece], '/')
+		next, err := openBeneath(at, rest[:cut], unix.O_PATH|unix.O_DIRECTORY, 0)
+		if at != int(t.root.Fd()) {
+			unix.Close(at)
+		}
+		if err != nil {
+			return -1, err
+		}
+		at, rest = next, rest[cut+1:]
+	}
+	fd, err := openBeneath(at, rest, flags|unix.O_DIRECTORY, 0)
+	if at != int(t.root.Fd()) {
+		unix.Close(at)
+	}
+	return fd, err
+}
+
+func openBeneath(dir int, path string, flags int, mode uint32) (int, error) {
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: beneath}
+	for {
+		fd, err := unix.Openat2(dir, path, &how)
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
+			return fd, err
+		}
+	}
+}
+
+// entry is a name in an open directory of the source, and the temporary name
+// beside it.
+type entry struct {
+	tree       *sourceTree
+	dir        int
+	name, temp string
+}
+
+// at calls do with the entry of p, whose directory is open meanwhile.
+func (t *sourceTree) at(p vpath.Path, do func(entry) error) error {
+	dir, err := t.openDir(p.Dir(), unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	return do(entry{tree: t, dir: dir, name: p.Base(), temp: t.tempName(p)})
+}
+
+// tempName returns the name beside p under which a change passes: always the
+// same, so that what a crash left is found again, and for nobody to guess who
+// cannot read the state directory.
+func (t *sourceTree) tempName(p vpath.Path) string {
+	sum := sha256.Sum256([]byte(string(t.owner) + "\x00" + string(p)))
+	return ".agentfense-" + hex.EncodeToString(sum[:12])
+}
+
+// sync makes the names in the directory p durable.
+func (t *sourceTree) sync(p vpath.Path) error {
+	fd, err := t.openDir(p, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Fsync(fd)
+}
+
+// stat describes the entry; nil if there is none.
+func (e entry) stat() (*unix.Stat_t, error) { return statEntry(e.dir, e.name) }
+
+func statEntry(dir int, name string) (*unix.Stat_t, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	return &st, err
+}
+
+// isVersion reports whether b is the file a, unchanged. ctime is left out
+// because the renames of a replacement move it.
+func isVersion(a, b *unix.Stat_t) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Dev == b.Dev && a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Mtim == b.Mtim
+}
+
+// errMoved says that the source's entry is not the one that was checked.
+var errMoved = errors.New("changed while it was being applied")
+
+// put lets the entry become what makeAt makes under a name, in one step.
+// before is what stands there and has been checked, nil for nothing; anything
+// else that is found in its place is put back. makeAt must not replace.
+// Errors: errMoved.
+func (e entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error) error {
+	if before == nil {
+		err := makeAt(e.dir, e.name)
+		if errors.Is(err, unix.EEXIST) {
+			return errMoved
+		}
+		return err
+	}
+	if err := makeAt(e.dir, e.temp); err != nil {
+		return err
+	}
+	return e.swap(before)
+}
+
+// swap exchanges the entry with what stands under the temporary name and
+// removes what was there before.
+func (e entry) swap(before *unix.Stat_t) error {
+	err := e.rename(e.temp, e.name, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) {
+		return e.swapPlain(before)
+	}
+	if err != nil {
+		return errors.Join(movedIfAbsent(err), e.removeTemp())
+	}
+	out, err := statEntry(e.dir, e.temp)
+	if err == nil && isVersion(before, out) {
+		return e.removeTemp()
+	}
+	if err := e.rename(e.temp, e.name, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("%w; what stood there is now %s: %w", errMoved, e.temp, err)
+	}
+	return errors.Join(errMoved, e.removeTemp())
+}
+
+// swapPlain is swap where names cannot be exchanged: between the check and
+// the rename is a moment.
+func (e entry) swapPlain(before *unix.Stat_t) error {
+	now, err := e.stat()
+	if err == nil && !isVersion(before, now) {
+		err = errMoved
+	}
+	if err == nil {
+		err = e.rename(e.temp, e.name, 0)
+	}
+	if err != nil {
+		return errors.Join(err, e.removeTemp())
+	}
+	return nil
+}
+
+// remove deletes the entry, which has been checked to be before and is no
+// directory. Errors: errMoved.
+func (e entry) remove(before *unix.Stat_t) error {
+	err := e.rename(e.name, e.temp, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		now, err := e.stat()
+		if err == nil && !isVersion(before, now) {
+			err = errMoved
+		}
+		if err != nil {
+			return err
+		}
+		return unix.Unlinkat(e.dir, e.name, 0)
+	}
+	if err != nil {
+		return movedIfAbsent(err)
+	}
+	out, err := statEntry(e.dir, e.temp)
+	if err == nil && isVersion(before, out) {
+		return e.removeTemp()
+	}
+	if err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE); err != nil {
+		return fmt.Errorf("%w; what stood there is now %s: %w", errMoved, e.temp, err)
+	}
+	return errMoved
+}
+
+// removeDir deletes the entry, a directory, if it is empty. Errors: errMoved
+// if it is not, or is none.
+func (e entry) removeDir() error {
+	err := unix.Unlinkat(e.dir, e.name, unix.AT_REMOVEDIR)
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
+		return errMoved
+	}
+	return err
+}
+
+func (e entry) rename(from, to string, flags uint) error {
+	if e.tree.plain && flags != 0 {
+		return unix.EINVAL
+	}
+	if flags == 0 {
+		return unix.Renameat(e.dir, from, e.dir, to)
+	}
+	return unix.Renameat2(e.dir, from, e.dir, to, flags)
+}
+
+// removeTemp removes what stands under the temporary name: what was replaced,
+// or an empty directory that found no place.
+func (e entry) removeTemp() error {
+	err := unix.Unlinkat(e.dir, e.temp, 0)
+	if errors.Is(err, unix.EISDIR) {
+		err = unix.Unlinkat(e.dir, e.temp, unix.AT_REMOVEDIR)
+	}
+	return ignoreAbsent(err)
+}
+
+func movedIfAbsent(err error) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) {
+		return errMoved
+	}
+	return err
+}
+
+// recover clears the temporary name after an apply that was interrupted.
+// matches tells whether a file is what the delta was recorded to replace. It
+// removes what cannot be anybody's work: the new version that did not get its
+// place, or the old one that lost it. Errors: errMoved, naming the file, for
+// anything else.
+func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {
+	left, err := statEntry(e.dir, e.temp)
+	if left == nil || err != nil {
+		return err
+	}
+	now, err := e.stat()
+	if err != nil {
+		return err
+	}
+	if isBefore(now) || isBefore(left) {
+		return e.removeTemp()
+	}
+	if now == nil {
+		if err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", errMoved, e.temp)
+}

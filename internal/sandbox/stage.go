@@ -1,0 +1,319 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// staged is a whole new file of the source that has no place in it yet.
+type staged struct {
+	file  *os.File
+	named bool // it stands under the entry's temporary name, else it has none
+}
+
+// look is how a new entry of the source looks besides its content.
+type look struct {
+	mode  uint32 // permission bits
+	mtime unix.Timespec
+	// before is the file that is replaced; its owner and its extended
+	// attributes stay. Nil: the owner is that of the directory.
+	before *unix.Stat_t
+}
+
+// stage writes the content of src to a new file in the entry's directory.
+func (e entry) stage(src *os.File, l look) (*staged, error) {
+	s, err := e.openStaged()
+	if err != nil {
+		return nil, err
+	}
+	err = copyContent(s.file, src)
+	if err == nil && l.before != nil {
+		err = e.copyAttributes(s.file)
+	}
+	if err == nil {
+		err = e.dress(int(s.file.Fd()), l)
+	}
+	if err != nil {
+		s.close()
+		return nil, errors.Join(err, e.removeIfNamed(s))
+	}
+	return s, nil
+}
+
+func (e entry) openStaged() (*staged, error) {
+	if !e.tree.plain {
+		fd, err := openBeneath(e.dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+		if err == nil {
+			return &staged{file: os.NewFile(uintptr(fd), e.temp)}, nil
+		}
+		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
+			return nil, err
+		}
+	}
+	fd, err := openBeneath(e.dir, e.temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &staged{file: os.NewFile(uintptr(fd), e.temp), named: true}, nil
+}
+
+func (s *staged) close() { s.file.Close() }
+
+func (e entry) removeIfNamed(s *staged) error {
+	if !s.named {
+		return nil
+	}
+	return e.removeTemp()
+}
+
+// link gives the staged file the entry's name, too, in one step. Errors:
+// errMoved.
+func (e entry) link(s *staged, before *unix.Stat_t) error {
+	return e.put(before, func(dir int, name string) error {
+		return unix.Linkat(unix.AT_FDCWD, procPath(int(s.file.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
+	})
+}
+
+// place gives the file that was staged at the entry its name, in one step.
+// Errors: errMoved.
+func (e entry) place(s *staged, before *unix.Stat_t) error {
+	if !s.named {
+		return e.link(s, before)
+	}
+	s.named = false
+	if before != nil {
+		return e.swap(before)
+	}
+	// Link and unlink instead of a rename, which might replace.
+	err := unix.Linkat(e.dir, e.temp, e.dir, e.name, 0)
+	if errors.Is(err, unix.EEXIST) {
+		err = errMoved
+	}
+	return errors.Join(err, e.removeTemp())
+}
+
+// dress gives the new entry open as fd its owner, mode and time.
+func (e entry) dress(fd int, l look) error {
+	if err := e.chown(fd, l); err != nil {
+		return err
+	}
+	if err := unix.Chmod(procPath(fd), l.mode); err != nil {
+		return err
+	}
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.mtime}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times, 0)
+}
+
+// chown gives what root makes to whom the replaced file or the directory
+// belongs.
+func (e entry) chown(fd int, l look) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	owner := l.before
+	if owner == nil {
+		owner = &unix.Stat_t{}
+		if err := unix.Fstat(e.dir, owner); err != nil {
+			return err
+		}
+	}
+	return unix.Fchownat(fd, "", int(owner.Uid), int(owner.Gid), unix.AT_EMPTY_PATH)
+}
+
+// copyAttributes carries the extended attributes of the entry that is
+// replaced over to its successor: the delta never had them. Capabilities of
+// the file and signatures of its content do not go with new content.
+func (e entry) copyAttributes(to *os.File) error {
+	fd, err := openBeneath(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return movedIfAbsent(err)
+	}
+	defer unix.Close(fd)
+	from := procPath(fd)
+	names, err := listAttributes(from)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !strings.HasPrefix(name, "user.") && name != "system.posix_acl_access" {
+			continue
+		}
+		value, err := getAttribute(from, name)
+		if err == nil {
+			err = unix.Fsetxattr(int(to.Fd()), name, value, 0)
+		}
+		if err != nil && !errors.Is(err, unix.ENODATA) {
+			return fmt.Errorf("attribute %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func listAttributes(path string) ([]string, error) {
+	buf := make([]byte, 64<<10) // XATTR_LIST_MAX, linux/limits.h
+	n, err := unix.Listxattr(path, buf)
+	if errors.Is(err, unix.EOPNOTSUPP) || n == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return strings.Split(strings.TrimSuffix(string(buf[:n]), "\x00"), "\x00"), nil
+}
+
+func getAttribute(path, name string) ([]byte, error) {
+	buf := make([]byte, 64<<10) // XATTR_SIZE_MAX, linux/limits.h
+	n, err := unix.Getxattr(path, name, buf)
+	if err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+// makeDir makes the entry an empty directory, whole with its owner and mode.
+// The setgid bit that it inherits stays.
+func (e entry) makeDir(l look, before *unix.Stat_t) error {
+	if err := unix.Mkdirat(e.dir, e.temp, 0o700); err != nil {
+		return err
+	}
+	if err := e.dressDir(l); err != nil {
+		return errors.Join(err, e.removeTemp())
+	}
+	if before != nil {
+		return e.swap(before)
+	}
+	err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		// An empty directory replaces only an empty directory.
+		err = e.rename(e.temp, e.name, 0)
+	}
+	if err != nil {
+		return errors.Join(movedIfAbsent(err), e.removeTemp())
+	}
+	return nil
+}
+
+func (e entry) dressDir(l look) error {
+	fd, err := openBeneath(e.dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := e.chown(fd, look{}); err != nil {
+		return err
+	}
+	return chmodKeepSetgid(fd, l.mode)
+}
+
+// chmod gives the entry, if it still is before, other permission bits. A
+// directory keeps its setgid bit. Errors: errMoved.
+func (e entry) chmod(before *unix.Stat_t, mode uint32) error {
+	fd, err := openBeneath(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return movedIfAbsent(err)
+	}
+	defer unix.Close(fd)
+	var now unix.Stat_t
+	if err := unix.Fstat(fd, &now); err != nil {
+		return err
+	}
+	if now.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if now.Dev != before.Dev || now.Ino != before.Ino || now.Mode != before.Mode {
+			return errMoved
+		}
+		return chmodKeepSetgid(fd, mode)
+	}
+	if !isVersion(before, &now) {
+		return errMoved
+	}
+	return unix.Chmod(procPath(fd), mode)
+}
+
+func chmodKeepSetgid(fd int, mode uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	return unix.Chmod(procPath(fd), mode|st.Mode&unix.S_ISGID)
+}
+
+// makeLink makes the entry a symbolic link.
+func (e entry) makeLink(target string, before *unix.Stat_t) error {
+	return e.put(before, func(dir int, name string) error {
+		if err := unix.Symlinkat(target, dir, name); err != nil {
+			return err
+		}
+		return e.dressName(dir, name, func(fd int) error { return e.chown(fd, look{before: before}) })
+	})
+}
+
+// makeFIFO makes the entry a FIFO.
+func (e entry) makeFIFO(l look) error {
+	return e.put(l.before, func(dir int, name string) error {
+		if err := unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0); err != nil {
+			return err
+		}
+		return e.dressName(dir, name, func(fd int) error { return e.dress(fd, l) })
+	})
+}
+
+// dressName opens what was just made as name and dresses it, or takes it away
+// again.
+func (e entry) dressName(dir int, name string, dress func(fd int) error) error {
+	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err == nil {
+		err = dress(fd)
+		unix.Close(fd)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Unlinkat(dir, name, 0))
+	}
+	return nil
+}
+
+// procPath names an open descriptor for the system calls that want a path.
+func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
+
+// copyContent copies src to the empty dst: by sharing the blocks where the
+// file system can, else extent by extent, so that holes stay holes.
+func copyContent(dst, src *os.File) error {
+	if unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil {
+		return nil
+	}
+	size, err := src.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < size; {
+		data, err := src.Seek(at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // a hole to the end
+		}
+		if err != nil {
+			return err
+		}
+		if at, err = src.Seek(data, unix.SEEK_HOLE); err != nil {
+			return err
+		}
+		if err := copyRange(dst, src, data, at); err != nil {
+			return err
+		}
+	}
+	return dst.Truncate(size)
+}
+
+func copyRange(dst, src *os.File, from, to int64) error {
+	if _, err := src.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := dst.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := io.CopyN(dst, src, to-from) // copy_file_range where it works
+	return err
+}
