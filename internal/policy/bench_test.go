@@ -21,7 +21,9 @@ var ruleSets = []struct {
 		rules, _ := policy.Preset("agent-safe")
 		return rules
 	}},
-	{"mixed", func() []policy.Rule { return rulesOf("/pkg/mod%d/**", "/src/dir%d/file.go", "**/*.ext%d", "**/.env%d*", "secret%d", "build%d/", "/pkg/*/gen%d/*.go") }},
+	{"mixed", func() []policy.Rule {
+		return rulesOf("/pkg/mod%d/**", "/src/dir%d/file.go", "**/*.ext%d", "**/.env%d*", "secret%d", "build%d/", "/pkg/*/gen%d/*.go")
+	}},
 	{"below the root", func() []policy.Rule { return rulesOf("/src/dir%d/**") }},
 	{"last names", func() []policy.Rule { return rulesOf("name%d") }},
 	{"extensions", func() []policy.Rule { return rulesOf("**/*.ext%d") }},
@@ -30,7 +32,7 @@ var ruleSets = []struct {
 	{"ends of every length", func() []policy.Rule {
 		var rules []policy.Rule
 		for i := range manyRules {
-			rules = append(rules, rule("**/*" + strings.Repeat("o", i%200) + fmt.Sprint(i) + "o"))
+			rules = append(rules, rule("**/*"+strings.Repeat("o", i%200)+fmt.Sprint(i)+"o"))
 		}
 		return rules
 	}},

@@ -39,6 +39,7 @@ func (p *Policy) Check() []Warning {
 		c.checkShadowed(i, r)
 		c.checkTraversable(i)
 	}
+	c.warnOpened()
 	slices.SortStableFunc(c.found, func(a, b Warning) int { return cmp.Compare(a.Rule, b.Rule) })
 	return slices.CompactFunc(c.found, func(a, b Warning) bool {
 		return a.Kind == b.Kind && a.Rule == b.Rule && a.Other == b.Other
@@ -50,8 +51,9 @@ type checker struct {
 	policy    *Policy
 	places    [][]place // of each rule
 	languages map[*node][]element
-	topGrant  rank // the highest of all that are not none
-	topRule   rank // likewise, widening flags apart
+	topGrant  rank          // the highest of all that are not none
+	topRule   rank          // likewise, widening flags apart
+	opened    map[int][]int // rules and the none-rules whose directories they show
 	found     []Warning
 }
 
@@ -61,7 +63,7 @@ type place struct {
 }
 
 func newChecker(p *Policy) *checker {
-	c := &checker{policy: p, places: make([][]place, len(p.rules)), languages: map[*node][]element{}}
+	c := &checker{policy: p, places: make([][]place, len(p.rules)), languages: map[*node][]element{}, opened: map[int][]int{}}
 	b := newBuilder()
 	for i, r := range p.rules {
 		reading, err := read(r)

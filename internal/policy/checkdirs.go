@@ -1,6 +1,11 @@
 package policy
 
-import "github.com/agentfense/agentfense/internal/vpath"
+import (
+	"fmt"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
 
 // checkTraversable warns if directories that would be hidden show their names
 // because of one rule: those a none-rule hides, and those no rule matches.
@@ -25,9 +30,31 @@ func (c *checker) checkOpened(hiding int, pl place) {
 		return
 	}
 	v, below := c.belowAt(path)
-	if v.permission() == None && int(v.none.rule) == hiding && below.rank > v.none.rank {
-		c.warn(WarnTraversable, int(below.rule), hiding, "%s may match below directories that %s hides: their names show",
-			c.policy.rules[below.rule], c.policy.rules[hiding])
+	if v.permission() != None || int(v.none.rule) != hiding || below.rank <= v.none.rank {
+		return
+	}
+	hidden := c.opened[int(below.rule)]
+	if !slices.Contains(hidden, hiding) {
+		c.opened[int(below.rule)] = append(hidden, hiding)
+	}
+}
+
+// warnOpened warns of each rule that shows directories others hide, once.
+func (c *checker) warnOpened() {
+	for opening, hidden := range c.opened {
+		others := ""
+		switch n := len(hidden) - 1; {
+		case n == 1:
+			others = " and another rule"
+		case n > 1:
+			others = fmt.Sprintf(" and %d other rules", n)
+		}
+		verb := "hide"
+		if others == "" {
+			verb = "hides"
+		}
+		c.warn(WarnTraversable, opening, hidden[0], "%s may match below directories that %s%s %s: their names show",
+			c.policy.rules[opening], c.policy.rules[hidden[0]], others, verb)
 	}
 }
 

@@ -443,14 +443,14 @@ func TestADecisionCarriesItsReason(t *testing.T) {
 	p := compile(t, append(presetRules(t, "agent-safe", "--hide *.log"),
 		policy.Rule{Pattern: "/x", Permission: policy.Read, Source: "policy.yaml:7"}))
 	for path, want := range map[vpath.Path]string{
-		"/a.txt":            `"**/*" is read (preset agent-safe)`,
-		"/.env":             `"**/.env*" is none (preset agent-safe)`,
-		"/.git/config":      `"**/.git/**" is none (preset agent-safe)`,
-		"/a.log":            `"*.log" is none (--hide)`,
-		"/d.log/x":          `"*.log" is none (--hide), inherited from a directory above`,
-		"/x":                `"/x" is read (policy.yaml:7)`,
-		"/.env.d/a":         `"**/.env*" is none (preset agent-safe), inherited from a directory above`,
-		"/.agentfense.yaml": `"**/*" is read (preset agent-safe)`,
+		"/a.txt":            `read rule "**/*" (preset agent-safe)`,
+		"/.env":             `none rule "**/.env*" (preset agent-safe)`,
+		"/.git/config":      `none rule "**/.git/**" (preset agent-safe)`,
+		"/a.log":            `none rule "*.log" (--hide)`,
+		"/d.log/x":          `none rule "*.log" (--hide), inherited from a directory above`,
+		"/x":                `read rule "/x" (policy.yaml:7)`,
+		"/.env.d/a":         `none rule "**/.env*" (preset agent-safe), inherited from a directory above`,
+		"/.agentfense.yaml": `read rule "**/*" (preset agent-safe)`,
 	} {
 		if got := p.Decide(path).Reason; got != want {
 			t.Errorf("reason at %s = %s, want %s", path, got, want)

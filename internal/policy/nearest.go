@@ -1,17 +1,24 @@
 package policy
 
-// Nearest returns the word of valid that word was most likely meant to be: the
-// one with the fewest single-character edits (insert, delete, replace, swap of
-// neighbours), if they are at most a third of the longer word, rounded up. It
-// returns "" if none is that near.
+import "strings"
+
+// Nearest returns the word of valid that word was most likely meant to be,
+// upper and lower case alike: the one with the fewest single-character edits
+// (insert, delete, replace, swap of neighbours), if they are at most a third of
+// the longer word, rounded up; an abbreviation of three letters or more counts
+// as one edit. It returns "" if none is that near.
 func Nearest(word string, valid []string) string {
 	const longest = 64 // beyond it nobody mistyped a word of ours
 	if len(word) > longest {
 		return ""
 	}
+	word = strings.ToLower(word)
 	best, bestEdits := "", 0
 	for _, v := range valid {
 		edits := editDistance(word, v)
+		if len(word) >= 3 && strings.HasPrefix(v, word) {
+			edits = min(edits, 1)
+		}
 		if edits > (max(len(word), len(v))+2)/3 {
 			continue
 		}

@@ -55,6 +55,10 @@ func read(r Rule) (reading, error) {
 	}
 	kind := r.Type
 	anchored := kind == File || kind == Directory || strings.Contains(text[:len(text)-1], "/")
+	if text[0] == '!' && (kind == Auto || kind == Glob) {
+		return reading{}, fault.New(fault.Invalid,
+			`a pattern cannot be negated: give a rule of higher priority, or write \! for the character`)
+	}
 	if kind == Auto {
 		kind = autoType(text)
 	}
@@ -114,10 +118,6 @@ func readLiteral(text string, kind PatternType, anchored bool) (alternative, err
 }
 
 func readGlob(text string, anchored bool) ([]alternative, error) {
-	if text[0] == '!' {
-		return nil, fault.New(fault.Invalid,
-			`a pattern cannot be negated: give a rule of higher priority, or write \! for the character`)
-	}
 	texts, err := expandBraces(text)
 	if err != nil {
 		return nil, err

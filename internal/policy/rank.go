@@ -40,7 +40,7 @@ const (
 	// everythingBelow is what a pattern's wildcards are increased by if it takes
 	// everything below its literal beginning.
 	everythingBelow = 1 << (wildcardBits - 1)
-	longestPrefix = 1<<prefixBits - 1
+	longestPrefix   = 1<<prefixBits - 1
 )
 
 // newRank is the rank of one alternative of r, whose type reads as kind.

@@ -169,10 +169,10 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// String returns the rule on one line, escaped: `"**/.env*" is none (preset
+// String returns the rule on one line, escaped: `none rule "**/.env*" (preset
 // development)`.
 func (r Rule) String() string {
-	s := vpath.Quote(r.Pattern) + " is " + r.Permission.String()
+	s := r.Permission.String() + " rule " + vpath.Quote(r.Pattern)
 	if r.Source == "" {
 		return s
 	}

@@ -80,8 +80,8 @@ func TestSchemaNamesWhatTheLoaderReads(t *testing.T) {
 	}
 }
 
-// schemaAccepts validates the YAML text against Schema.
-func schemaAccepts(t *testing.T, text string) error {
+// SchemaAccepts validates the YAML text against Schema.
+func SchemaAccepts(t testing.TB, text string) error {
 	t.Helper()
 	var s jsonschema.Schema
 	if err := json.Unmarshal(Schema(), &s); err != nil {

@@ -1,0 +1,170 @@
+package policy_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+func TestLoadReadsEveryField(t *testing.T) {
+	const text = `# comments and CRLF are fine` + "\r\n" + `version: 1
+preset: read-only
+rules:
+  - pattern: "**/*.pem"
+    permission: none
+    type: glob
+    priority: 100
+  - {pattern: src/, permission: write}
+  - permission: view
+    pattern: 2024
+    type: directory
+    priority: -1
+`
+	got, err := policy.Load(strings.NewReader(text), "policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &policy.Document{Version: 1, Preset: "read-only", Rules: []policy.Rule{
+		{Pattern: "**/*.pem", Permission: policy.None, Type: policy.Glob, Priority: 100, Source: "policy.yaml:5"},
+		{Pattern: "src/", Permission: policy.Write, Source: "policy.yaml:9"},
+		{Pattern: "2024", Permission: policy.View, Type: policy.Directory, Priority: -1, Source: "policy.yaml:10"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+	all, err := got.AllRules()
+	if err != nil || len(all) != 4 || all[0].Source != "preset read-only" {
+		t.Errorf("AllRules = %v, %v: want the preset's rule first", all, err)
+	}
+	if err := policy.SchemaAccepts(t, text); err != nil {
+		t.Errorf("the schema refuses it: %v", err)
+	}
+}
+
+func TestAnEmptyRuleListShowsNothing(t *testing.T) {
+	d, err := policy.Load(strings.NewReader("version: 1\nrules: []\n"), "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := d.AllRules()
+	if got := compile(t, all).Decide("/a"); got.Permission != policy.None || got.Traversable {
+		t.Errorf("Decide = %+v, want none", got)
+	}
+}
+
+func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	rule := func(s string) string { return "version: 1\nrules:\n  - " + s + "\n" }
+	tests := []struct{ name, text, want string }{
+		{"an empty file", "", `1: the file is empty: it begins with version: 1`},
+		{"only a comment", "# x\n", `1: the file is empty: it begins with version: 1`},
+		{"a list", "- a\n", `1: a policy file is a mapping, not a list`},
+		{"a word", "read-only\n", `1: a policy file is a mapping, not a single value`},
+		{"no version", "preset: read-only\n", `1: version is missing: the file begins with version: 1`},
+		{"another version", "version: 2\n", `1: version "2" is not known: this agentfense reads version 1`},
+		{"a version in words", "version: one\n", `1: version "one" is not known: this agentfense reads version 1`},
+		{"neither preset nor rules", "version: 1\n", `1: preset and rules are both missing`},
+		{"an unknown key", "version: 1\nrule: []\n", `2: unknown key "rule": did you mean "rules"?`},
+		{"a key far from any", "version: 1\nx: []\n", `2: unknown key "x": it is one of version, preset, rules`},
+		{"a key that is a list", "? [a]\n: b\n", `1: unknown key "": it is one of version, preset, rules`},
+		{"a key twice", "version: 1\nversion: 1\n", `2: key "version" is given twice`},
+		{"an unknown preset", "version: 1\npreset: devlopment\n", `2: unknown preset "devlopment": did you mean "development"?`},
+		{"a preset without a value", "version: 1\npreset:\n", `2: preset has no value`},
+		{"rules that are no list", "version: 1\nrules:\n  pattern: a\n", `3: rules is a list, not a mapping`},
+		{"rules without a value", "version: 1\nrules:\n", `2: rules is a list, not nothing`},
+		{"a rule that is a word", rule("secrets"), `3: a rule is a mapping, not a single value`},
+		{"an unknown key of a rule", rule("{patern: a, permission: read}"), `3: unknown key "patern": did you mean "pattern"?`},
+		{"a rule's key twice", rule("{pattern: a, pattern: b}"), `3: key "pattern" is given twice`},
+		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority`},
+		{"no pattern", rule("permission: read"), `3: pattern is missing in the rule`},
+		{"no permission", rule("pattern: a"), `3: permission is missing in the rule`},
+		{"a pattern without a value", rule("pattern: # a"), `3: pattern has no value`},
+		{"an unknown permission", rule("pattern: a\n    permission: raed"), `4: unknown permission "raed": did you mean "read"?`},
+		{"a permission in capitals", rule("pattern: a\n    permission: READ"), `4: unknown permission "READ": did you mean "read"?`},
+		{"a permission of the wire", rule("pattern: a\n    permission: execute"), `4: unknown permission "execute": it is one of none, view, read, write`},
+		{"an unknown type", rule("pattern: a\n    permission: read\n    type: dir"), `5: unknown type "dir": did you mean "directory"?`},
+		{"a mistyped type", rule("pattern: a\n    permission: read\n    type: golb"), `5: unknown type "golb": did you mean "glob"?`},
+		{"a priority in words", rule("pattern: a\n    priority: high"), `4: priority "high" is no whole number between -2147483648 and 2147483647`},
+		{"a priority too high", rule("pattern: a\n    priority: 2147483648"), `4: priority "2147483648" is no whole number between -2147483648 and 2147483647`},
+		{"a malformed pattern", rule("permission: none\n    pattern: 'a[b'"), `4: pattern "a[b": a class is not closed: ] is missing`},
+		{"a pattern that is a list", rule("pattern: [ab]"), `3: pattern is text, not a list: quote a value that begins with * { or [`},
+		{"a pattern that is a mapping", rule("pattern: {a,b}"), `3: pattern is text, not a mapping: quote a value that begins with * { or [`},
+		{"a pattern that is a tag", rule("pattern: !a"), `3: pattern is plain text: quote a value that begins with ! or &`},
+		{"a pattern with an anchor", rule("pattern: &a b"), `3: pattern is plain text: quote a value that begins with ! or &`},
+		{"an alias", "version: 1\nrules:\n  - &r {pattern: a, permission: read}\n  - *r\n", `4: a rule is a mapping, not an alias`},
+		{"binary text", rule("pattern: !!binary /w=="), `3: pattern is plain text: quote a value that begins with ! or &`},
+		{"an unquoted star", rule("pattern: *.pem"), `3: not YAML: did not find expected alphabetic or numeric character; quote a value that begins with one of * & ! { [ @ % ` + "` | >"},
+		{"an unquoted star and a word", rule("{pattern: *pem, permission: none}"), `3: not YAML: unknown anchor 'pem' referenced`},
+		{"an unquoted brace with more behind", rule("pattern: {a,b}.c"), `3: not YAML: did not find expected key; quote a value that begins with one of * & ! { [ @ % ` + "` | >"},
+		{"a tab", "version: 1\nrules:\n\t- pattern: a\n", `3: not YAML: found character that cannot start any token`},
+		{"an open quote", rule("pattern: 'a\n    permission: read"), `3: not YAML: found unexpected end of stream`},
+		{"broken UTF-8", rule("pattern: \xff"), `3: not YAML: invalid leading UTF-8 octet`},
+		{"a control character", rule("pattern: \x01"), `3: not YAML: control characters are not allowed`},
+		{"a second document", "version: 1\npreset: read-only\n---\nversion: 1\n", `3: a second document begins: a policy file holds one`},
+		{"broken YAML behind the document", "version: 1\npreset: read-only\n---\n'a\n", `4: not YAML: found unexpected end of stream`},
+		{"no end of brackets", strings.Repeat("[", 20000), `1: not YAML: exceeded max depth of 10000`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := policy.Load(strings.NewReader(tt.text), "p.yaml")
+			if want := "p.yaml:" + tt.want; !fault.Is(err, fault.Invalid) || err.Error() != want {
+				t.Errorf("Load error = %v\nwant         %s", err, want)
+			}
+		})
+	}
+}
+
+func TestLoadIsBounded(t *testing.T) {
+	endless := strings.NewReader("version: 1\npreset: read-only\n" + strings.Repeat("# and on\n", 1<<20))
+	if _, err := policy.Load(endless, "p"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("a file of 9 MiB: error = %v, want Invalid", err)
+	}
+	bomb := "version: 1\na: &a [x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'z'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 8))
+	}
+	if _, err := policy.Load(strings.NewReader(bomb), "p"); !fault.Is(err, fault.Invalid) {
+		t.Errorf("nested aliases: error = %v, want Invalid", err)
+	}
+}
+
+func TestLoadTellsAFailingReaderFromABadFile(t *testing.T) {
+	_, err := policy.Load(iotest.ErrReader(errors.New("disk on fire")), "p")
+	if !fault.Is(err, fault.Unavailable) || err.Error() != "p: read: disk on fire" {
+		t.Errorf("Load error = %v", err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	for _, s := range []string{
+		"version: 1\nrules:\n  - {pattern: '**/*', permission: read, type: glob, priority: 3}\n",
+		"version: 1\npreset: development\n", "version: 1\nrules:\n- pattern: *a\n", "a: &a [*a]\n", "---\n---\n", "version: 1\nrules: [{pattern: \"\\0\", permission: none}]",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := policy.Load(strings.NewReader(text), "p")
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), "p:") {
+				t.Fatalf("error = %v, want Invalid with the file's name", err)
+			}
+			return
+		}
+		all, err := d.AllRules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := policy.SchemaAccepts(t, text); err != nil && len(text) < 200 {
+			t.Errorf("Load accepts what the schema refuses: %v", err)
+		}
+		if p, err := policy.Compile(all, policy.Options{}); err == nil {
+			p.Decide("/a/b")
+		}
+	})
+}

@@ -1,0 +1,95 @@
+package policy_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// The presets are a promise to programs written for them.
+func TestPresetsAreAsPublished(t *testing.T) {
+	secrets := []string{"**/.env*:none:100", "**/secrets/**:none:100", "**/*.key:none:100", "**/*.pem:none:100"}
+	want := map[string][]string{
+		"agent-safe": slices.Concat(
+			[]string{"**/*:read:0", "/output/**:write:10", "/tmp/**:write:10", "**/.git/**:none:50"},
+			secrets, []string{"**/credentials*:none:100"}),
+		"development": append([]string{"**/*:write:0"}, secrets...),
+		"full-access": {"**/*:write:0"},
+		"read-only":   {"**/*:read:0"},
+		"view-only":   {"**/*:view:0"},
+	}
+	got := map[string][]string{}
+	for _, name := range policy.PresetNames() {
+		rules, err := policy.Preset(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rules {
+			if r.Type != policy.Glob || r.Origin != policy.OriginRule || r.Source != "preset "+name {
+				t.Errorf("%s: %+v", name, r)
+			}
+			got[name] = append(got[name], fmt.Sprintf("%s:%s:%d", r.Pattern, r.Permission, r.Priority))
+		}
+		if policy.PresetSummary(name) == "" {
+			t.Errorf("%s has no summary", name)
+		}
+		if warnings := compile(t, rules).Check(); len(warnings) > 0 {
+			t.Errorf("%s: %v", name, warnings)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("presets (-want +got):\n%s", diff)
+	}
+	if !slices.IsSorted(policy.PresetNames()) || !slices.Contains(policy.PresetNames(), policy.DefaultPreset) {
+		t.Errorf("PresetNames = %v", policy.PresetNames())
+	}
+}
+
+func TestAnUnknownPresetNamesTheNearest(t *testing.T) {
+	_, err := policy.Preset("agentsafe")
+	if !fault.Is(err, fault.Invalid) || err.Error() != `unknown preset "agentsafe": did you mean "agent-safe"?` {
+		t.Errorf("Preset error = %v", err)
+	}
+}
+
+func TestWhatTheAgentSafePresetShows(t *testing.T) {
+	p := compile(t, presetRules(t, "agent-safe"))
+	for path, want := range map[vpath.Path]string{
+		"/":                   "read",
+		"/main.go":            "read",
+		"/.gitignore":         "read",
+		"/.git":               "none",
+		"/.git/config":        "none",
+		"/sub/.git/hooks/x":   "none",
+		"/output":             "write",
+		"/output/a/b":         "write",
+		"/output/.git/config": "none",
+		"/output/x.pem":       "none",
+		"/sub/output":         "read",
+		"/tmp/a":              "write",
+		"/.env":               "none",
+		"/.envrc":             "none",
+		"/a/.env.local":       "none",
+		"/.env.d/settings":    "none",
+		"/secrets":            "none",
+		"/a/secrets/b/c":      "none",
+		"/secretsx":           "read",
+		"/id.key":             "none",
+		"/certs.pem/x":        "none",
+		"/credentials.json":   "none",
+		"/.aws/credentials":   "none",
+	} {
+		if d := p.Decide(path); outcome(d) != want {
+			t.Errorf("Decide(%s) = %s (%s), want %s", path, outcome(d), d.Reason, want)
+		}
+	}
+	if !p.ChildWritable("/") || p.ChildWritable("/src") || !p.ChildWritable("/output/a") {
+		t.Error("only / and what lies below /output and /tmp has writable children")
+	}
+}
