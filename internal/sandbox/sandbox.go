@@ -19,6 +19,7 @@ package sandbox
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"path/filepath"
 	"regexp"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -76,13 +77,13 @@ func (s *Sandbox) Name() string { return s.record.Name }
 func (s *Sandbox) Dir() string { return s.home.sandboxDir(s.record.Name) }
 
 // LayersDir returns the directory of the sandbox's layer stack.
-func (s *Sandbox) LayersDir() string { return s.Dir() + "/layers" }
+func (s *Sandbox) LayersDir() string { return filepath.Join(s.Dir(), layersDir) }
 
 // ControlPath returns the path of the supervisor's socket.
-func (s *Sandbox) ControlPath() string { return s.Dir() + "/control" }
+func (s *Sandbox) ControlPath() string { return filepath.Join(s.Dir(), "control") }
 
 // LogPath returns the path of the supervisor's log.
-func (s *Sandbox) LogPath() string { return s.Dir() + "/supervisor.log" }
+func (s *Sandbox) LogPath() string { return filepath.Join(s.Dir(), "supervisor.log") }
 
 // AuditPath returns the path of the sandbox's audit log, which outlives it.
 func (s *Sandbox) AuditPath() string { return s.home.AuditPath(s.record.ID) }

@@ -22,6 +22,9 @@ const (
 	gonePrefix   = ".gone-"
 )
 
+// layersDir is the name of the layer stack's directory in the sandbox's.
+const layersDir = "layers"
+
 // Create makes a sandbox of the record r. ID, HostUID, CreatedAt and
 // SchemaVersion are set here, and Name if it is empty. The sandbox is not
 // locked. Errors: Invalid for the name; Exists; Exhausted; Denied.
@@ -52,7 +55,8 @@ func (s *Sandbox) make() error {
 		return err
 	}
 	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.record.ID))
-	if err := os.Mkdir(making, 0o700); err != nil {
+	// With its layers' directory, so that it can be looked at before it runs.
+	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {
 		return hostError("sandbox", err)
 	}
 	for try := 0; ; try++ {

@@ -1,0 +1,379 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// written returns what a method of a Review writes.
+func (b *bench) written(write func(*sandbox.Review, *bytes.Buffer) error, paths ...vpath.Path) string {
+	b.t.Helper()
+	r, err := b.box.Review(paths...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer r.Close()
+	var out bytes.Buffer
+	if err := write(r, &out); err != nil {
+		b.t.Fatal(err)
+	}
+	return out.String()
+}
+
+func (b *bench) patch(o sandbox.PatchOptions, paths ...vpath.Path) string {
+	b.t.Helper()
+	return b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WritePatch(w, o) }, paths...)
+}
+
+func TestPatch(t *testing.T) {
+	tests := []struct {
+		name   string
+		source tree
+		agent  func(a *agent)
+		want   string
+	}{
+		{"nothing changed", tree{"f": "1\n"}, func(*agent) {}, ""},
+		{"a file only opened for writing", tree{"f": "1\n"}, func(a *agent) { _, err := a.stack.CopyUp("/f"); a.check(err) }, ""},
+		{"a modified file", tree{"f": "1\n"}, func(a *agent) { a.write("/f", "2\n") },
+			"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n"},
+		{"a new file", tree{}, func(a *agent) { a.write("/f", "1\n") },
+			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+1\n"},
+		{"an empty new file", tree{}, func(a *agent) { a.write("/f", "") },
+			"diff --git a/f b/f\nnew file mode 100644\n"},
+		{"a deleted file", tree{"f": "1\n"}, func(a *agent) { a.remove("/f") },
+			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"},
+		{"a mode alone", tree{"f": "1\n"}, func(a *agent) { a.chmod("/f", 0o600) },
+			"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n"},
+		{"a rename is a deletion and an addition", tree{"f": "1\n"}, func(a *agent) { a.rename("/f", "/g") },
+			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
+				"diff --git a/g b/g\nnew file mode 100644\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+1\n"},
+		{"a link's target", tree{"l": "-> old"}, func(a *agent) { a.remove("/l"); a.symlink("new", "/l") },
+			"diff --git a/l b/l\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-old\n\\ No newline at end of file\n+new\n\\ No newline at end of file\n"},
+		{"a file that became a link", tree{"f": "1\n"}, func(a *agent) { a.remove("/f"); a.symlink("g", "/f") },
+			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
+				"diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+g\n\\ No newline at end of file\n"},
+		{"a binary file", tree{"f": "\x00"}, func(a *agent) { a.write("/f", "\x00\x01") },
+			"diff --git a/f b/f\nBinary files a/f and b/f differ\n# binary, 1 to 2 bytes\n"},
+		{"a directory is told by what is in it, an empty one by itself", tree{"gone/": ""},
+			func(a *agent) { a.mkdir("/d"); a.write("/d/f", ""); a.mkdir("/e"); a.removeAll("/gone") },
+			"diff --git a/d/f b/d/f\nnew file mode 100644\n# e: new directory, mode 0755\n# gone: deleted directory\n"},
+		{"special files are told of", tree{}, func(a *agent) { _, err := a.stack.Mknod("/p", unix.S_IFIFO|0o600); a.check(err) },
+			"# p: new fifo, mode 0600\n"},
+		{"names that could deceive are quoted", tree{}, func(a *agent) { a.write("/a\n+++ b\x1b[1m", "") },
+			`diff --git "a/a\n+++ b\033[1m" "b/a\n+++ b\033[1m"` + "\nnew file mode 100644\n"},
+		{"a name with a space ends in a tab", tree{}, func(a *agent) { a.write("/a b", "1\n") },
+			"diff --git a/a b b/a b\nnew file mode 100644\n--- /dev/null\n+++ b/a b\t\n@@ -0,0 +1 @@\n+1\n"},
+		{"contents that could deceive are escaped, and then it is no patch", tree{}, func(a *agent) { a.write("/f", "\x1b[2Jok\u202e\n") },
+			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n" +
+				"# control characters are shown escaped: this is no patch\n@@ -0,0 +1 @@\n+\\x1b[2Jok\\u{202e}\n"},
+		{"what can act on the host comes first", tree{},
+			func(a *agent) {
+				a.mkdir("/.git")
+				a.mkdir("/.git/hooks")
+				a.write("/a", "")
+				a.write("/b.sh", "")
+				a.chmod("/b.sh", 0o755)
+				a.write("/.git/hooks/post-merge", "")
+				a.write("/.envrc", "")
+				a.symlink("../../etc", "/out")
+			},
+			"# runs on the host: .git/hooks/post-merge (git hook)\n# runs on the host: b.sh (executable)\n" +
+				"# trusted later: .envrc (environment of a directory)\n# trusted later: out (link out of the source)\n\n" +
+				"diff --git a/.git/hooks/post-merge b/.git/hooks/post-merge\nnew file mode 100644\n" +
+				"diff --git a/b.sh b/b.sh\nnew file mode 100755\n" +
+				"diff --git a/.envrc b/.envrc\nnew file mode 100644\n" +
+				"diff --git a/out b/out\nnew file mode 120000\n--- /dev/null\n+++ b/out\n@@ -0,0 +1 @@\n+../../etc\n\\ No newline at end of file\n" +
+				"diff --git a/a b/a\nnew file mode 100644\n"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, tt.source)
+			b.agent(tt.agent)
+			if diff := cmp.Diff(tt.want, b.patch(sandbox.PatchOptions{})); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func gitApply(t *testing.T, dir, patch string) error {
+	t.Helper()
+	cmd := exec.Command("git", "apply", "--whitespace=nowarn", "-")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")
+	cmd.Stdin = strings.NewReader(patch)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Logf("git apply: %v: %s", err, out)
+	}
+	return err
+}
+
+func TestGitAppliesThePatch(t *testing.T) {
+	source := tree{
+		"same": "1\n", "edit": "1\n2\n3\n", "end": "1\n2", "dos": "1\r\n2\r\n", "gone": "1\n", "d/e/f": "1\n", "mode": "x",
+		"link": "-> a", "becomes": "1\n", "utf-\xff": "1\n", "a b": "1\n", "escape": "\x1b\n",
+	}
+	change := func(a *agent) {
+		a.write("/edit", "1\ntwo\n3\n")
+		a.write("/end", "1\n2\n")
+		a.write("/dos", "1\r\nzwei\r\n")
+		a.remove("/gone")
+		a.removeAll("/d")
+		a.mkdir("/n")
+		a.write("/n/\"new\"\n", "1\n")
+		a.write("/n/empty", "")
+		a.chmod("/mode", 0o755)
+		a.remove("/link")
+		a.symlink("b", "/link")
+		a.remove("/becomes")
+		a.symlink("c", "/becomes")
+		a.write("/utf-\xff", "\xff\n")
+		a.write("/a b", "2\n")
+	}
+	b := newBench(t, source)
+	b.agent(change)
+	raw := b.patch(sandbox.PatchOptions{Raw: true})
+	shown := b.patch(sandbox.PatchOptions{})
+	other := t.TempDir()
+	build(t, other, source)
+	if err := gitApply(t, other, shown); err == nil {
+		t.Error("git applied a patch whose contents are escaped")
+	}
+	if diff := cmp.Diff(source, withoutDirs(snapshot(t, other))); diff != "" {
+		t.Errorf("git applied a part of it:\n%s", diff)
+	}
+	if err := gitApply(t, other, raw); err != nil {
+		t.Fatalf("%v\n%s", err, raw)
+	}
+	b.apply()
+	if diff := cmp.Diff(withoutDirs(snapshot(t, b.dir)), withoutDirs(snapshot(t, other))); diff != "" {
+		t.Errorf("git made something else of the patch than apply of the delta (-apply +git):\n%s", diff)
+	}
+}
+
+// withoutDirs leaves out the directories, which git does not know.
+func withoutDirs(t tree) tree {
+	files := tree{}
+	for name, content := range t {
+		if !strings.HasSuffix(name, "/") {
+			files[name] = content
+		}
+	}
+	return files
+}
+
+func TestDiffIsAgainstWhatTheSandboxSaw(t *testing.T) {
+	b := newBench(t, tree{"f": "old\n", "l": "-> old", "big": strings.Repeat("0123456789abcde\n", layer.ContentMax/16+1)})
+	b.agent(func(a *agent) { a.write("/f", "new\n"); a.write("/big", "new\n") })
+	for _, name := range []string{"/f", "/big"} {
+		if err := os.WriteFile(b.dir+name, []byte("mine\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := "# the source has changed since: big\n" +
+		"diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes\n" +
+		"# the source has changed since: f\n" +
+		"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
+	got := strings.Replace(b.patch(sandbox.PatchOptions{}), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+}
+
+func TestStatAndNameStatus(t *testing.T) {
+	b := newBench(t, tree{"README.md": "1\n", "m": "1\n2\n3\n", "b": "\x00"})
+	b.agent(func(a *agent) {
+		a.remove("/README.md")
+		a.write("/m", "1\n4\n5\n6\n")
+		a.write("/b", "\x00\x00")
+		a.write("/run\x1b", "#!\n")
+		a.chmod("/run\x1b", 0o755)
+	})
+	names := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteNameStatus(w) })
+	if want := "A\t\"run\\033\"\nD\tREADME.md\nM\tb\nM\tm\n"; names != want {
+		t.Errorf("name-status = %q, want %q", names, want)
+	}
+	stat := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteStat(w) })
+	want := " \"run\\033\" | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
+		" 4 files changed, 4 inserted, 3 deleted\n"
+	if diff := cmp.Diff(want, stat); diff != "" {
+		t.Errorf("stat (-want +got):\n%s", diff)
+	}
+}
+
+func TestDiffJSON(t *testing.T) {
+	b := newBench(t, tree{"f": "1\n"})
+	b.agent(func(a *agent) { a.write("/f", "2\n\xff"); a.symlink("/etc\xff", "/l") })
+	var got struct {
+		SchemaVersion int `json:"schema_version"`
+		Sandbox, ID   string
+		Files         []struct {
+			Path, Status string
+			Mark         *struct{ Risk, Reason string }
+			Old, New     *struct{ Mode, Target string }
+			Inserted     int
+			Hunks        []struct{ Lines []map[string]string }
+		}
+	}
+	text := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteJSON(w) })
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got.SchemaVersion != 1 || got.Sandbox != "fix" || got.ID != string(b.box.ID()) || len(got.Files) != 2 {
+		t.Fatalf("JSON is %s", text)
+	}
+	link, file := got.Files[0], got.Files[1]
+	if link.Path != "/l" || link.Status != "A" || link.Old != nil || link.New.Target != `/etc\xff` || link.Mark.Risk != "trusted later" {
+		t.Errorf("link = %+v", link)
+	}
+	wantLines := []map[string]string{{"op": "-", "text": "1\n"}, {"op": "+", "text": "2\n"}, {"op": "+", "base64": "/w=="}}
+	if file.Path != "/f" || file.Old.Mode != "100644" || file.Inserted != 2 || !cmp.Equal(file.Hunks[0].Lines, wantLines) {
+		t.Errorf("file = %+v", file)
+	}
+}
+
+func TestReviewOfPaths(t *testing.T) {
+	b := newBench(t, tree{"a/f": "1\n", "ab": "1\n"})
+	b.agent(func(a *agent) { a.write("/a/f", "2\n"); a.write("/ab", "2\n") })
+	r, err := b.box.Review("/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if files := r.Files(); len(files) != 1 || files[0].Path != "/a/f" {
+		t.Errorf("Files = %v", files)
+	}
+}
+
+func TestColourIsOnlyAdded(t *testing.T) {
+	b := newBench(t, tree{"f": "1\n2"})
+	b.agent(func(a *agent) { a.write("/f", "1\n3\n"); a.write("/.envrc", "x") })
+	coloured := b.patch(sandbox.PatchOptions{Colour: true})
+	for _, code := range []string{"\x1b[m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"} {
+		if !strings.Contains(coloured, code) {
+			t.Errorf("the patch has no %q", code)
+		}
+		coloured = strings.ReplaceAll(coloured, code, "")
+	}
+	if diff := cmp.Diff(b.patch(sandbox.PatchOptions{}), coloured); diff != "" {
+		t.Errorf("without the colours (-plain +coloured):\n%s", diff)
+	}
+}
+
+func TestAHugeMinifiedLineIsShown(t *testing.T) {
+	line := strings.Repeat("x();", textdiff.SizeLimit/4-1)
+	b := newBench(t, tree{"min.js": line})
+	b.agent(func(a *agent) { a.write("/min.js", line+"y()") })
+	if got := b.patch(sandbox.PatchOptions{}); !strings.Contains(got, "y()") {
+		t.Errorf("the patch of a long line has %d bytes and not the change", len(got))
+	}
+}
+
+func TestDiscard(t *testing.T) {
+	source := tree{"a": "1", "d/e": "1", "d/f": "1"}
+	change := func(a *agent) {
+		a.write("/a", "2")
+		a.rename("/d/e", "/e")
+		a.mkdir("/n")
+		a.write("/n/g", "2")
+	}
+	tests := []struct {
+		name  string
+		paths []vpath.Path
+		want  []string // left
+	}{
+		{"everything", nil, []string{}},
+		{"one file", []vpath.Path{"/a"}, []string{"D /d/e", "A /e", "A /n/g"}},
+		{"a directory with all below", []vpath.Path{"/n"}, []string{"M /a", "D /d/e", "A /e"}},
+		{"the new half of a rename", []vpath.Path{"/e"}, []string{"M /a", "D /d/e", "A /n/g"}},
+		{"the old half of a rename", []vpath.Path{"/d/e"}, []string{"M /a", "A /e", "A /n/g"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, source)
+			b.agent(change)
+			dry, err := b.box.Discard(sandbox.DiscardOptions{Paths: tt.paths, DryRun: true})
+			if err != nil || len(b.changes()) != 4 {
+				t.Fatalf("a dry run: %v, left %q", err, b.changes())
+			}
+			got, err := b.box.Discard(sandbox.DiscardOptions{Paths: tt.paths})
+			if err != nil || !cmp.Equal(dry, got) {
+				t.Errorf("Discard = %v, %v, its dry run %v", got, err, dry)
+			}
+			if diff := cmp.Diff(tt.want, b.changes()); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			b.apply()
+		})
+	}
+	t.Run("a file of a deleted directory comes back alone", func(t *testing.T) {
+		b := newBench(t, source)
+		b.agent(func(a *agent) { a.removeAll("/d") })
+		if _, err := b.box.Discard(sandbox.DiscardOptions{Paths: []vpath.Path{"/d/e"}}); err != nil {
+			t.Fatal(err)
+		}
+		b.apply()
+		if diff := cmp.Diff(tree{"a": "1", "d/": "", "d/e": "1"}, snapshot(t, b.dir)); diff != "" {
+			t.Errorf("source (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestSummarise(t *testing.T) {
+	b := newBench(t, tree{"f": "1"})
+	b.agent(func(a *agent) { a.write("/f", "2"); a.write("/.envrc", "x") })
+	log, err := audit.Open(b.box.AuditPath(), audit.Options{Sandbox: "fix", ID: string(b.box.ID())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := func(path, rule string, n int) audit.Event {
+		return audit.PermissionDenied{Path: audit.Text(path), Operation: "open", Permission: "none", Rule: audit.Text(rule), RuleSource: "preset development", Count: n}
+	}
+	err = log.Append(denied("/.env", "**/.env*", 1), denied("/x\n", "", 1), denied("/.env", "**/.env*", 3), denied("/.env.local", "**/.env*", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.box.Summarise(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sandbox.DenialGroup{
+		{Rule: "**/.env*", Source: "preset development", Count: 5, Paths: []string{"/.env", "/.env.local"}},
+		{Source: "preset development", Count: 1, Paths: []string{`/x\x0a`}},
+	}
+	if diff := cmp.Diff(want, got.Denials); diff != "" {
+		t.Errorf("denials (-want +got):\n%s", diff)
+	}
+	if got.CountStatus(sandbox.Added) != 1 || got.CountStatus(sandbox.Modified) != 1 || got.Files[0].Path != "/.envrc" {
+		t.Errorf("files = %v", got.Files)
+	}
+	if late, err := b.box.Summarise(100); err != nil || len(late.Denials) != 0 {
+		t.Errorf("denials of a later run: %v, %v", late.Denials, err)
+	}
+}
+
+func TestASandboxThatNeverRanHasNoChanges(t *testing.T) {
+	b := newBench(t, tree{"f": "1"})
+	if got := b.changes(); len(got) != 0 {
+		t.Errorf("changes = %q", got)
+	}
+	b.apply()
+}
