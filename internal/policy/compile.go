@@ -84,6 +84,10 @@ func where(i int, r Rule) string {
 // index in it.
 func (p *Policy) Rules() []Rule { return slices.Clone(p.rules) }
 
+// Rule returns the rule of an index that Decision.Rule or Explain gave; i is
+// not NoRule.
+func (p *Policy) Rule(i int) Rule { return p.rules[i] }
+
 // builder grows the trie.
 type builder struct {
 	root     *node
@@ -140,7 +144,7 @@ type placement struct {
 func placements(i int, r Rule, kind PatternType, a alternative) []placement {
 	place := func(s standing, a alternative) placement {
 		return placement{a.elements, grant{
-			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission, //nolint:gosec // maxPatterns
+			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission,
 		}}
 	}
 	switch {

@@ -22,11 +22,13 @@ func TestParseFlag(t *testing.T) {
 	}{
 		{
 			"a pattern is taken as it is", flag, policy.Write, "*.log",
-			policy.Rule{Pattern: "*.log", Permission: policy.Write, Origin: flag, Source: "--write"}, "",
+			policy.Rule{Pattern: "*.log", Permission: policy.Write, Origin: flag, Source: "--write"},
+			"",
 		},
 		{
 			"a file is taken as it is", flag, policy.Read, "README.md",
-			policy.Rule{Pattern: "README.md", Permission: policy.Read, Origin: flag, Source: "--read"}, "",
+			policy.Rule{Pattern: "README.md", Permission: policy.Read, Origin: flag, Source: "--read"},
+			"",
 		},
 		{
 			"an existing directory is meant with all below", flag, policy.Write, "src",
@@ -45,7 +47,8 @@ func TestParseFlag(t *testing.T) {
 		},
 		{
 			"a slash at the end already says so", flag, policy.Write, "src/",
-			policy.Rule{Pattern: "src/", Permission: policy.Write, Origin: flag, Source: "--write"}, "",
+			policy.Rule{Pattern: "src/", Permission: policy.Write, Origin: flag, Source: "--write"},
+			"",
 		},
 		{
 			"hiding a name goes on hiding it at any depth", hide, policy.None, "src",
@@ -54,11 +57,13 @@ func TestParseFlag(t *testing.T) {
 		},
 		{
 			"hiding a pattern", hide, policy.None, "*.pem",
-			policy.Rule{Pattern: "*.pem", Origin: hide, Source: "--hide"}, "",
+			policy.Rule{Pattern: "*.pem", Origin: hide, Source: "--hide"},
+			"",
 		},
 		{
 			"a name that is not UTF-8", hide, policy.None, "caf\xe9",
-			policy.Rule{Pattern: "caf\xe9", Origin: hide, Source: "--hide"}, "",
+			policy.Rule{Pattern: "caf\xe9", Origin: hide, Source: "--hide"},
+			"",
 		},
 	}
 	for _, tt := range tests {

@@ -48,11 +48,13 @@ func TestGlobMatches(t *testing.T) {
 		},
 		{
 			"two stars alone match everything and the root", "**",
-			[]vpath.Path{"/", "/a", "/a/b"}, nil,
+			[]vpath.Path{"/", "/a", "/a/b"},
+			nil,
 		},
 		{
 			"two stars and a star match everything and the root", "**/*",
-			[]vpath.Path{"/", "/a", "/a/b"}, nil,
+			[]vpath.Path{"/", "/a", "/a/b"},
+			nil,
 		},
 		{
 			"a star after a slash does not match the root", "/*",

@@ -48,14 +48,14 @@ func newRank(s standing, r Rule, kind PatternType, a alternative) rank {
 	wildcards := min(a.wildcards, mostWildcards)
 	prefix := min(a.prefix, longestPrefix)
 	return rank(s)<<standingShift |
-		rank(uint32(int64(r.Priority)-math.MinInt32))<<priorityShift | //nolint:gosec // in range
-		rank(kind)<<typeShift | //nolint:gosec // constants of 2 bits
-		rank(prefix)<<prefixShift | //nolint:gosec // not negative
-		rank(mostWildcards-wildcards)<<wildcardShift | //nolint:gosec // not negative
+		rank(uint32(int64(r.Priority)-math.MinInt32))<<priorityShift |
+		rank(kind)<<typeShift |
+		rank(prefix)<<prefixShift |
+		rank(mostWildcards-wildcards)<<wildcardShift |
 		rank(Write-r.Permission)
 }
 
-func (k rank) standing() standing { return standing(k >> standingShift) } //nolint:gosec // 3 bits
+func (k rank) standing() standing { return standing(k >> standingShift) }
 
 // tied reports whether the ranks differ at most in how strict the rules are.
 func (k rank) tied(other rank) bool { return k>>strictBits == other>>strictBits }

@@ -61,7 +61,7 @@ func newRefRule(r policy.Rule) refRule {
 	}
 	anchored := explicit || strings.Contains(text[:len(text)-1], "/")
 	var parts []string
-	for _, e := range strings.Split(text, "/") {
+	for e := range strings.SplitSeq(text, "/") {
 		if e != "" && e != "." {
 			parts = append(parts, e)
 		}

@@ -34,7 +34,7 @@ func (p Permission) String() string { return nameOf(permissionNames, int(p), "pe
 // nearest valid name.
 func ParsePermission(s string) (Permission, error) {
 	i, err := parseName(permissionNames, s, "permission")
-	return Permission(i), err //nolint:gosec // i indexes permissionNames
+	return Permission(i), err
 }
 
 // MarshalText returns the permission's name. Errors: Invalid for a value that
@@ -75,7 +75,7 @@ func ParsePatternType(s string) (PatternType, error) {
 	if err != nil {
 		return Auto, err
 	}
-	return PatternType(i) + Glob, nil //nolint:gosec // i indexes typeNames
+	return PatternType(i) + Glob, nil
 }
 
 // MarshalText returns the type's name, "auto" for Auto. Errors: Invalid for a
@@ -87,7 +87,7 @@ func (t PatternType) MarshalText() ([]byte, error) {
 // UnmarshalText accepts what MarshalText writes.
 func (t *PatternType) UnmarshalText(text []byte) error {
 	i, err := parseName(typeNames, string(text), "type")
-	*t = PatternType(i) //nolint:gosec // i indexes typeNames
+	*t = PatternType(i)
 	return err
 }
 
@@ -113,7 +113,7 @@ func (o Origin) MarshalText() ([]byte, error) { return marshalName(originNames, 
 // UnmarshalText accepts what MarshalText writes.
 func (o *Origin) UnmarshalText(text []byte) error {
 	i, err := parseName(originNames, string(text), "origin")
-	*o = Origin(i) //nolint:gosec // i indexes originNames
+	*o = Origin(i)
 	return err
 }
 
