@@ -24,7 +24,8 @@ var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 func Main() {
 	harden()
 	saveMemory()
-	unix.CloseRange(socketFD+1, ^uint(0), 0)
+	// Not closed: a package's init may have made the runtime's own epoll.
+	unix.CloseRange(socketFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	unix.CloseOnExec(socketFD)
 	unix.SetNonblock(socketFD, false)
 	unix.Chdir("/")
