@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+type applyOptions struct {
+	DryRun bool
+	JSON   bool
+}
+
+func newApply(e *env) *cobra.Command {
+	var o applyOptions
+	cmd := &cobra.Command{
+		Use:   "apply NAME [PATH…]",
+		Short: "Bring a sandbox's changes into its source",
+		Long: `Bring a sandbox's changes, or those at and below the given paths, into its source.
+Every path is checked first: if the source at one of them has changed since the
+sandbox saw it, nothing is applied and the paths are named. Each file is then
+replaced whole, and leaves the delta once the source holds it.`,
+		Example: `  agentfense apply fix --dry-run
+  agentfense apply fix
+  agentfense apply fix src/main.go docs`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runApply(cmd.Context(), e, args[0], args[1:], o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	jsonFlag(cmd, &o.JSON)
+	return cmd
+}
+
+func runApply(ctx context.Context, e *env, name string, args []string, o applyOptions) error {
+	paths, err := workspacePaths(args)
+	if err != nil {
+		return err
+	}
+	_, sb, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	result, err := apply(ctx, sb, paths, o.DryRun)
+	if o.JSON {
+		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {
+			err = printErr
+		}
+		return err
+	}
+	if printErr := e.printApplied(result, o.DryRun); err == nil {
+		err = printErr
+	}
+	return err
+}
+
+// apply brings changes into the source; a live supervisor is told which
+// entries of the delta it can forget.
+func apply(ctx context.Context, sb *sandbox.Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error) {
+	drop, err := dropLive(ctx, sb)
+	if err != nil {
+		return sandbox.ApplyResult{}, err
+	}
+	return sb.Apply(ctx, sandbox.ApplyOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+}
+
+// applyAll is `run --apply`.
+func (e *env) applyAll(ctx context.Context, sb *sandbox.Sandbox) error {
+	result, err := apply(ctx, sb, nil, false)
+	if n := result.Count(sandbox.Applied); n > 0 {
+		e.say("applied %s", plural(n, "change"))
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(err), "apply: %w", err)
+	}
+	return nil
+}
+
+// printApplied prints a line for each path, the marked ones with their mark.
+func (e *env) printApplied(result sandbox.ApplyResult, dryRun bool) error {
+	for _, p := range result.Paths {
+		line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
+		if p.Mark != nil {
+			line += "\t! " + p.Mark.Reason
+		}
+		if p.Reason != "" {
+			line += "\t" + vpath.Escape(p.Reason)
+		}
+		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
+			return err
+		}
+	}
+	e.sayWrittenAgain(result.Changed)
+	verb := "applied"
+	if dryRun {
+		verb = "would apply"
+	}
+	e.say("%s %s", verb, plural(result.Count(sandbox.Applied), "change"))
+	return nil
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+type appliedPath struct {
+	Path    string          `json:"path"` // relative to the workspace, escaped
+	Status  sandbox.Status  `json:"status"`
+	Outcome sandbox.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+	Mark    *sandbox.Mark   `json:"mark,omitempty"`
+}
+
+type applied struct {
+	SchemaVersion int           `json:"schema_version"`
+	DryRun        bool          `json:"dry_run"`
+	Paths         []appliedPath `json:"paths"`
+	WrittenAgain  []string      `json:"written_again,omitempty"`
+}
+
+func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
+	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Paths: []appliedPath{}, WrittenAgain: shownAll(result.Changed)}
+	for _, p := range result.Paths {
+		doc.Paths = append(doc.Paths, appliedPath{
+			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark,
+		})
+	}
+	return doc
+}

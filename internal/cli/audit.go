@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+type auditOptions struct {
+	Follow bool
+	JSON   bool
+	Verify bool
+}
+
+func newAudit(e *env) *cobra.Command {
+	var o auditOptions
+	cmd := &cobra.Command{
+		Use:   "audit NAME",
+		Short: "Show what happened in a sandbox: commands, refusals, changes",
+		Long: `Show a sandbox's audit log. NAME may be the id of a sandbox that was removed. With
+--json each record is printed as it is stored, one compact object a line
+(docs/audit.md).`,
+		Example: `  agentfense audit fix
+  agentfense audit fix --json
+  agentfense audit fix --follow
+  agentfense audit fix --verify`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runAudit(cmd.Context(), e, args[0], o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what happens from now on, until interrupted")
+	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
+	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
+	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
+	cmd.MarkFlagsMutuallyExclusive("json", "verify")
+	return cmd
+}
+
+func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
+	path, err := e.auditPath(name)
+	if err != nil {
+		return err
+	}
+	show := func(r audit.Record) error { return printRecord(e.stdout, r) }
+	if o.JSON {
+		show = func(r audit.Record) error { return printRaw(e.stdout, r) }
+	}
+	switch {
+	case o.Verify:
+		return e.verifyAudit(path)
+	case o.Follow:
+		ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		if err := audit.Follow(ctx, path, show); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return nil
+	}
+	return audit.Read(path, show)
+}
+
+// auditPath finds the log of a sandbox, or of one that was removed, by id.
+func (e *env) auditPath(name string) (string, error) {
+	home, sb, err := e.open(name)
+	if err == nil {
+		return sb.AuditPath(), nil
+	}
+	if !fault.Is(err, fault.NotFound) || home == nil && !strings.HasPrefix(name, "sb_") {
+		return "", err
+	}
+	if home, err = e.openHome(); err != nil {
+		return "", err
+	}
+	path := home.AuditPath(sandbox.ID(name))
+	if strings.ContainsRune(name, '/') {
+		return "", fault.New(fault.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fault.New(fault.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
+	}
+	return path, nil
+}
+
+func (e *env) verifyAudit(path string) error {
+	summary, err := audit.Verify(path)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.stdout, "%d records, whole; head %s\n", summary.Records, summary.Head)
+	return err
+}
+
+// printRaw prints a record as it is stored. A line that is none cannot be
+// trusted to be printable.
+func printRaw(w io.Writer, r audit.Record) error {
+	if m, bad := r.Event.(audit.Malformed); bad {
+		_, err := fmt.Fprintf(w, "{\"event\":\"malformed\",\"line\":%d,\"reason\":%q}\n", r.Line, m.Reason)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s\n", r.Raw)
+	return err
+}
+
+// printRecord prints a record on one line for people.
+func printRecord(w io.Writer, r audit.Record) error {
+	at := r.Time.Local().Format("2006-01-02 15:04:05.000")
+	_, err := fmt.Fprintf(w, "%s  %-24s %s\n", at, r.Event.Kind(), describeEvent(r.Event))
+	return err
+}
+
+// describeEvent says an event in a few words, escaped.
+func describeEvent(ev audit.Event) string {
+	switch v := ev.(type) {
+	case audit.SandboxCreated:
+		return fmt.Sprintf("%s, %d rules, network %s", escape(v.Source), len(v.Rules), v.Net)
+	case audit.SandboxStarted:
+		return fmt.Sprintf("supervisor %d; %s", v.PID, strings.Join(v.Enforced, ", "))
+	case audit.CommandExecuted:
+		return fmt.Sprintf("%s %s %s in %d ms", v.Exec, joinTexts(v.Argv), describeEnd(v), v.DurationMS)
+	case audit.PermissionDenied:
+		return describeDenial(v)
+	case audit.FileChanged:
+		return describeChanges(v)
+	case audit.ResourceLimitExceeded:
+		return fmt.Sprintf("%s %s: limit %g reached, %d times", v.Exec, v.Resource, v.Limit, v.Count)
+	case audit.PolicyChanged:
+		return fmt.Sprintf("%d rules from now on %s", len(v.Rules), vpath.Escape(v.Reason))
+	case audit.Applied:
+		return fmt.Sprintf("%d paths: %s", len(v.Paths), joinTexts(v.Paths))
+	case audit.Discarded:
+		return fmt.Sprintf("%d paths: %s", len(v.Paths), joinTexts(v.Paths))
+	case audit.SandboxStopped:
+		return escape(v.Reason)
+	case audit.Gap:
+		return fmt.Sprintf("%s: %d bytes, %d records lost", vpath.Escape(v.Reason), v.Bytes, v.Lost)
+	case audit.Malformed:
+		return vpath.Escape(v.Reason)
+	}
+	return ""
+}
+
+// maxListed is how many names a line shows.
+const maxListed = 8
+
+func joinTexts(list []audit.Text) string {
+	var parts []string
+	for i, t := range list {
+		if i == maxListed {
+			parts = append(parts, fmt.Sprintf("… (%d in all)", len(list)))
+			break
+		}
+		parts = append(parts, escape(t))
+	}
+	return strings.Join(parts, " ")
+}
+
+func escape(t audit.Text) string { return vpath.Escape(string(t)) }
+
+func describeEnd(v audit.CommandExecuted) string {
+	switch {
+	case v.TimedOut:
+		return "timed out"
+	case v.OOMKilled:
+		return "out of memory"
+	case v.Signal != "":
+		return v.Signal
+	case v.Error != "":
+		return "not started: " + escape(v.Error)
+	}
+	return fmt.Sprintf("exit %d", v.ExitCode)
+}
+
+func describeDenial(v audit.PermissionDenied) string {
+	rule := "no rule"
+	if v.RuleIndex >= 0 {
+		rule = fmt.Sprintf("rule %q (%s)", escape(v.Rule), escape(v.RuleSource))
+	}
+	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(v.Path), v.Permission, rule, escape(v.Program), v.PID)
+	if v.Count > 1 {
+		text += fmt.Sprintf(", %d times", v.Count)
+	}
+	return text
+}
+
+func describeChanges(v audit.FileChanged) string {
+	parts := []string{v.Exec}
+	for _, group := range []struct {
+		sign  string
+		paths []audit.Text
+	}{{"A", v.Created}, {"M", v.Modified}, {"D", v.Deleted}} {
+		if len(group.paths) > 0 {
+			parts = append(parts, group.sign+" "+joinTexts(group.paths))
+		}
+	}
+	for i, r := range v.Renamed {
+		if i == maxListed {
+			break
+		}
+		parts = append(parts, fmt.Sprintf("R %s to %s", escape(r.From), escape(r.To)))
+	}
+	return strings.Join(parts, "; ")
+}

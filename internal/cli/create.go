@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+func newCreate(e *env) *cobra.Command {
+	var o sandboxOptions
+	cmd := &cobra.Command{
+		Use:   "create NAME [flags]",
+		Short: "Make a sandbox without running anything in it",
+		Example: `  agentfense create fix --preset development --hide '*.pem'
+  agentfense exec fix -- make test`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			o.Name = args[0]
+			return runCreate(e, o)
+		},
+	}
+	o.register(cmd)
+	return cmd
+}
+
+func runCreate(e *env, o sandboxOptions) error {
+	if err := sandbox.CheckName(o.Name); err != nil {
+		return err
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	if _, err := home.Open(o.Name); err == nil {
+		return fault.New(fault.Exists, "sandbox %s: exists already", o.Name)
+	}
+	sb, err := o.create(e, home)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(e.stdout, sb.Name())
+	return err
+}

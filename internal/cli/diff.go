@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+type diffOptions struct {
+	Stat       bool
+	NameStatus bool
+	JSON       bool
+	Raw        bool
+}
+
+func newDiff(e *env) *cobra.Command {
+	var o diffOptions
+	cmd := &cobra.Command{
+		Use:   "diff NAME [PATH…]",
+		Short: "Show what a sandbox changed",
+		Long: `Show what a sandbox changed, as a unified diff in git's format. Files that could
+act on the host once applied (hooks, .git/config, executables, editor and agent
+configuration) come first and are marked. Control characters in names and
+contents are shown escaped; --raw leaves those in contents as they are.`,
+		Example: `  agentfense diff fix
+  agentfense diff fix src --stat
+  agentfense diff fix --raw | git apply --check`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return runDiff(e, args[0], args[1:], o)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
+	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")
+	f.BoolVar(&o.Raw, "raw", false, "do not escape control characters in contents, for git apply")
+	jsonFlag(cmd, &o.JSON)
+	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json", "raw")
+	return cmd
+}
+
+func runDiff(e *env, name string, args []string, o diffOptions) error {
+	paths, err := workspacePaths(args)
+	if err != nil {
+		return err
+	}
+	_, sb, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	review, err := sb.Review(paths...)
+	if err != nil {
+		return err
+	}
+	defer review.Close()
+	switch {
+	case o.JSON:
+		return review.WriteJSON(e.stdout)
+	case o.NameStatus:
+		return review.WriteNameStatus(e.stdout)
+	case o.Stat:
+		return review.WriteStat(e.stdout)
+	}
+	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
+	return review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour})
+}
+
+func workspacePaths(args []string) ([]vpath.Path, error) {
+	paths := make([]vpath.Path, len(args))
+	for i, arg := range args {
+		p, err := workspacePath(arg)
+		if err != nil {
+			return nil, err
+		}
+		paths[i] = p
+	}
+	return paths, nil
+}
+
+// shown is a path as listings print it: relative to the workspace, escaped.
+func shown(p vpath.Path) string { return vpath.Escape(p.Rel()) }

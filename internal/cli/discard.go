@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func newDiscard(e *env) *cobra.Command {
+	var dryRun, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "discard NAME [PATH…]",
+		Short: "Throw a sandbox's changes away",
+		Long: `Throw a sandbox's changes away, or those at and below the given paths. The source
+is not touched; the sandbox then sees it there again.`,
+		Example: `  agentfense discard fix src/main.go
+  agentfense discard fix`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDiscard(cmd.Context(), e, args[0], args[1:], dryRun, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be thrown away")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun, asJSON bool) error {
+	paths, err := workspacePaths(args)
+	if err != nil {
+		return err
+	}
+	_, sb, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	drop, err := dropLive(ctx, sb)
+	if err != nil {
+		return err
+	}
+	result, err := sb.Discard(sandbox.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int      `json:"schema_version"`
+			DryRun        bool     `json:"dry_run"`
+			Paths         []string `json:"paths"`
+			WrittenAgain  []string `json:"written_again,omitempty"`
+		}{schemaVersion, dryRun, shownAll(result.Paths), shownAll(result.Changed)})
+	}
+	for _, p := range result.Paths {
+		if _, err := fmt.Fprintln(e.stdout, shown(p)); err != nil {
+			return err
+		}
+	}
+	e.sayWrittenAgain(result.Changed)
+	verb := "discarded"
+	if dryRun {
+		verb = "would discard"
+	}
+	e.say("%s %s", verb, plural(len(result.Paths), "change"))
+	return nil
+}
+
+// dropLive returns what tells a live supervisor to forget entries of the
+// delta, nil if the sandbox does not run.
+func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
+	c, err := client(ctx, sb)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	return func(v []sandbox.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
+}
+
+func (e *env) sayWrittenAgain(paths []vpath.Path) {
+	for _, p := range paths {
+		e.say("%s was written again meanwhile; the later version is still in the sandbox", shown(p))
+	}
+}
+
+func shownAll(paths []vpath.Path) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = shown(p)
+	}
+	return out
+}

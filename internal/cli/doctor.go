@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// finding is one line of doctor.
+type finding struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // "ok", "limited": works without it, "missing": nothing can run
+	Detail string `json:"detail"`
+}
+
+const (
+	statusOK      = "ok"
+	statusLimited = "limited"
+	statusMissing = "missing"
+)
+
+func newDoctor(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what this host lets agentfense do, and how to fix what it does not",
+		Args:  cobra.NoArgs,
+		Example: `  agentfense doctor
+  agentfense doctor --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd.Context(), e, asJSON) },
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func runDoctor(ctx context.Context, e *env, asJSON bool) error {
+	findings := []finding{
+		e.checkHome(),
+		checked("/dev/fuse", statusMissing, "can be opened", checkFUSE()),
+		checked("namespaces", statusMissing, "can be made", supervise.Probe(ctx)),
+		checked("bubblewrap", statusMissing, "can build a sandbox", bwrap.New(bwrap.Options{}).Probe(ctx)),
+		checked("openat2", statusMissing, "known to the kernel", checkOpenat2()),
+	}
+	findings = append(findings, checkCgroups()...)
+	if asJSON {
+		if err := e.printJSON(struct {
+			SchemaVersion int       `json:"schema_version"`
+			Checks        []finding `json:"checks"`
+		}{schemaVersion, findings}); err != nil {
+			return err
+		}
+		return verdict(findings)
+	}
+	for _, f := range findings {
+		sgr := map[string]string{statusOK: "32", statusLimited: "33", statusMissing: "31"}[f.Status]
+		status := e.colour(e.stdout, sgr, fmt.Sprintf("%-8s", f.Status))
+		if _, err := fmt.Fprintf(e.stdout, "%s %-12s %s\n", status, f.Check, f.Detail); err != nil {
+			return err
+		}
+	}
+	return verdict(findings)
+}
+
+// verdict is an error if nothing can run here.
+func verdict(findings []finding) error {
+	for _, f := range findings {
+		if f.Status == statusMissing {
+			return fault.New(fault.Unsupported, "doctor: no sandbox can run on this host until what is missing is there")
+		}
+	}
+	return nil
+}
+
+// checked makes a finding of a check's error.
+func checked(name, ifNot, fine string, err error) finding {
+	if err != nil {
+		return finding{Check: name, Status: ifNot, Detail: oneLine(err)}
+	}
+	return finding{Check: name, Status: statusOK, Detail: fine}
+}
+
+func (e *env) checkHome() finding {
+	home, err := e.openHome()
+	if err != nil {
+		return checked("state", statusMissing, "", err)
+	}
+	return finding{Check: "state", Status: statusOK, Detail: home.Dir()}
+}
+
+// checkFUSE opens the device as a mount does.
+func checkFUSE() error {
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	switch {
+	case os.IsNotExist(err):
+		return fault.New(fault.Unsupported, "no such device: `modprobe fuse`; in a container, pass the device in")
+	case os.IsPermission(err):
+		return fault.New(fault.Unsupported, "only root may open it: `chmod 0666 /dev/fuse`, as udev does (50-udev-default.rules)")
+	case err != nil:
+		return fault.New(fault.Unsupported, "%w", err)
+	}
+	return f.Close()
+}
+
+// checkOpenat2 tries the system call that keeps us beneath a directory
+// (Linux 5.6; some container runtimes' seccomp profiles refuse it).
+func checkOpenat2() error {
+	fd, err := unix.Openat2(unix.AT_FDCWD, ".", &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return fault.New(fault.Unsupported, "%w: needs Linux 5.6 or later, and a container's seccomp profile that allows it", err)
+	}
+	return unix.Close(fd)
+}
+
+// checkCgroups says which limits can be enforced.
+func checkCgroups() []finding {
+	host, err := cgroup.Detect()
+	if err != nil {
+		return []finding{checked("cgroups", statusLimited, "", err)}
+	}
+	var findings []finding
+	for _, c := range host.Controllers {
+		f := finding{Check: "limit " + c.Name, Status: statusOK, Detail: fmt.Sprintf("enforced by cgroup v%d", c.Version)}
+		if c.Reason != "" {
+			f.Status, f.Detail = statusLimited, c.Reason+": "+c.Fix
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}

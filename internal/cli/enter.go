@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// enterTimeout bounds how long entering waits for another process that is
+// just starting or ending the sandbox.
+const enterTimeout = 20 * time.Second
+
+// enterPause is how long entering waits before it looks again.
+const enterPause = 10 * time.Millisecond
+
+// entered is a live sandbox that this process uses.
+type entered struct {
+	client *supervise.Client
+	lease  *supervise.Lease // nil if another process started it
+	joined bool             // it ran before we came
+}
+
+// enter joins the running sandbox, or starts it for our time.
+func (e *env) enter(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, exclusive bool) (*entered, error) {
+	deadline := time.Now().Add(enterTimeout)
+	for {
+		live, err := tryEnter(ctx, home, sb, exclusive)
+		// Unavailable: somebody else is starting, leaving or applying it.
+		passing := fault.Is(err, fault.Unavailable)
+		if err == nil || exclusive || !passing || time.Now().After(deadline) {
+			return live, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fault.New(fault.Canceled, "sandbox %s: %w", sb.Name(), ctx.Err())
+		case <-time.After(enterPause):
+		}
+	}
+}
+
+func tryEnter(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, exclusive bool) (*entered, error) {
+	client, err := supervise.Dial(ctx, sb.Dir())
+	if err == nil {
+		if exclusive {
+			return nil, fault.New(fault.Precondition, "sandbox %s: running already, and --exclusive was given", sb.Name())
+		}
+		return &entered{client: client, joined: true}, nil
+	}
+	if !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	lease, err := supervise.Start(ctx, home.Dir(), sb.Name())
+	if err != nil {
+		return nil, err
+	}
+	client, err = supervise.Dial(ctx, sb.Dir())
+	if err != nil {
+		lease.Release()
+		return nil, err
+	}
+	return &entered{client: client, lease: lease}, nil
+}
+
+// leave gives the sandbox up. If we started it and nobody else uses it, it has
+// ended with everything it owned when leave returns.
+func (l *entered) leave() error {
+	if l.lease == nil {
+		return nil
+	}
+	return l.lease.Release()
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+type execOptions struct {
+	commandOptions
+	Timeout time.Duration
+}
+
+func newExec(e *env) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec NAME [flags] [--] COMMAND [ARG…]",
+		Short: "Run one more command in a sandbox",
+		Long: `Run a command in a sandbox: beside the others if it runs, else by starting it for
+the command's time. Several terminals may exec into one sandbox at once.`,
+		Example: `  agentfense exec fix -- git status
+  agentfense exec fix -- sh -c 'make && make test'`,
+		Args:              cobra.MinimumNArgs(2),
+		Annotations:       map[string]string{annotationInside: "true"},
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runExec(cmd.Context(), e, args[0], o, args[1:])
+		},
+	}
+	cmd.Flags().SetInterspersed(true)
+	o.register(cmd)
+	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "end the command after this time (default: the sandbox's)")
+	return cmd
+}
+
+func newShell(e *env) *cobra.Command {
+	var o execOptions
+	var shell string
+	cmd := &cobra.Command{
+		Use:   "shell NAME",
+		Short: "Open an interactive shell in a sandbox",
+		Example: `  agentfense shell fix
+  agentfense shell fix --shell /bin/sh`,
+		Args:              cobra.ExactArgs(1),
+		Annotations:       map[string]string{annotationInside: "true"},
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if shell == "" {
+				shell = e.defaultShell()
+			}
+			return runExec(cmd.Context(), e, args[0], o, []string{shell})
+		},
+	}
+	o.register(cmd)
+	cmd.Flags().StringVar(&shell, "shell", "", "the shell (default: yours if it exists inside, else bash or sh)")
+	return cmd
+}
+
+// defaultShell is the person's own shell where it lies in what every sandbox
+// has, else the best one the system has.
+func (e *env) defaultShell() string {
+	for _, shell := range []string{e.getenv("SHELL"), "/bin/bash"} {
+		dir := filepath.Dir(shell)
+		if dir != "/bin" && dir != "/usr/bin" && dir != "/usr/local/bin" {
+			continue
+		}
+		if info, err := os.Stat(shell); err == nil && info.Mode().IsRegular() {
+			return shell
+		}
+	}
+	return "/bin/sh"
+}
+
+func runExec(ctx context.Context, e *env, name string, o execOptions, argv []string) error {
+	if o.Timeout < 0 {
+		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
+	}
+	home, sb, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	live, err := e.enter(ctx, home, sb, false)
+	if err != nil {
+		return err
+	}
+	exit, err := e.runInside(ctx, sb, live, o, argv)
+	err = errors.Join(err, live.leave())
+	e.explainExit(exit)
+	if code := exitOf(exit); err == nil && code != exitOK {
+		return exitError(code)
+	}
+	return err
+}
+
+func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered, o execOptions, argv []string) (supervise.Exit, error) {
+	command, err := o.command(e, sb, argv)
+	if err != nil {
+		return supervise.Exit{}, err
+	}
+	command.Timeout = time.Duration(sb.Record().Limits.Timeout)
+	if o.Timeout > 0 {
+		command.Timeout = o.Timeout
+	}
+	return e.execute(ctx, live.client, command)
+}

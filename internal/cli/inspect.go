@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// inspection is the JSON document of `inspect`: the record as it is stored,
+// and what runs.
+type inspection struct {
+	SchemaVersion int               `json:"schema_version"`
+	Record        sandbox.Record    `json:"record"`
+	Status        string            `json:"status"`
+	Running       *supervise.Status `json:"running,omitempty"`
+	Directory     sandbox.HostPath  `json:"directory"`
+	AuditLog      sandbox.HostPath  `json:"audit_log"`
+}
+
+func newInspect(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect NAME",
+		Short: "Show what a sandbox is: source, policy, limits, what runs",
+		Example: `  agentfense inspect fix
+  agentfense inspect fix --json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runInspect(cmd.Context(), e, args[0], asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
+	_, sb, err := e.open(name)
+	if err != nil {
+		return err
+	}
+	doc := inspection{
+		SchemaVersion: schemaVersion, Record: sb.Record(), Status: "stopped",
+		Directory: sandbox.HostPath(sb.Dir()), AuditLog: sandbox.HostPath(sb.AuditPath()),
+	}
+	c, err := client(ctx, sb)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		st, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		doc.Status, doc.Running = "running", &st
+	}
+	if asJSON {
+		return e.printJSON(doc)
+	}
+	return printRows(e.stdout, doc.rows())
+}
+
+func (d inspection) rows() [][]string {
+	r := d.Record
+	rows := [][]string{
+		{"name:", r.Name},
+		{"id:", string(r.ID)},
+		{"status:", d.Status},
+		{"source:", r.Source.Path.String()},
+		{"workspace:", sandbox.HostPath(r.Workspace).String()},
+		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
+		{"runtime:", r.Runtime},
+		{"network:", r.Net},
+		{"state:", d.Directory.String()},
+		{"audit log:", d.AuditLog.String()},
+	}
+	for _, m := range r.Mounts {
+		rows = append(rows, []string{"mount:", m.Source.String() + " at " + m.Target.String()})
+	}
+	rows = append(rows, limitRows(r.Limits)...)
+	if d.Running != nil {
+		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %d commands running", d.Running.PID, d.Running.Execs)})
+	}
+	rows = append(rows, []string{"policy:", r.PolicyNote})
+	for _, rule := range r.Rules {
+		rows = append(rows, []string{"", rule.String()})
+	}
+	return rows
+}
+
+func limitRows(l sandbox.Limits) [][]string {
+	var rows [][]string
+	add := func(name, value string, set bool) {
+		if set {
+			rows = append(rows, []string{name, value})
+		}
+	}
+	add("memory.max:", formatBytes(l.MemoryBytes), l.MemoryBytes > 0)
+	add("cpu.max:", fmt.Sprintf("%g processors", l.CPUs), l.CPUs > 0)
+	add("pids.max:", fmt.Sprint(l.PIDs), l.PIDs > 0)
+	add("disk:", formatBytes(l.DiskBytes), l.DiskBytes > 0)
+	add("timeout:", time.Duration(l.Timeout).String(), l.Timeout > 0)
+	return rows
+}

@@ -1,0 +1,143 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func newPolicy(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Check, explain and start policies",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPolicyCheck(e), newPolicyExplain(e), newPolicyTree(e), newPolicyPresets(e), newPolicyInit(e))
+	return cmd
+}
+
+// policySource are the flags that name a policy to look at.
+type policySource struct {
+	sandboxOptions
+	Sandbox string
+}
+
+func (o *policySource) register(cmd *cobra.Command, e *env) {
+	f := cmd.Flags()
+	f.StringVar(&o.Preset, "preset", "", "the policy of a preset")
+	f.StringVar(&o.Policy, "policy", "", "the policy of a file")
+	f.StringVar(&o.Sandbox, "sandbox", "", "the policy of a sandbox")
+	f.StringArrayVar(&o.Write, "write", nil, "add a rule as `run --write` does")
+	f.StringArrayVar(&o.Read, "read", nil, "add a rule as `run --read` does")
+	f.StringArrayVar(&o.View, "view", nil, "add a rule as `run --view` does")
+	f.StringArrayVar(&o.Hide, "hide", nil, "add a rule as `run --hide` does")
+	cmd.MarkFlagsMutuallyExclusive("preset", "policy", "sandbox")
+	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("sandbox", e.completeNames)
+	cmd.MarkFlagFilename("policy", "yaml", "yml")
+}
+
+// compile returns the policy that the flags name; by default the one that
+// `run` would use in dir.
+func (o *policySource) compile(e *env, dir string) (*policy.Policy, error) {
+	rules, err := o.rulesFor(e, dir)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(rules, policy.Options{})
+}
+
+func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
+	if o.Sandbox != "" {
+		_, sb, err := e.open(o.Sandbox)
+		if err != nil {
+			return nil, err
+		}
+		extra, err := o.flagRules(e, string(sb.Record().Source.Path))
+		return append(sb.Record().Rules, extra...), err
+	}
+	if o.Policy == "" && o.Preset == "" {
+		if _, err := os.Lstat(projectFileIn(dir)); err == nil {
+			o.Policy = projectFileIn(dir) // looking at it needs no consent
+		}
+	}
+	rules, _, err := o.rules(e, nil, dir)
+	return rules, err
+}
+
+func projectFileIn(dir string) string { return dir + string(policy.ProjectFile) }
+
+// workspacePath reads a path of the command line: absolute inside the
+// workspace, or relative to its root.
+func workspacePath(s string) (vpath.Path, error) {
+	p, err := vpath.Parse(s)
+	if err != nil {
+		return "", usageError{fault.New(fault.Invalid, "%w", err)}
+	}
+	return p, nil
+}
+
+// ruleJSON is a rule in a JSON document.
+type ruleJSON struct {
+	Index int         `json:"index"`
+	Rule  policy.Rule `json:"rule"`
+	Why   string      `json:"why,omitempty"`
+}
+
+func newPolicyPresets(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "presets [NAME]",
+		Short: "List the presets, or the rules of one",
+		Args:  cobra.MaximumNArgs(1),
+		Example: `  agentfense policy presets
+  agentfense policy presets agent-safe`,
+		RunE: func(_ *cobra.Command, args []string) error { return runPolicyPresets(e, args, asJSON) },
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+type presetJSON struct {
+	Name    string        `json:"name"`
+	Summary string        `json:"summary"`
+	Rules   []policy.Rule `json:"rules"`
+}
+
+func runPolicyPresets(e *env, args []string, asJSON bool) error {
+	wanted := policy.PresetNames()
+	if len(args) > 0 {
+		wanted = args
+	}
+	var presets []presetJSON
+	for _, name := range wanted {
+		rules, err := policy.Preset(name)
+		if err != nil {
+			return err
+		}
+		presets = append(presets, presetJSON{Name: name, Summary: policy.PresetSummary(name), Rules: rules})
+	}
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int          `json:"schema_version"`
+			Presets       []presetJSON `json:"presets"`
+		}{schemaVersion, presets})
+	}
+	var rows [][]string
+	for _, p := range presets {
+		if len(args) == 0 {
+			rows = append(rows, []string{p.Name, p.Summary})
+			continue
+		}
+		for _, r := range p.Rules {
+			rows = append(rows, []string{vpath.Escape(r.Pattern), r.Permission.String(), fmt.Sprintf("priority %d", r.Priority)})
+		}
+	}
+	return printRows(e.stdout, rows)
+}

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func newPolicyCheck(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a policy file and warn of what is probably not meant",
+		Long: `Check a policy file (default: .agentfense.yaml). Errors name the line and the
+nearest valid word. Warnings, which do not change the exit code, tell of rules
+that never decide, that tie, or that let names of hidden directories show.`,
+		Example: `  agentfense policy check
+  agentfense policy check policy.yaml --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file := policy.ProjectFile.Rel()
+			if len(args) > 0 {
+				file = args[0]
+			}
+			return runPolicyCheck(e, file, asJSON)
+		},
+	}
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+type warningJSON struct {
+	Kind  policy.WarningKind `json:"kind"`
+	Rule  int                `json:"rule"`
+	Other *int               `json:"other,omitempty"`
+	Text  string             `json:"text"`
+}
+
+func runPolicyCheck(e *env, file string, asJSON bool) error {
+	rules, err := loadPolicyFile(file)
+	if err != nil {
+		return err
+	}
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		return err
+	}
+	warnings := p.Check()
+	if asJSON {
+		list := make([]warningJSON, len(warnings))
+		for i, w := range warnings {
+			list[i] = warningJSON{Kind: w.Kind, Rule: w.Rule, Text: w.Text}
+			if w.Other != policy.NoRule {
+				list[i].Other = &w.Other
+			}
+		}
+		return e.printJSON(struct {
+			SchemaVersion int           `json:"schema_version"`
+			Rules         []policy.Rule `json:"rules"`
+			Warnings      []warningJSON `json:"warnings"`
+		}{schemaVersion, rules, list})
+	}
+	for _, w := range warnings {
+		if _, err := fmt.Fprintf(e.stdout, "warning: %s: %s\n", w.Kind, w.Text); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(e.stdout, "%s: %d rules, %d warnings\n", vpath.Escape(file), len(rules), len(warnings))
+	return err
+}
+
+// initialPolicy is what `policy init` writes: the default preset, and the
+// places people change first.
+const initialPolicy = `# What an agent may do with each path of this project. Reference:
+# agentfense policy --help, docs/policy.md.
+#
+# Permissions: none (does not exist), view (listed, not readable), read, write.
+# Patterns are like those of .gitignore: "*.pem" and "secrets/" match at any
+# depth, "/src/**" only from the root.
+version: 1
+preset: agent-safe
+rules:
+  # Let the agent change the sources and the tests.
+  # - {pattern: "/src/**", permission: write}
+  # - {pattern: "/test/**", permission: write}
+  # Show that a file is there without its content.
+  # - {pattern: "*.sqlite", permission: view}
+  # Hide what it must not know of.
+  - {pattern: "*.pem", permission: none, priority: 100}
+`
+
+func newPolicyInit(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a commented policy file to start from (default: .agentfense.yaml)",
+		Example: `  agentfense policy init
+  agentfense policy check`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			file := policy.ProjectFile.Rel()
+			if len(args) > 0 {
+				file = args[0]
+			}
+			return runPolicyInit(e, file)
+		},
+	}
+}
+
+func runPolicyInit(e *env, file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if os.IsExist(err) {
+		return fault.New(fault.Exists, "policy init: %s exists already", vpath.Escape(file))
+	}
+	if err != nil {
+		return fault.New(fault.Denied, "policy init: %w", err)
+	}
+	_, err = f.WriteString(initialPolicy)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fault.New(fault.Exhausted, "policy init: %w", err)
+	}
+	_, err = fmt.Fprintln(e.stdout, vpath.Escape(file))
+	return err
+}

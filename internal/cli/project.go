@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// projectRules returns the rules of the project's own policy file, or nil if
+// it has none. The file came with the project, maybe from a stranger: unless
+// it only narrows the default preset, the person must agree to it once for
+// each content.
+func (e *env) projectRules(home *sandbox.Home, source string) ([]policy.Rule, error) {
+	path := filepath.Join(source, policy.ProjectFile.Rel())
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "project policy: %w", err)
+	}
+	doc, err := policy.Load(bytes.NewReader(content), policy.ProjectFile.Rel())
+	if err != nil {
+		return nil, err
+	}
+	rules, err := doc.AllRules()
+	if err != nil || onlyNarrows(doc) {
+		return rules, err
+	}
+	trusted, err := home.IsTrusted(path, content)
+	if err != nil || trusted {
+		return rules, err
+	}
+	if err := e.askForTrust(doc); err != nil {
+		return nil, err
+	}
+	return rules, home.Trust(path, content)
+}
+
+// onlyNarrows reports whether a policy certainly grants no more than the
+// default preset: it is that preset, or nothing, with none-rules on top.
+func onlyNarrows(doc *policy.Document) bool {
+	if doc.Preset != "" && doc.Preset != policy.DefaultPreset {
+		return false
+	}
+	for _, r := range doc.Rules {
+		if r.Permission != policy.None {
+			return false
+		}
+	}
+	return true
+}
+
+// askForTrust shows what the project's file grants and asks on the terminal.
+// Without one nothing prompts.
+func (e *env) askForTrust(doc *policy.Document) error {
+	const how = "the project's .agentfense.yaml grants more than the default preset; read it, then pass it with --policy .agentfense.yaml, or choose a --preset"
+	if !term.IsTerminal(int(e.stdin.Fd())) || !term.IsTerminal(int(e.stderr.Fd())) {
+		return fault.New(fault.Denied, "%s", how)
+	}
+	fmt.Fprintln(e.stderr, "The project brings a policy that grants more than the default preset:")
+	if doc.Preset != "" {
+		fmt.Fprintf(e.stderr, "  preset %s\n", vpath.Escape(doc.Preset))
+	}
+	for _, r := range doc.Rules {
+		fmt.Fprintf(e.stderr, "  %s\n", r)
+	}
+	fmt.Fprint(e.stderr, "Use it, now and until it changes? [y/N] ")
+	answer, err := bufio.NewReader(e.stdin).ReadString('\n')
+	if err != nil || !strings.EqualFold(strings.TrimSpace(answer), "y") {
+		return fault.New(fault.Denied, "%s", how)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"golang.org/x/term"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// forwarded are the signals that reach the command instead of ending us.
+var forwarded = []os.Signal{
+	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+}
+
+// drainPause is how long the pipes of a command that has ended may stay silent
+// before what its background processes could still write is given up.
+const drainPause = 50 * time.Millisecond
+
+// execute runs command through client with our own standard streams: by a
+// terminal of its own when ours are a terminal, else by fresh pipes. No
+// descriptor of ours enters the sandbox: one of a file could be reopened
+// through /proc/self/fd with wider rights.
+func (e *env) execute(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+	if e.interactive() {
+		return e.executeTerminal(ctx, client, command)
+	}
+	return e.executePipes(ctx, client, command)
+}
+
+// interactive reports whether the command gets a terminal: all three streams
+// are ours, and we are in the foreground of it.
+func (e *env) interactive() bool {
+	for _, f := range []*os.File{e.stdin, e.stdout, e.stderr} {
+		if !term.IsTerminal(int(f.Fd())) {
+			return false
+		}
+	}
+	foreground, err := unix.IoctlGetInt(int(e.stdin.Fd()), unix.TIOCGPGRP)
+	return err == nil && foreground == unix.Getpgrp()
+}
+
+func (e *env) executePipes(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+	var inside, outside [3]*os.File
+	for i := range inside {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		}
+		inside[i], outside[i] = w, r
+		if i == 0 {
+			inside[i], outside[i] = r, w
+		}
+		defer r.Close()
+		defer w.Close()
+	}
+	running, err := client.Exec(ctx, command, inside[:]...)
+	for _, f := range inside {
+		f.Close()
+	}
+	if err != nil {
+		return supervise.Exit{}, err
+	}
+	defer forwardSignals(running)()
+	go func() {
+		io.Copy(outside[0], e.stdin)
+		outside[0].Close()
+	}()
+	out := copyOutput(e.stdout, outside[1])
+	errs := copyOutput(e.stderr, outside[2])
+	exit, err := running.Wait(ctx)
+	out.finish()
+	errs.finish()
+	return exit, err
+}
+
+// output copies one stream of a command.
+type output struct {
+	from *os.File
+	done chan struct{}
+}
+
+func copyOutput(to io.Writer, from *os.File) *output {
+	o := &output{from: from, done: make(chan struct{})}
+	go func() {
+		defer close(o.done)
+		if _, err := io.Copy(to, from); err != nil {
+			// Our reader has gone: closing tells the command by SIGPIPE.
+			from.Close()
+		}
+	}()
+	return o
+}
+
+// finish waits until all is copied that was written before the command ended.
+// A background process may hold the pipe open for ever, so after the end an
+// empty pipe counts as the end of the stream.
+func (o *output) finish() {
+	for {
+		select {
+		case <-o.done:
+			return
+		case <-time.After(drainPause):
+		}
+		if o.waiting() == 0 {
+			o.from.SetReadDeadline(time.Now())
+			<-o.done
+			return
+		}
+	}
+}
+
+// waiting returns how many bytes can be read without blocking.
+func (o *output) waiting() (n int) {
+	raw, err := o.from.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// forwardSignals sends ours to the command until the returned function is
+// called.
+func forwardSignals(running *supervise.Running) func() {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, forwarded...)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				running.Signal(s.(unix.Signal))
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+	fd := int(e.stdin.Fd())
+	command.TTY = true
+	if columns, rows, err := term.GetSize(fd); err == nil {
+		command.Rows, command.Columns = uint16(rows), uint16(columns)
+	}
+	running, err := client.Exec(ctx, command)
+	if err != nil {
+		return supervise.Exit{}, err
+	}
+	defer running.Terminal.Close()
+	state, err := term.MakeRaw(fd)
+	if err != nil {
+		return supervise.Exit{}, fault.New(fault.Internal, "terminal: %w", err)
+	}
+	defer term.Restore(fd, state)
+	defer forwardSignals(running)()
+	defer followWindow(e.stdin, running.Terminal)()
+	go io.Copy(running.Terminal, e.stdin)
+	out := copyOutput(e.stdout, running.Terminal)
+	exit, err := running.Wait(ctx)
+	out.finish()
+	return exit, err
+}
+
+// followWindow passes changes of our window's size on.
+func followWindow(ours, theirs *os.File) func() {
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, unix.SIGWINCH)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-changes:
+				if size, err := unix.IoctlGetWinsize(int(ours.Fd()), unix.TIOCGWINSZ); err == nil {
+					unix.IoctlSetWinsize(int(theirs.Fd()), unix.TIOCSWINSZ, size)
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(changes)
+		close(done)
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+func newRm(e *env) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rm NAME…",
+		Short: "Remove a sandbox with its delta; its audit log stays",
+		Long: `Remove a sandbox and every change in its delta that was not applied. The source
+is not touched, and the audit log stays readable under the sandbox's id.`,
+		Example: `  agentfense rm fix
+  agentfense rm --force fix`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: e.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			home, err := e.openHome()
+			if err != nil {
+				return err
+			}
+			var errs []error
+			for _, name := range args {
+				errs = append(errs, runRm(cmd.Context(), home, name, force))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "stop it first if it runs; no error if it does not exist")
+	return cmd
+}
+
+func runRm(ctx context.Context, home *sandbox.Home, name string, force bool) error {
+	if force {
+		sb, err := home.Open(name)
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		if err == nil {
+			if err := stop(ctx, sb); err != nil {
+				return err
+			}
+		}
+	}
+	return home.Remove(name)
+}

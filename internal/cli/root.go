@@ -1,0 +1,106 @@
+// Package cli is the words on the screen: one file per verb.
+//
+// A verb's file holds its options, its flags and its run function; what the
+// verbs share stands in env.go (the surroundings of the process), relay.go
+// (our streams to a command's), exit.go (exit codes) and output.go (tables and
+// JSON). stdout carries data only; everything said to the person goes to
+// stderr.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Main runs the command line args (without the program's name) and returns
+// the process's exit code.
+func Main(args []string) int {
+	e := newEnv()
+	root := newRoot(e)
+	root.SetArgs(args)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	verb, err := root.ExecuteContextC(context.Background())
+	if err == nil {
+		return exitOK
+	}
+	if exit := exitError(0); errors.As(err, &exit) {
+		return int(exit)
+	}
+	fmt.Fprintf(e.stderr, "agentfense: %s\n", oneLine(err))
+	return exitCode(err, runsInside(verb))
+}
+
+// oneLine keeps a terminal escape in an error's text from acting: every text
+// may quote a name somebody else chose. Line breaks stay, they are ours.
+func oneLine(err error) string {
+	lines := strings.Split(err.Error(), "\n")
+	for i, l := range lines {
+		lines[i] = strings.ReplaceAll(vpath.Escape(l), `\\`, `\`)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Root returns the command tree, for the generated reference of docs/.
+func Root() *cobra.Command { return newRoot(newEnv()) }
+
+func newRoot(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "agentfense",
+		Short: "Run a command against a view of a directory that policy decides",
+		Long: `agentfense runs a command that sees each path of a real directory as none
+(absent), view (listed, not readable), read or write. What the command writes
+goes to a copy-on-write delta that you review, apply or discard.`,
+		Example: `  agentfense run --preset development --name fix -- make test
+  agentfense diff fix
+  agentfense apply fix`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fault.New(fault.Invalid, "%w (see `%s --help`)", err, cmd.CommandPath())}
+	})
+	root.AddCommand(
+		newRun(e), newCreate(e), newExec(e), newShell(e),
+		newLs(e), newInspect(e), newStop(e), newRm(e), newFiles(e),
+		newDiff(e), newApply(e), newDiscard(e),
+		newPolicy(e), newAudit(e), newDoctor(e), newVersion(e),
+	)
+	return root
+}
+
+// runsInside reports whether verb runs a command inside, so that its exit code
+// is the command's.
+func runsInside(verb *cobra.Command) bool {
+	return verb != nil && verb.Annotations[annotationInside] != ""
+}
+
+// annotationInside marks the verbs whose exit code is that of the command they
+// run.
+const annotationInside = "inside"
+
+// env is what a verb finds around it.
+type env struct {
+	stdin, stdout, stderr *os.File
+	getenv                func(string) string
+}
+
+func newEnv() *env {
+	return &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
+}
+
+// say tells the person one line on stderr.
+func (e *env) say(format string, args ...any) {
+	fmt.Fprintf(e.stderr, "agentfense: "+format+"\n", args...)
+}

@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+type runOptions struct {
+	sandboxOptions
+	commandOptions
+	Apply     bool
+	Remove    bool
+	Detach    bool
+	Exclusive bool
+}
+
+// commandOptions are the flags of one command: those of run, exec and shell.
+type commandOptions struct {
+	Env     []string
+	WorkDir string
+}
+
+func (o *commandOptions) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set a variable inside, or pass ours on: `NAME[=VALUE]`")
+	cmd.Flags().StringVar(&o.WorkDir, "workdir", "", "directory inside to start in (default: the current one if it is inside, else the workspace)")
+}
+
+func newRun(e *env) *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run [flags] [--] COMMAND [ARG…]",
+		Short: "Run a command in a sandbox of a directory",
+		Long: `Run a command that sees the directory as the policy says, and whose changes go
+to a delta. The sandbox and its delta stay afterwards, under --name or a
+generated name, to be reviewed (diff), applied, discarded or resumed by another
+run. Running a name that runs already joins it.
+
+The exit code is the command's; 124 after --timeout, 125 if the sandbox could
+not be set up, 126 and 127 if the command could not be started, 128+N after
+signal N, 137 out of memory.`,
+		Example: `  agentfense run -- make test
+  agentfense run --preset development --hide '*.pem' --name fix -- claude
+  agentfense run --name fix --memory 2G --timeout 10m -- npm test
+  agentfense run --rm --preset read-only -- grep -r TODO .`,
+		Annotations: map[string]string{annotationInside: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runRun(cmd.Context(), e, cmd, o, args)
+		},
+	}
+	o.sandboxOptions.register(cmd)
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&o.Name, "name", "", "name of the sandbox, new or known (default: a generated one)")
+	o.commandOptions.register(cmd)
+	f.BoolVar(&o.Apply, "apply", false, "apply the changes if the command succeeds")
+	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards")
+	f.BoolVar(&o.Detach, "detach", false, "leave it running, until `agentfense stop`; its output is thrown away")
+	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
+	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
+	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
+	return cmd
+}
+
+func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args []string) error {
+	if len(args) == 0 && !o.Detach {
+		return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	sb, isNew, err := o.openOrCreate(e, cmd, home)
+	if err != nil {
+		return err
+	}
+	before, err := lastSeq(sb.AuditPath())
+	if err != nil {
+		return err
+	}
+	live, err := e.enter(ctx, home, sb, o.Exclusive)
+	if err != nil {
+		if isNew {
+			err = errors.Join(err, home.Remove(sb.Name())) // nothing ran in it
+		}
+		return err
+	}
+	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
+	err = errors.Join(err, live.leave())
+	if o.Detach {
+		return err
+	}
+	return e.finishRun(ctx, home, sb, o, exit, err, before)
+}
+
+// runIn runs the command in the live sandbox.
+func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *sandbox.Sandbox, live *entered, args []string) (supervise.Exit, error) {
+	if live.joined && changed(cmd, policyFlags) {
+		if err := live.client.SetPolicy(ctx, sb.Record().Rules); err != nil {
+			return supervise.Exit{}, err
+		}
+	}
+	if o.Detach {
+		return supervise.Exit{}, o.detach(ctx, e, sb, live, args)
+	}
+	return e.runInside(ctx, sb, live, execOptions{commandOptions: o.commandOptions}, args)
+}
+
+// detach leaves the sandbox running, with the command in it if there is one.
+func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, live *entered, args []string) error {
+	if err := live.client.Keep(ctx); err != nil {
+		return err
+	}
+	if len(args) > 0 {
+		command, err := o.command(e, sb, args)
+		if err != nil {
+			return err
+		}
+		command.Detached = true
+		command.Timeout = time.Duration(sb.Record().Limits.Timeout)
+		running, err := live.client.Exec(ctx, command)
+		if err != nil {
+			return err
+		}
+		if err := running.Detach(); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(e.stdout, sb.Name())
+	return err
+}
+
+// finishRun does what follows a command: the reason of its end, apply, the
+// summary, removal. The exit code stays the command's, unless what the person
+// asked for afterwards could not be done.
+func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, o runOptions, exit supervise.Exit, runErr error, before uint64) error {
+	if runErr != nil {
+		return runErr // the sandbox stays, whatever happened to it
+	}
+	code := exitOf(exit)
+	e.explainExit(exit)
+	var after error
+	if o.Apply && code == exitOK {
+		after = e.applyAll(ctx, sb)
+	}
+	after = errors.Join(after, e.printSummary(sb, before))
+	if o.Remove {
+		after = errors.Join(after, home.Remove(sb.Name()))
+	}
+	if after == nil && code != exitOK {
+		return exitError(code)
+	}
+	return after
+}
+
+// explainExit says why a command did not end by itself.
+func (e *env) explainExit(exit supervise.Exit) {
+	switch exit.Reason {
+	case supervise.ReasonTimeout:
+		e.say("the command was ended: it ran longer than --timeout allows")
+	case supervise.ReasonOutOfMemory:
+		e.say("the command was ended: the sandbox reached its limit of memory (--memory)")
+	case supervise.ReasonStopped:
+		e.say("the command was ended: the sandbox was stopped")
+	}
+}

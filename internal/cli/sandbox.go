@@ -1,0 +1,305 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+func (e *env) openHome() (*sandbox.Home, error) { return sandbox.OpenHome(e.getenv) }
+
+// open returns the home and its sandbox called name.
+func (e *env) open(name string) (*sandbox.Home, *sandbox.Sandbox, error) {
+	home, err := e.openHome()
+	if err != nil {
+		return nil, nil, err
+	}
+	sb, err := home.Open(name)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil, fault.New(fault.NotFound, "%w%s", err, didYouMean(name, names(home)))
+	}
+	return home, sb, err
+}
+
+func names(home *sandbox.Home) []string {
+	all, _ := home.List() // damaged ones have no name worth proposing
+	out := make([]string, len(all))
+	for i, sb := range all {
+		out[i] = sb.Name()
+	}
+	return out
+}
+
+// completeNames completes the first argument with the names of the sandboxes.
+func (e *env) completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	home, err := e.openHome()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return names(home), cobra.ShellCompDirectiveNoFileComp
+}
+
+// openOrCreate returns the sandbox that the flags name: a known one, brought
+// up to what the flags say, or a new one, of which it says so.
+func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.Home) (sb *sandbox.Sandbox, isNew bool, err error) {
+	if err := o.check(); err != nil {
+		return nil, false, err
+	}
+	if o.Name != "" {
+		if err := sandbox.CheckName(o.Name); err != nil {
+			return nil, false, err
+		}
+		sb, err := home.Open(o.Name)
+		if err == nil {
+			return sb, false, o.resume(e, cmd, home, sb)
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return nil, false, err
+		}
+	}
+	sb, err = o.create(e, home)
+	return sb, true, err
+}
+
+// create makes a new sandbox.
+func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	source, err := o.source(home)
+	if err != nil {
+		return nil, err
+	}
+	rules, note, err := o.rules(e, home, string(source.Path))
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := o.mounts(home)
+	if err != nil {
+		return nil, err
+	}
+	return home.Create(sandbox.Record{
+		Name: o.Name, Source: source, Workspace: string(source.Path),
+		Rules: rules, PolicyNote: note,
+		Runtime: "bwrap", Net: o.Net, Mounts: mounts, Limits: o.limits(),
+	})
+}
+
+func (o *sandboxOptions) limits() sandbox.Limits {
+	return sandbox.Limits{
+		MemoryBytes: int64(o.Memory), CPUs: o.CPUs, PIDs: o.PIDs,
+		DiskBytes: int64(o.Disk), Timeout: sandbox.Duration(o.Timeout),
+	}
+}
+
+func (o *sandboxOptions) source(home *sandbox.Home) (sandbox.Source, error) {
+	dir := o.Dir
+	if dir == "" {
+		dir = "."
+	}
+	source, err := home.ResolveSource(dir)
+	if err == nil && source.Path == "/" {
+		return source, fault.New(fault.Invalid, "source /: the whole root cannot be a workspace; name a directory with --dir")
+	}
+	return source, err
+}
+
+// resume checks that a known sandbox is meant and stores what the flags
+// change. Flags of the policy replace the stored policy as a whole.
+func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, sb *sandbox.Sandbox) error {
+	if err := o.checkSource(home, sb); err != nil {
+		return err
+	}
+	if changed(cmd, limitFlags) {
+		if err := o.resumeLimits(cmd, home, sb); err != nil {
+			return err
+		}
+	}
+	if !changed(cmd, policyFlags) {
+		return nil
+	}
+	rules, note, err := o.rules(e, home, string(sb.Record().Source.Path))
+	if err != nil {
+		return err
+	}
+	return replaceRules(sb, rules, note)
+}
+
+// replaceRules stores another policy and says so in the audit log.
+func replaceRules(sb *sandbox.Sandbox, rules []policy.Rule, note string) error {
+	if slices.Equal(sb.Record().Rules, rules) {
+		return nil
+	}
+	log, err := audit.Open(sb.AuditPath(), audit.Options{Sandbox: sb.Name(), ID: string(sb.ID())})
+	if err != nil {
+		return err
+	}
+	err = sb.Update(func(r *sandbox.Record) error {
+		r.SetRules(rules, note)
+		return log.Append(audit.PolicyChanged{Reason: "flags at a resume", Preset: note, Rules: sandbox.AuditRules(rules)})
+	})
+	return errors.Join(err, log.Close())
+}
+
+// checkSource refuses to resume a sandbox on another directory than its own.
+// Standing somewhere below its source without --dir means that source.
+func (o *sandboxOptions) checkSource(home *sandbox.Home, sb *sandbox.Sandbox) error {
+	if here, err := realPath("."); o.Dir == "" && err == nil && isWithin(here, string(sb.Record().Source.Path)) {
+		return nil
+	}
+	source, err := o.source(home)
+	if err != nil {
+		return err
+	}
+	return sb.CheckSource(source)
+}
+
+// resumeLimits stores changed limits. A running sandbox keeps those it was
+// started with, so changing them is refused then.
+func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb *sandbox.Sandbox) error {
+	_, held, err := sb.Holder()
+	if err != nil {
+		return err
+	}
+	if held {
+		return fault.New(fault.Precondition, "sandbox %s: running; its network, mounts and limits can only be changed while it is stopped", sb.Name())
+	}
+	mounts, err := o.mounts(home)
+	if err != nil {
+		return err
+	}
+	given := cmd.Flags().Changed
+	return sb.Update(func(r *sandbox.Record) error {
+		want := o.limits()
+		for _, c := range []struct {
+			flag  string
+			store func()
+		}{
+			{"net", func() { r.Net = o.Net }},
+			{"mount", func() { r.Mounts = mounts }},
+			{"memory", func() { r.Limits.MemoryBytes = want.MemoryBytes }},
+			{"cpus", func() { r.Limits.CPUs = want.CPUs }},
+			{"pids", func() { r.Limits.PIDs = want.PIDs }},
+			{"disk", func() { r.Limits.DiskBytes = want.DiskBytes }},
+			{"timeout", func() { r.Limits.Timeout = want.Timeout }},
+		} {
+			if given(c.flag) {
+				c.store()
+			}
+		}
+		return nil
+	})
+}
+
+// mounts reads --mount SRC[:DST]. Errors: NotFound for a path that is not
+// there; Invalid for what must never be shown inside: the state directory,
+// sockets, and places the sandbox makes itself.
+func (o *sandboxOptions) mounts(home *sandbox.Home) ([]sandbox.Mount, error) {
+	var mounts []sandbox.Mount
+	for _, m := range o.Mounts {
+		source, target, given := strings.Cut(m, ":")
+		if source == "" || given && !filepath.IsAbs(target) {
+			return nil, fault.New(fault.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST", m)
+		}
+		real, err := realPath(source)
+		if err != nil {
+			return nil, fault.New(fault.NotFound, "--mount %q: %w", m, err)
+		}
+		if !given {
+			if target, err = filepath.Abs(source); err != nil {
+				return nil, fault.New(fault.Invalid, "--mount %q: %w", m, err)
+			}
+		}
+		if err := checkMount(home, real, filepath.Clean(target)); err != nil {
+			return nil, fault.New(fault.Invalid, "--mount %q: %w", m, err)
+		}
+		mounts = append(mounts, sandbox.Mount{Source: sandbox.HostPath(real), Target: sandbox.HostPath(filepath.Clean(target))})
+	}
+	return mounts, nil
+}
+
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// ownPlaces are what a sandbox makes itself; a mount there would undo it.
+var ownPlaces = []string{"/proc", "/sys", "/dev", "/run/agentfense"}
+
+func checkMount(home *sandbox.Home, source, target string) error {
+	info, err := os.Stat(source)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return fault.New(fault.Invalid, "neither a directory nor a file")
+	case isWithin(source, home.Dir()) || isWithin(home.Dir(), source):
+		return fault.New(fault.Invalid, "it would show agentfense's own state directory")
+	case target == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return isWithin(target, p) }):
+		return fault.New(fault.Invalid, "%s is a place of the sandbox's own", target)
+	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run"}, func(p string) bool { return isWithin(source, p) }):
+		return fault.New(fault.Invalid, "%s holds the host's kernel interfaces and sockets", source)
+	}
+	return nil
+}
+
+func isWithin(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// command builds what runs inside: arguments, environment, directory.
+func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (supervise.Command, error) {
+	r := sb.Record()
+	user := supervise.CurrentUser()
+	v := environment{
+		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: o.Env,
+		Reachable: []string{r.Workspace},
+	}
+	for _, m := range r.Mounts {
+		v.Reachable = append(v.Reachable, string(m.Target))
+	}
+	vars, err := v.build(e.getenv)
+	if err != nil {
+		return supervise.Command{}, err
+	}
+	return supervise.Command{Argv: argv, Env: vars, Dir: o.workDir(r)}, nil
+}
+
+// workDir is --workdir, taken from the workspace if it is relative; else our
+// own directory where it lies in the source; else the workspace.
+func (o *commandOptions) workDir(r sandbox.Record) string {
+	switch {
+	case filepath.IsAbs(o.WorkDir):
+		return o.WorkDir
+	case o.WorkDir != "":
+		return filepath.Join(r.Workspace, o.WorkDir)
+	}
+	here, err := realPath(".")
+	if err != nil || !isWithin(here, string(r.Source.Path)) {
+		return r.Workspace
+	}
+	return filepath.Join(r.Workspace, strings.TrimPrefix(here, string(r.Source.Path)))
+}
+
+// client returns a client of the running sandbox, or nil if it does not run.
+func client(ctx context.Context, sb *sandbox.Sandbox) (*supervise.Client, error) {
+	c, err := supervise.Dial(ctx, sb.Dir())
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	return c, err
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// sandboxOptions are the flags that say what a sandbox is: those of run and
+// create.
+type sandboxOptions struct {
+	Name   string
+	Dir    string
+	Preset string
+	Policy string
+	Write  []string
+	Read   []string
+	View   []string
+	Hide   []string
+
+	Net     string
+	Mounts  []string
+	Memory  bytesValue
+	CPUs    float64
+	PIDs    int64
+	Disk    bytesValue
+	Timeout time.Duration
+}
+
+// policyFlags are the flags whose presence at a resume replaces the stored
+// policy.
+var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
+
+// limitFlags are those whose presence at a resume replaces the stored setting.
+var limitFlags = []string{"net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
+
+func (o *sandboxOptions) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&o.Dir, "dir", "", "source directory (default: the current one)")
+	f.StringVar(&o.Preset, "preset", "", "start from a preset: "+strings.Join(policy.PresetNames(), ", ")+" (default agent-safe)")
+	f.StringVar(&o.Policy, "policy", "", "take the rules from a policy file instead of the preset")
+	f.StringArrayVar(&o.Write, "write", nil, "make what matches `PATTERN` writable")
+	f.StringArrayVar(&o.Read, "read", nil, "make what matches `PATTERN` readable")
+	f.StringArrayVar(&o.View, "view", nil, "list what matches `PATTERN`, without its content")
+	f.StringArrayVar(&o.Hide, "hide", nil, "make what matches `PATTERN` not exist, above every other rule")
+	f.StringVar(&o.Net, "net", "none", "network: none or host")
+	f.StringArrayVar(&o.Mounts, "mount", nil, "show another host path inside, read-only: `SRC[:DST]`")
+	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
+	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
+	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
+	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
+	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
+	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.MarkFlagDirname("dir")
+	cmd.MarkFlagFilename("policy", "yaml", "yml")
+	cmd.MarkFlagsMutuallyExclusive("preset", "policy")
+}
+
+// changed reports whether any of the named flags was given.
+func changed(cmd *cobra.Command, names []string) bool {
+	return slices.ContainsFunc(names, cmd.Flags().Changed)
+}
+
+// check refuses what no sandbox could have, before anything is touched.
+func (o *sandboxOptions) check() error {
+	switch {
+	case o.Net != "none" && o.Net != "host":
+		return fault.New(fault.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
+	case !(o.CPUs >= 0) || o.CPUs > 4096:
+		return fault.New(fault.Invalid, "--cpus %v: want a positive number", o.CPUs)
+	case o.PIDs < 0:
+		return fault.New(fault.Invalid, "--pids %d: want a positive number", o.PIDs)
+	case o.Timeout < 0:
+		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
+	}
+	return nil
+}
+
+// didYouMean ends an error's text with the nearest valid word, if one is near.
+func didYouMean(word string, valid []string) string {
+	if near := policy.Nearest(word, valid); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// flagRules turns --write, --read, --view and --hide into rules. Patterns that
+// name an existing directory of source cover all below it, and the person is
+// told so.
+func (o *sandboxOptions) flagRules(e *env, source string) ([]policy.Rule, error) {
+	isDir := func(pattern string) bool {
+		info, err := os.Stat(filepath.Join(source, filepath.FromSlash(pattern)))
+		return err == nil && info.IsDir()
+	}
+	groups := []struct {
+		origin     policy.Origin
+		permission policy.Permission
+		patterns   []string
+	}{
+		{policy.OriginFlag, policy.Write, o.Write},
+		{policy.OriginFlag, policy.Read, o.Read},
+		{policy.OriginFlag, policy.View, o.View},
+		{policy.OriginHide, policy.None, o.Hide},
+	}
+	var rules []policy.Rule
+	for _, g := range groups {
+		for _, p := range g.patterns {
+			r, note, err := policy.ParseFlag(g.origin, g.permission, p, isDir)
+			if err != nil {
+				return nil, err
+			}
+			if note != "" {
+				e.say("%s", note)
+			}
+			rules = append(rules, r)
+		}
+	}
+	return rules, nil
+}
+
+// rules returns the policy of a sandbox and, for people, where it is from:
+// --policy, --preset, the project's policy file or the default preset, in this
+// order, then the flags' own rules.
+func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
+	base, note, err := o.baseRules(e, home, source)
+	if err != nil {
+		return nil, "", err
+	}
+	extra, err := o.flagRules(e, source)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(extra) > 0 {
+		note += fmt.Sprintf(" and %d from flags", len(extra))
+	}
+	return append(slices.Clone(base), extra...), note, nil
+}
+
+func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
+	if o.Policy != "" {
+		rules, err := loadPolicyFile(o.Policy)
+		return rules, "file " + vpath.Escape(o.Policy), err
+	}
+	if o.Preset == "" {
+		rules, err := e.projectRules(home, source)
+		if err != nil || rules != nil {
+			return rules, "project file", err
+		}
+		o.Preset = policy.DefaultPreset
+	}
+	rules, err := policy.Preset(o.Preset)
+	return rules, "preset " + o.Preset, err
+}
+
+// loadPolicyFile reads the policy file at path.
+func loadPolicyFile(path string) ([]policy.Rule, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "policy file: %w", err)
+	}
+	return parsePolicy(content, path)
+}
+
+func parsePolicy(content []byte, name string) ([]policy.Rule, error) {
+	doc, err := policy.Load(bytes.NewReader(content), vpath.Escape(name))
+	if err != nil {
+		return nil, err
+	}
+	return doc.AllRules()
+}

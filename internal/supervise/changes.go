@@ -1,0 +1,154 @@
+package supervise
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// maxChanges bounds what one command's file_changed event lists. More are
+// counted only; `diff` has them all.
+const maxChanges = 10_000
+
+// change is what one command did to one path, net.
+type change uint8
+
+const (
+	created change = iota + 1
+	modified
+	deleted
+)
+
+// changeSet collects the net effect of one command on the names of the view:
+// a file made and removed again leaves no trace.
+type changeSet struct {
+	mu      sync.Mutex
+	paths   map[vpath.Path]change
+	renamed map[vpath.Path]vpath.Path // to → from
+	omitted int
+}
+
+// note adds one change. A rename brings to; otherwise to is empty.
+func (s *changeSet) note(kind fusefs.ChangeKind, path, to vpath.Path) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paths == nil {
+		s.paths, s.renamed = map[vpath.Path]change{}, map[vpath.Path]vpath.Path{}
+	}
+	switch kind {
+	case fusefs.Created:
+		s.noteCreatedLocked(path)
+	case fusefs.Modified:
+		if s.paths[path] == 0 {
+			s.setLocked(path, modified)
+		}
+	case fusefs.Deleted:
+		s.noteDeletedLocked(path)
+	case fusefs.Renamed:
+		s.noteRenamedLocked(path, to)
+	}
+}
+
+func (s *changeSet) noteCreatedLocked(path vpath.Path) {
+	if s.paths[path] == deleted {
+		s.paths[path] = modified
+		return
+	}
+	s.setLocked(path, created)
+}
+
+func (s *changeSet) noteDeletedLocked(path vpath.Path) {
+	if from, ok := s.renamed[path]; ok {
+		delete(s.renamed, path)
+		s.setLocked(from, deleted)
+		return
+	}
+	if s.paths[path] == created {
+		delete(s.paths, path)
+		return
+	}
+	s.setLocked(path, deleted)
+}
+
+// noteRenamedLocked moves what is known of from, and of all below it, to to.
+func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
+	wasCreated := s.paths[from] == created
+	for p, c := range s.paths {
+		if p != from && p.Within(from) {
+			delete(s.paths, p)
+			s.paths[p.Rebase(from, to)] = c
+		}
+	}
+	if wasCreated {
+		delete(s.paths, from)
+		s.noteCreatedLocked(to)
+		return
+	}
+	if origin, ok := s.renamed[from]; ok {
+		delete(s.renamed, from)
+		from = origin
+	}
+	delete(s.paths, from)
+	delete(s.paths, to)
+	if from == to {
+		return // moved away and back
+	}
+	if len(s.renamed) >= maxChanges {
+		s.omitted++
+		return
+	}
+	s.renamed[to] = from
+}
+
+func (s *changeSet) setLocked(path vpath.Path, c change) {
+	if _, known := s.paths[path]; !known && len(s.paths) >= maxChanges {
+		s.omitted++
+		return
+	}
+	s.paths[path] = c
+}
+
+// changes is a changeSet's content, each list sorted.
+type changes struct {
+	Created, Modified, Deleted []vpath.Path
+	Renamed                    []rename
+	Omitted                    int
+}
+
+type rename struct{ From, To vpath.Path }
+
+func (s *changeSet) take() changes {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := changes{Omitted: s.omitted}
+	for p, c := range s.paths {
+		switch c {
+		case created:
+			out.Created = append(out.Created, p)
+		case modified:
+			out.Modified = append(out.Modified, p)
+		case deleted:
+			out.Deleted = append(out.Deleted, p)
+		}
+	}
+	for to, from := range s.renamed {
+		out.Renamed = append(out.Renamed, rename{From: from, To: to})
+	}
+	slices.Sort(out.Created)
+	slices.Sort(out.Modified)
+	slices.Sort(out.Deleted)
+	slices.SortFunc(out.Renamed, func(a, b rename) int {
+		if a.To < b.To {
+			return -1
+		}
+		return 1
+	})
+	s.paths, s.renamed, s.omitted = nil, nil, 0
+	return out
+}
+
+func (c changes) empty() bool {
+	return len(c.Created)+len(c.Modified)+len(c.Deleted)+len(c.Renamed)+c.Omitted == 0
+}

@@ -1,0 +1,72 @@
+package supervise
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func TestChangeSetKeepsTheNetEffect(t *testing.T) {
+	type event struct {
+		kind     fusefs.ChangeKind
+		path, to string
+	}
+	tests := []struct {
+		name   string
+		events []event
+		want   changes
+	}{
+		{"a file made and written is created",
+			[]event{{"created", "/a", ""}, {"modified", "/a", ""}},
+			changes{Created: []vpath.Path{"/a"}}},
+		{"a file made and removed leaves no trace",
+			[]event{{"created", "/a", ""}, {"deleted", "/a", ""}},
+			changes{}},
+		{"a file removed and made again is modified",
+			[]event{{"deleted", "/a", ""}, {"created", "/a", ""}},
+			changes{Modified: []vpath.Path{"/a"}}},
+		{"a new file renamed over an old one is a creation there",
+			[]event{{"created", "/a.tmp", ""}, {"renamed", "/a.tmp", "/a"}},
+			changes{Created: []vpath.Path{"/a"}}},
+		{"an old file renamed twice is renamed once",
+			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/c"}},
+			changes{Renamed: []rename{{"/a", "/c"}}}},
+		{"a file renamed and back is unchanged",
+			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/a"}},
+			changes{}},
+		{"a renamed file that is removed was deleted at its old name",
+			[]event{{"renamed", "/a", "/b"}, {"deleted", "/b", ""}},
+			changes{Deleted: []vpath.Path{"/a"}}},
+		{"what lies in a renamed directory moves along",
+			[]event{{"created", "/d/x", ""}, {"renamed", "/d", "/e"}},
+			changes{Created: []vpath.Path{"/e/x"}, Renamed: []rename{{"/d", "/e"}}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var s changeSet
+			for _, e := range tt.events {
+				s.note(e.kind, vpath.Path(e.path), vpath.Path(e.to))
+			}
+			if diff := cmp.Diff(tt.want, s.take()); diff != "" {
+				t.Errorf("changes differ (-want +got):\n%s", diff)
+			}
+			if !s.take().empty() {
+				t.Error("taking the changes did not empty the set")
+			}
+		})
+	}
+}
+
+func TestChangeSetIsBounded(t *testing.T) {
+	var s changeSet
+	for i := range maxChanges + 5 {
+		s.note("created", vpath.Root.Child(string(rune('a'+i%26))+string(rune(0x100+i))), "")
+	}
+	got := s.take()
+	if len(got.Created) != maxChanges || got.Omitted != 5 {
+		t.Errorf("listed %d and omitted %d, want %d and 5", len(got.Created), got.Omitted, maxChanges)
+	}
+}

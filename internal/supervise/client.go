@@ -1,0 +1,216 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// controlSocket is the socket's name in the sandbox's directory.
+const controlSocket = "control"
+
+// dialTimeout bounds how long a live supervisor may take to accept; the kernel
+// queues the connection, so only a stopped process takes any time at all.
+const dialTimeout = 5 * time.Second
+
+// Client talks to one live supervisor. Each call is a connection of its own.
+type Client struct {
+	dir string
+}
+
+// Dial returns a client of the supervisor of the sandbox in dir.
+// Errors: NotFound when none is alive.
+func Dial(ctx context.Context, dir string) (*Client, error) {
+	c := &Client{dir: dir}
+	probe, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, probe.Close()
+}
+
+// connect reaches the socket through a handle on its directory, because a
+// socket's name holds 107 bytes at most (unix(7)) and a path may be longer.
+func (c *Client) connect(ctx context.Context) (conn, error) {
+	dir, err := os.Open(c.dir)
+	if err != nil {
+		return conn{}, fault.New(fault.NotFound, "sandbox: %w", err)
+	}
+	defer dir.Close()
+	dialer := net.Dialer{Timeout: dialTimeout}
+	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
+	uc, err := dialer.DialContext(ctx, "unix", address)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
+		return conn{}, fault.New(fault.NotFound, "the sandbox is not running")
+	case err != nil:
+		return conn{}, fault.New(fault.Unavailable, "supervisor: %w", err)
+	}
+	return conn{uc.(*net.UnixConn)}, nil
+}
+
+// call sends one request and waits for its one reply.
+func (c *Client) call(ctx context.Context, r request) (reply, error) {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return reply{}, err
+	}
+	defer cn.Close()
+	stop := context.AfterFunc(ctx, func() { cn.Close() })
+	defer stop()
+	if err := cn.send(r); err != nil {
+		return reply{}, lost(ctx, err)
+	}
+	var answer reply
+	files, err := cn.receive(&answer)
+	closeAll(files...)
+	if err != nil {
+		return reply{}, lost(ctx, err)
+	}
+	if answer.Error != nil {
+		return reply{}, answer.Error.err()
+	}
+	return answer, nil
+}
+
+// lost explains a connection that ended without an answer.
+func lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return fault.New(fault.Canceled, "supervisor: %w", ctx.Err())
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
+		return fault.New(fault.Unavailable, "the sandbox's supervisor has ended")
+	}
+	return fault.New(fault.Unavailable, "supervisor: %w", err)
+}
+
+// Status asks what runs.
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	answer, err := c.call(ctx, request{Op: opStatus})
+	if err != nil || answer.Status == nil {
+		return Status{}, err
+	}
+	return *answer.Status, nil
+}
+
+// SetPolicy replaces the rules of the live view. It returns when no lookup is
+// answered by the old rules any more.
+func (c *Client) SetPolicy(ctx context.Context, rules []policy.Rule) error {
+	_, err := c.call(ctx, request{Op: opPolicy, Rules: rules})
+	return err
+}
+
+// Drop forgets the delta's entries that still are what versions say, so that
+// the view shows the source there, and returns the paths of the others.
+func (c *Client) Drop(ctx context.Context, versions []sandbox.Version) (stale []vpath.Path, err error) {
+	answer, err := c.call(ctx, request{Op: opDrop, Versions: versions})
+	if err != nil {
+		return nil, err
+	}
+	return toPaths(answer.Stale)
+}
+
+// Keep lets the supervisor stay when the last command has ended.
+func (c *Client) Keep(ctx context.Context) error {
+	_, err := c.call(ctx, request{Op: opKeep})
+	return err
+}
+
+// Stop ends every command and the supervisor. It returns when the supervisor
+// has let go of everything, which the end of the connection tells.
+func (c *Client) Stop(ctx context.Context) error {
+	_, err := c.call(ctx, request{Op: opStop})
+	if fault.Is(err, fault.Unavailable) {
+		return nil
+	}
+	return err
+}
+
+// Running is a command inside a sandbox.
+type Running struct {
+	PID int // on the host
+	// Terminal is the master of the command's terminal, nil with pipes. Wait
+	// leaves it open, because output may still be unread.
+	Terminal *os.File
+
+	conn conn
+	send sync.Mutex
+}
+
+// Exec starts command. With a terminal, files must be empty; else they are the
+// command's stdin, stdout and stderr, each one end of a pipe. The supervisor
+// keeps its own descriptors of them; the caller closes its own.
+// Errors: *CommandError when the command could not be started.
+func (c *Client) Exec(ctx context.Context, command Command, files ...*os.File) (*Running, error) {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := cn.send(request{Op: opExec, Exec: &command}, files...); err != nil {
+		cn.Close()
+		return nil, lost(ctx, err)
+	}
+	var answer reply
+	received, err := cn.receive(&answer)
+	switch {
+	case err != nil:
+		err = lost(ctx, err)
+	case answer.Error != nil:
+		err = answer.Error.err()
+	case answer.Started == nil:
+		err = fault.New(fault.Internal, "supervisor: unexpected answer to exec")
+	}
+	if err != nil {
+		closeAll(received...)
+		cn.Close()
+		return nil, err
+	}
+	r := &Running{PID: answer.Started.PID, conn: cn}
+	if len(received) > 0 {
+		r.Terminal = received[0]
+	}
+	return r, nil
+}
+
+// Signal sends a signal to the command.
+func (r *Running) Signal(s unix.Signal) error {
+	r.send.Lock()
+	defer r.send.Unlock()
+	return r.conn.send(request{Op: opSignal, Signal: int(s)})
+}
+
+// Wait returns how the command ended. Errors: Unavailable when the supervisor
+// died before it did.
+func (r *Running) Wait(ctx context.Context) (Exit, error) {
+	defer r.conn.Close()
+	stop := context.AfterFunc(ctx, func() { r.conn.Close() })
+	defer stop()
+	var answer reply
+	files, err := r.conn.receive(&answer)
+	closeAll(files...)
+	switch {
+	case err != nil:
+		return Exit{}, lost(ctx, err)
+	case answer.Error != nil:
+		return Exit{}, answer.Error.err()
+	case answer.Exited == nil:
+		return Exit{}, fault.New(fault.Internal, "supervisor: unexpected answer to exec")
+	}
+	return *answer.Exited, nil
+}
+
+// Detach leaves the command to itself. It has an effect only on a command
+// started with Detached.
+func (r *Running) Detach() error { return r.conn.Close() }

@@ -1,0 +1,304 @@
+package supervise
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// maxMessageBytes bounds one control message. A command line and its
+// environment may reach the kernel's 2 MiB (ARG_MAX, execve(2)); JSON escaping
+// at most triples what people really pass.
+const maxMessageBytes = 8 << 20
+
+// maxMessageFiles is the most descriptors that travel with one message: the
+// three pipes of an exec.
+const maxMessageFiles = 3
+
+// operation names what a client asks for. A connection carries one operation;
+// that of an exec stays open until the command has ended.
+type operation string
+
+const (
+	opExec   operation = "exec"   // run a command; pipes travel with it
+	opSignal operation = "signal" // for the exec of this connection
+	opStatus operation = "status" // what runs
+	opPolicy operation = "policy" // replace the rules of the live view
+	opDrop   operation = "drop"   // forget entries of the delta
+	opKeep   operation = "keep"   // stay when the last command has ended
+	opStop   operation = "stop"   // end every command and go
+)
+
+// request is what a client says.
+type request struct {
+	Op     operation     `json:"op"`
+	Exec   *Command      `json:"exec,omitempty"`
+	Signal int           `json:"signal,omitempty"`
+	Rules  []policy.Rule `json:"rules,omitempty"`
+
+	Versions []sandbox.Version `json:"versions,omitempty"`
+}
+
+// reply is what the supervisor answers.
+type reply struct {
+	Started *started `json:"started,omitempty"`
+	Exited  *Exit    `json:"exited,omitempty"`
+	Status  *Status  `json:"status,omitempty"`
+	Stale   [][]byte `json:"stale,omitempty"` // paths of a drop
+	OK      bool     `json:"ok,omitempty"`
+	Error   *failure `json:"error,omitempty"`
+}
+
+// started says that the command runs; a terminal's master travels with it.
+type started struct {
+	PID int `json:"pid"`
+}
+
+// failure carries a fault across the socket.
+type failure struct {
+	Kind fault.Kind `json:"kind"`
+	Text string     `json:"text"`
+	// NotFound and NotExecutable tell a command that could not be started
+	// from a sandbox that could not be made.
+	NotFound      bool `json:"not_found,omitempty"`
+	NotExecutable bool `json:"not_executable,omitempty"`
+}
+
+// Command is what an exec runs.
+type Command struct {
+	Argv    []string
+	Env     []string      // complete, KEY=VALUE
+	Dir     string        // inside; "" = the workspace
+	TTY     bool          // a terminal instead of three pipes
+	Rows    uint16        // of the terminal
+	Columns uint16        // of the terminal
+	Timeout time.Duration // 0 = none
+	// Detached lets the command go on when the client leaves; its output is
+	// thrown away.
+	Detached bool
+}
+
+// wireCommand is Command with its strings as bytes, because a JSON string
+// loses what is not UTF-8.
+type wireCommand struct {
+	Argv     [][]byte      `json:"argv"`
+	Env      [][]byte      `json:"env,omitempty"`
+	Dir      []byte        `json:"dir,omitempty"`
+	TTY      bool          `json:"tty,omitempty"`
+	Rows     uint16        `json:"rows,omitempty"`
+	Columns  uint16        `json:"columns,omitempty"`
+	Timeout  time.Duration `json:"timeout_ns,omitempty"`
+	Detached bool          `json:"detached,omitempty"`
+}
+
+// MarshalJSON keeps every byte of the command line.
+func (c Command) MarshalJSON() ([]byte, error) {
+	return json.Marshal(wireCommand{
+		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir),
+		TTY: c.TTY, Rows: c.Rows, Columns: c.Columns, Timeout: c.Timeout, Detached: c.Detached,
+	})
+}
+
+// UnmarshalJSON reverses MarshalJSON.
+func (c *Command) UnmarshalJSON(data []byte) error {
+	var w wireCommand
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	*c = Command{
+		Argv: toStrings(w.Argv), Env: toStrings(w.Env), Dir: string(w.Dir),
+		TTY: w.TTY, Rows: w.Rows, Columns: w.Columns, Timeout: w.Timeout, Detached: w.Detached,
+	}
+	return nil
+}
+
+func toBytes[S ~string](in []S) [][]byte {
+	out := make([][]byte, len(in))
+	for i, s := range in {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+func toStrings(in [][]byte) []string {
+	out := make([]string, len(in))
+	for i, b := range in {
+		out[i] = string(b)
+	}
+	return out
+}
+
+func toPaths(in [][]byte) ([]vpath.Path, error) {
+	out := make([]vpath.Path, len(in))
+	for i, b := range in {
+		p, err := vpath.Parse(string(b))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+// Reason says why a command ended other than by itself.
+type Reason string
+
+// The reasons. None means that the command ended by itself.
+const (
+	ReasonNone        Reason = ""
+	ReasonTimeout     Reason = "timeout"
+	ReasonOutOfMemory Reason = "out_of_memory"
+	ReasonStopped     Reason = "stopped" // the sandbox was stopped
+)
+
+// Exit is how a command ended.
+type Exit struct {
+	Code        int           `json:"code"`
+	Signal      int           `json:"signal,omitempty"` // non-zero: ended by this signal
+	Reason      Reason        `json:"reason,omitempty"`
+	Duration    time.Duration `json:"duration_ns"`
+	UserTime    time.Duration `json:"user_ns"`
+	SystemTime  time.Duration `json:"system_ns"`
+	MaxRSSBytes int64         `json:"max_rss_bytes"`
+}
+
+// Status is what a live supervisor tells of itself.
+type Status struct {
+	PID       int       `json:"pid"`
+	InitPID   int       `json:"init_pid"` // host pid of the sandbox's PID 1
+	StartedAt time.Time `json:"started_at"`
+	Execs     int       `json:"execs"`
+	Keep      bool      `json:"keep"`
+	Notes     []string  `json:"notes,omitempty"`
+}
+
+// conn is one control connection: JSON messages, each behind a 4-byte
+// big-endian length, descriptors attached to the length's first byte.
+type conn struct {
+	*net.UnixConn
+}
+
+func (c conn) send(message any, files ...*os.File) error {
+	body, err := json.Marshal(message)
+	if err != nil {
+		return fault.New(fault.Internal, "control message: %w", err)
+	}
+	if len(body) > maxMessageBytes {
+		return fault.New(fault.Invalid, "control message: %d bytes is more than %d", len(body), maxMessageBytes)
+	}
+	packet := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := c.WriteMsgUnix(packet, rights, nil); err != nil {
+		return err
+	}
+	_, err = c.Write(body)
+	return err
+}
+
+// receive reads one message into message and returns the descriptors that
+// came with it, close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also on an error.
+func (c conn) receive(message any) ([]*os.File, error) {
+	var header [4]byte
+	oob := make([]byte, unix.CmsgSpace(maxMessageFiles*4))
+	n, oobn, flags, _, err := c.ReadMsgUnix(header[:], oob)
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := receivedFiles(oob[:oobn])
+	if err != nil {
+		return files, err
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return files, fault.New(fault.Invalid, "control message: more than %d descriptors", maxMessageFiles)
+	}
+	if _, err := io.ReadFull(c, header[n:]); err != nil {
+		return files, err
+	}
+	size := binary.BigEndian.Uint32(header[:])
+	if size > maxMessageBytes {
+		return files, fault.New(fault.Invalid, "control message: %d bytes is more than %d", size, maxMessageBytes)
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(c, body); err != nil {
+		return files, err
+	}
+	if err := json.Unmarshal(body, message); err != nil {
+		return files, fault.New(fault.Invalid, "control message: %w", err)
+	}
+	return files, nil
+}
+
+func receivedFiles(oob []byte) ([]*os.File, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "control message: %w", err)
+	}
+	var files []*os.File
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // not descriptors
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "received"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// CommandError says that the sandbox is there but the command could not be
+// started in it.
+type CommandError struct {
+	Text          string
+	NotExecutable bool // else it was not found
+}
+
+// Error returns the reason.
+func (e *CommandError) Error() string { return e.Text }
+
+func failureOf(err error) *failure {
+	f := &failure{Kind: fault.KindOf(err), Text: err.Error()}
+	if ce := (*CommandError)(nil); errors.As(err, &ce) {
+		f.NotExecutable, f.NotFound = ce.NotExecutable, !ce.NotExecutable
+	}
+	return f
+}
+
+func (f *failure) err() error {
+	if f.NotFound || f.NotExecutable {
+		return &CommandError{Text: f.Text, NotExecutable: f.NotExecutable}
+	}
+	return fault.New(f.Kind, "%s", f.Text)
+}

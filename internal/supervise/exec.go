@@ -1,0 +1,296 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/guest"
+)
+
+// execution is one command that runs.
+type execution struct {
+	id      string // unique while the supervisor lives
+	command Command
+	inside  *guest.Exec
+	group   *cgroup.Group
+	changes changeSet
+	begun   time.Time
+
+	mu     sync.Mutex
+	reason Reason
+}
+
+// end kills the command with all its descendants, for reason.
+func (x *execution) end(reason Reason) {
+	x.mu.Lock()
+	if x.reason == ReasonNone {
+		x.reason = reason
+	}
+	x.mu.Unlock()
+	if x.group != nil {
+		x.group.Kill()
+	}
+	x.inside.Kill()
+}
+
+// handleExec runs one command for the client at c, who may send signals
+// meanwhile and ends the command by leaving.
+func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, files []*os.File) {
+	x, master, err := s.begin(ctx, command, files)
+	closeAll(files...)
+	if err != nil {
+		c.send(reply{Error: failureOf(err)})
+		return
+	}
+	answer := reply{Started: &started{PID: x.inside.HostPID()}}
+	if master != nil {
+		err = c.send(answer, master)
+		master.Close()
+	} else {
+		err = c.send(answer)
+	}
+	if err != nil && !command.Detached {
+		x.end(ReasonStopped)
+	}
+	go s.listenToClient(c, x)
+	exit := s.finish(ctx, x)
+	c.send(reply{Exited: &exit})
+}
+
+// listenToClient passes the client's signals on until it leaves.
+func (s *supervisor) listenToClient(c conn, x *execution) {
+	for {
+		var r request
+		files, err := c.receive(&r)
+		closeAll(files...)
+		if err != nil {
+			if !x.command.Detached {
+				x.end(ReasonStopped)
+			}
+			return
+		}
+		if r.Op == opSignal {
+			x.inside.Signal(unix.Signal(r.Signal))
+		}
+	}
+}
+
+// begin starts a command and returns its terminal's master if it has one.
+func (s *supervisor) begin(ctx context.Context, command Command, files []*os.File) (*execution, *os.File, error) {
+	x := &execution{command: command, begun: time.Now()}
+	inner := guest.Command{Argv: command.Argv, Env: command.Env, Dir: command.Dir, TTY: -1}
+	if inner.Dir == "" {
+		inner.Dir = s.record.Workspace
+	}
+	master, err := s.connect(&inner, command, files)
+	if err != nil {
+		return nil, nil, err
+	}
+	if command.Detached {
+		defer closeAll(inner.Files[:]...)
+	}
+	s.mu.Lock()
+	s.next++
+	x.id = fmt.Sprintf("exec-%d", s.next)
+	s.mu.Unlock()
+	if err := s.enterGroup(x); err != nil {
+		closeAll(master)
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	s.execs[x] = struct{}{}
+	s.mu.Unlock()
+	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
+	if err != nil {
+		closeAll(master)
+		s.forget(x)
+		return nil, nil, startError(err)
+	}
+	if command.Timeout > 0 {
+		timer := time.AfterFunc(command.Timeout, func() { x.end(ReasonTimeout) })
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
+	return x, master, nil
+}
+
+// connect gives the command its streams: a new terminal, the client's pipes,
+// or, detached, an empty input and an output that is thrown away.
+func (s *supervisor) connect(inner *guest.Command, command Command, files []*os.File) (*os.File, error) {
+	switch {
+	case command.TTY:
+		master, number, err := s.terminals.open(command.Rows, command.Columns)
+		inner.TTY = number
+		return master, err
+	case command.Detached:
+		return nil, discardStreams(inner)
+	case len(files) != len(inner.Files):
+		return nil, fault.New(fault.Invalid, "exec: want three pipes, got %d descriptors", len(files))
+	}
+	for i, f := range files {
+		if err := checkPipe(f); err != nil {
+			return nil, err
+		}
+		inner.Files[i] = f
+	}
+	return nil, nil
+}
+
+// pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
+const pipefsMagic = 0x50495045
+
+// checkPipe refuses every descriptor but that of a nameless pipe: a file or a
+// directory could be reopened inside through /proc/self/fd with other rights,
+// or be walked out of.
+func checkPipe(f *os.File) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return fault.New(fault.Invalid, "exec: %w", err)
+	}
+	if fs.Type != pipefsMagic {
+		return fault.New(fault.Invalid, "exec: a descriptor passed in is not a pipe")
+	}
+	return nil
+}
+
+// discardStreams gives a detached command pipes of ours. The command's ends
+// are in inner.Files; the caller closes them when they have been passed on.
+func discardStreams(inner *guest.Command) error {
+	for i := range inner.Files {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return fault.New(fault.Exhausted, "pipe: %w", err)
+		}
+		if i == 0 {
+			inner.Files[i] = r
+			w.Close()
+			continue
+		}
+		inner.Files[i] = w
+		go func() {
+			defer r.Close()
+			buffer := make([]byte, 4096)
+			for {
+				if _, err := r.Read(buffer); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	return nil
+}
+
+// startError tells a command that is not there from a sandbox that is broken.
+func startError(err error) error {
+	switch {
+	case errors.Is(err, guest.ErrNotFound):
+		return &CommandError{Text: err.Error()}
+	case errors.Is(err, guest.ErrNotExecutable):
+		return &CommandError{Text: err.Error(), NotExecutable: true}
+	}
+	return err
+}
+
+// enterGroup makes the command's own cgroup where the host has any, so that at
+// a time-out not even a descendant that hides survives.
+func (s *supervisor) enterGroup(x *execution) error {
+	if s.group == nil {
+		return nil
+	}
+	group, err := s.group.Sub(x.id)
+	if err != nil {
+		return err
+	}
+	x.group = group
+	return nil
+}
+
+// placed is called with the command's leader before the command starts.
+func (s *supervisor) placed(x *execution, pid int) error {
+	s.attribution.add(pid, x)
+	if x.group == nil {
+		return nil
+	}
+	return x.group.Add(pid)
+}
+
+// finish waits for the command, says in the audit log what it was and did, and
+// returns how it ended.
+func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
+	before := s.resourceEvents()
+	end, err := x.inside.Wait(ctx)
+	exit := Exit{
+		Code: end.Code, Signal: end.Signal, Duration: time.Since(x.begun),
+		UserTime: end.UserTime, SystemTime: end.SystemTime, MaxRSSBytes: end.MaxRSSBytes,
+	}
+	if err != nil {
+		s.log.Warn("exec: lost its end", "err", err)
+		exit.Signal = int(unix.SIGKILL)
+	}
+	x.mu.Lock()
+	exit.Reason = x.reason
+	x.mu.Unlock()
+	if exit.Reason == ReasonNone && err != nil {
+		exit.Reason = ReasonStopped
+	}
+	s.auditEnd(x, &exit, before)
+	s.forget(x)
+	return exit
+}
+
+// forget drops what the supervisor keeps of a command. Its group stays while
+// background processes live in it; the sandbox's end removes it.
+func (s *supervisor) forget(x *execution) {
+	if x.inside != nil {
+		s.attribution.remove(x.inside.HostPID())
+	}
+	s.mu.Lock()
+	delete(s.execs, x)
+	s.mu.Unlock()
+	if x.group == nil {
+		return
+	}
+	if empty, err := x.group.Empty(); err == nil && empty {
+		x.group.Delete()
+	}
+}
+
+// resourceEvents reads the counters of the sandbox's limits.
+func (s *supervisor) resourceEvents() cgroup.Usage {
+	if s.group == nil {
+		return cgroup.Usage{}
+	}
+	u, err := s.group.Usage()
+	if err != nil {
+		s.log.Warn("cgroup: usage", "err", err)
+	}
+	return u
+}
+
+// auditEnd writes the events of a command that has ended.
+func (s *supervisor) auditEnd(x *execution, exit *Exit, before cgroup.Usage) {
+	after := s.resourceEvents()
+	if after.OOMKills > before.OOMKills && exit.Signal == int(unix.SIGKILL) && exit.Reason == ReasonNone {
+		exit.Reason = ReasonOutOfMemory
+	}
+	var events []audit.Event
+	if c := x.changes.take(); !c.empty() {
+		events = append(events, c.event(x.id))
+	}
+	if after.OOMKills > before.OOMKills {
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "memory_bytes", Limit: float64(s.record.Limits.MemoryBytes), Count: after.OOMKills - before.OOMKills})
+	}
+	if after.PIDsMaxHits > before.PIDsMaxHits {
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "pids", Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits})
+	}
+	events = append(events, x.event(*exit))
+	s.append(events...)
+}

@@ -1,0 +1,104 @@
+package supervise
+
+import (
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// onDenial writes a refusal into the audit log. It is called by fusefs from
+// one goroutine.
+func (s *supervisor) onDenial(d fusefs.Denial) {
+	event := audit.PermissionDenied{
+		Path: audit.Text(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
+		RuleIndex: d.Rule, PID: d.PID, Program: audit.Text(d.Program), Count: d.Count,
+	}
+	if rules := s.rules(); d.Rule != policy.NoRule && d.Rule < len(rules) {
+		event.Rule, event.RuleSource = audit.Text(rules[d.Rule].Pattern), audit.Text(rules[d.Rule].Source)
+	}
+	if x := s.attribution.find(d.PID); x != nil {
+		event.Exec = x.id
+	}
+	s.append(event)
+}
+
+// onChange adds a change to what its command did.
+func (s *supervisor) onChange(c fusefs.Change) {
+	set := &s.background
+	if x := s.attribution.find(c.PID); x != nil {
+		set = &x.changes
+	}
+	set.note(c.Kind, c.Path, c.To)
+}
+
+// append writes events into the audit log. What cannot be recorded must not go
+// on happening: the sandbox is stopped.
+func (s *supervisor) append(events ...audit.Event) {
+	if err := s.audit.Append(events...); err != nil {
+		s.log.Error("audit: not written, so the sandbox stops", "err", err)
+		s.stop()
+	}
+}
+
+// lastEvents are the end of a sandbox's run.
+func (s *supervisor) lastEvents() []audit.Event {
+	var events []audit.Event
+	if c := s.background.take(); !c.empty() {
+		events = append(events, c.event(""))
+	}
+	return append(events, audit.SandboxStopped{})
+}
+
+func (c changes) event(exec string) audit.FileChanged {
+	e := audit.FileChanged{
+		Exec:    exec,
+		Created: audit.Texts(c.Created), Modified: audit.Texts(c.Modified), Deleted: audit.Texts(c.Deleted),
+		Omitted: int64(c.Omitted),
+	}
+	for _, r := range c.Renamed {
+		e.Renamed = append(e.Renamed, audit.Rename{From: audit.Text(r.From), To: audit.Text(r.To)})
+	}
+	return e
+}
+
+func (x *execution) event(exit Exit) audit.CommandExecuted {
+	e := audit.CommandExecuted{
+		Exec: x.id, Argv: audit.Texts(x.command.Argv), Dir: audit.Text(x.command.Dir),
+		ExitCode: exit.Code, DurationMS: exit.Duration.Milliseconds(),
+		CPUUserMS: exit.UserTime.Milliseconds(), CPUSystemMS: exit.SystemTime.Milliseconds(),
+		MaxRSSBytes: exit.MaxRSSBytes,
+		TimedOut:    exit.Reason == ReasonTimeout, OOMKilled: exit.Reason == ReasonOutOfMemory,
+	}
+	if exit.Signal != 0 {
+		e.Signal = unix.SignalName(unix.Signal(exit.Signal))
+	}
+	return e
+}
+
+// complaints keeps the beginning of what the isolator and PID 1 say on their
+// standard error: a crash names its cause first.
+type complaints struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+// maxComplaints bounds it.
+const maxComplaints = 4096
+
+func (c *complaints) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, b[:min(len(b), maxComplaints-len(c.text))]...)
+	return len(b), nil
+}
+
+func (c *complaints) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.TrimSpace(string(c.text))
+}

@@ -1,0 +1,158 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// listen makes the control socket in dir, which is reached by handle because
+// a socket's name holds 107 bytes at most. A socket left by a supervisor that
+// was killed is replaced; the caller holds the sandbox's lock.
+func listen(dir *os.File) (*net.UnixListener, error) {
+	if err := unix.Unlinkat(int(dir.Fd()), controlSocket, 0); err != nil && err != unix.ENOENT {
+		return nil, fault.New(fault.Internal, "control socket: %w", err)
+	}
+	address := &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)}
+	l, err := net.ListenUnix("unix", address)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "control socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	return l, nil
+}
+
+// serve accepts connections until the listener is closed.
+func (s *supervisor) serve(ctx context.Context) {
+	for {
+		uc, err := s.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		if !s.hold() {
+			uc.Close() // too late: the client starts another supervisor
+			continue
+		}
+		go func() {
+			defer s.release()
+			defer uc.Close()
+			s.handle(ctx, conn{uc})
+		}()
+	}
+}
+
+// handle answers the one request of a connection.
+func (s *supervisor) handle(ctx context.Context, c conn) {
+	var r request
+	files, err := c.receive(&r)
+	defer closeAll(files...)
+	if err != nil {
+		return // a probe, or a client that died
+	}
+	if r.Op == opExec && r.Exec != nil {
+		s.handleExec(ctx, c, *r.Exec, files)
+		return
+	}
+	answer, err := s.answer(ctx, r)
+	if err != nil {
+		answer = reply{Error: failureOf(err)}
+	}
+	if err := c.send(answer); err != nil {
+		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
+	}
+	if r.Op == opStop {
+		s.stop()
+		<-s.gone // the client sees the end of the connection when all is let go
+	}
+}
+
+func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
+	switch r.Op {
+	case opStatus:
+		st := s.status()
+		return reply{Status: &st}, nil
+	case opKeep:
+		s.keep()
+		return reply{OK: true}, nil
+	case opPolicy:
+		return reply{OK: true}, s.setPolicy(r.Rules)
+	case opDrop:
+		stale, err := s.drop(r.Versions)
+		return reply{OK: true, Stale: toBytes(stale)}, err
+	case opStop:
+		return reply{OK: true}, nil
+	}
+	return reply{}, fault.New(fault.Invalid, "control: unknown operation %q", r.Op)
+}
+
+// hold counts a reason to stay: a connection, a detached command, the
+// starter's lease. It is false when the supervisor is on its way out.
+func (s *supervisor) hold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving {
+		return false
+	}
+	s.holds++
+	return true
+}
+
+// release gives one reason up and reports whether the supervisor stays: with
+// the last one it stops, unless it was told to keep.
+func (s *supervisor) release() bool {
+	s.mu.Lock()
+	s.holds--
+	stays := s.holds > 0 || s.kept
+	s.mu.Unlock()
+	if !stays {
+		s.stop()
+	}
+	return stays
+}
+
+func (s *supervisor) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = true
+}
+
+// stop asks run to tear everything down. It may be called more than once.
+func (s *supervisor) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leaving {
+		s.leaving = true
+		close(s.stopping)
+	}
+}
+
+// watchLease gives the starter's hold up when the starter has released its
+// lease or has ended, and tells it whether we stay. Otherwise the starter sees
+// the lease end with this process.
+func (s *supervisor) watchLease(lease *os.File) {
+	var b [1]byte
+	lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
+	if s.release() {
+		lease.Write(b[:])
+		lease.Close()
+	}
+}
+
+func (s *supervisor) status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{
+		PID:       os.Getpid(),
+		InitPID:   s.process.PID(),
+		StartedAt: s.startedAt.UTC().Truncate(time.Millisecond),
+		Execs:     len(s.execs),
+		Keep:      s.kept,
+		Notes:     s.notes,
+	}
+}

@@ -1,0 +1,293 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+// The supervisor's own mounts in the sandbox's directory, in its own mount
+// namespace only.
+const (
+	viewDir      = "view"
+	terminalsDir = "terminals"
+)
+
+// gcPercent trades processor time for memory: a supervisor's heap is small
+// and there is one for each sandbox.
+const gcPercent = 50
+
+// open reads the record and takes the sandbox's lock. Errors: Unavailable
+// while another process has it.
+func (s *supervisor) open(home, name string) error {
+	var err error
+	if s.home, err = sandbox.OpenHomeAt(home); err != nil {
+		return err
+	}
+	if s.box, err = s.home.Open(name); err != nil {
+		return err
+	}
+	s.lock, err = s.box.TryLock(sandbox.PurposeSupervise)
+	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) {
+		return fault.New(fault.Unavailable, "%w", err)
+	}
+	s.record = s.box.Record()
+	return err
+}
+
+// setUp builds everything from the bottom up. What it built before an error
+// tearDown takes down.
+func (s *supervisor) setUp(ctx context.Context) error {
+	debug.SetGCPercent(gcPercent)
+	s.startedAt = time.Now()
+	for _, step := range []func(context.Context) error{
+		s.prepareProcess, s.openState, s.openLayers, s.mountView, s.makeGroup, s.startInside, s.startServing,
+	} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	debug.FreeOSMemory()
+	return nil
+}
+
+// prepareProcess sets what holds for this process as a whole. Mounts of the
+// host still arrive in our namespace, none of ours leaves it.
+func (s *supervisor) prepareProcess(context.Context) error {
+	unix.Umask(0)
+	unix.CloseOnExec(readyFD)
+	unix.CloseOnExec(leaseFD)
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return fault.New(fault.Internal, "core limit: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fault.New(fault.Unsupported, "mount namespace: %w", err)
+	}
+	// Only we need the capabilities: what we start must not inherit them.
+	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0); errno != 0 {
+		return fault.New(fault.Internal, "ambient capabilities: %w", errno)
+	}
+	return nil
+}
+
+func (s *supervisor) openState(context.Context) error {
+	logFile, err := os.OpenFile(s.box.LogPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fault.New(fault.Internal, "supervisor log: %w", err)
+	}
+	// A crash of the runtime is written to stderr.
+	if err := unix.Dup3(int(logFile.Fd()), 2, 0); err != nil {
+		return fault.New(fault.Internal, "supervisor log: %w", err)
+	}
+	s.log = slog.New(slog.NewJSONHandler(logFile, nil)).With("sandbox", s.record.Name)
+	if s.dir, err = os.Open(s.box.Dir()); err != nil {
+		return fault.New(fault.Internal, "sandbox directory: %w", err)
+	}
+	if s.source, err = s.record.Source.Open(); err != nil {
+		return err
+	}
+	s.audit, err = audit.Open(s.box.AuditPath(), audit.Options{Sandbox: s.record.Name, ID: string(s.record.ID)})
+	return err
+}
+
+func (s *supervisor) openLayers(context.Context) error {
+	options := layer.Options{
+		Source: s.source,
+		Dir:    s.box.LayersDir(),
+		Quota:  layer.Quota{Bytes: s.record.Limits.DiskBytes, Inodes: s.record.Limits.DiskInodes},
+	}
+	groups, err := os.Getgroups()
+	if err != nil {
+		return fault.New(fault.Internal, "groups: %w", err)
+	}
+	for _, g := range groups {
+		s.groups = append(s.groups, uint32(g))
+	}
+	if uid := os.Geteuid(); uid != 0 {
+		options.User = &layer.User{UID: uint32(uid), GID: uint32(os.Getegid()), Groups: s.groups}
+	}
+	s.stack, err = layer.Open(options)
+	return err
+}
+
+// mountView shows the layers under the policy. It comes before the first
+// process is started: Go's fork can hang on a mount served by its own parent.
+func (s *supervisor) mountView(context.Context) error {
+	reserved, err := s.home.Reserved(s.record.Source)
+	if err != nil {
+		return err
+	}
+	s.reserved = reserved
+	p, err := policy.Compile(s.record.Rules, policy.Options{Reserved: reserved})
+	if err != nil {
+		return err
+	}
+	mountpoint := filepath.Join(s.box.Dir(), viewDir)
+	if err := os.Mkdir(mountpoint, 0o700); err != nil && !os.IsExist(err) {
+		return fault.New(fault.Internal, "view: %w", err)
+	}
+	uid, gid := s.hostIDs()
+	s.view, err = fusefs.Mount(mountpoint, fusefs.Options{
+		Layer: s.stack, Policy: p, UID: uint32(uid), GID: uint32(gid),
+		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
+		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, Logger: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.terminals, err = mountTerminals(filepath.Join(s.box.Dir(), terminalsDir), s.terminalIDs())
+	return err
+}
+
+// hostIDs are the ids of the sandbox's processes as this process counts them.
+func (s *supervisor) hostIDs() (uid, gid int) {
+	if s.record.HostUID != 0 {
+		return int(s.record.HostUID), int(s.record.HostUID)
+	}
+	return os.Geteuid(), os.Getegid()
+}
+
+// terminalIDs are the owner that terminals must be given, if it is another
+// than the one who opens them.
+func (s *supervisor) terminalIDs() *ids {
+	if s.record.HostUID == 0 {
+		return nil
+	}
+	return &ids{uid: int(s.record.HostUID), gid: int(s.record.HostUID)}
+}
+
+// makeGroup makes the sandbox's cgroup where the host has one. A limit that
+// cannot be enforced is an error, no cgroup without a limit is not.
+func (s *supervisor) makeGroup(context.Context) error {
+	limits := cgroup.Limits{MemoryBytes: s.record.Limits.MemoryBytes, CPUs: s.record.Limits.CPUs, PIDs: s.record.Limits.PIDs}
+	host, err := cgroup.Detect()
+	if err != nil {
+		if limits.IsZero() {
+			return nil
+		}
+		return err
+	}
+	if limits.IsZero() && !host.Usable() {
+		return nil
+	}
+	s.group, err = host.Create(string(s.record.ID), limits)
+	return err
+}
+
+// startInside starts the isolated process tree, whose PID 1 is our guest.
+func (s *supervisor) startInside(ctx context.Context) error {
+	ours, theirs, err := guest.Pair()
+	if err != nil {
+		return err
+	}
+	if s.process, err = bwrap.New(bwrap.Options{}).Start(ctx, s.spec(theirs)); err != nil {
+		ours.Close()
+		return err
+	}
+	s.guest = guest.NewConn(ours)
+	if err := s.guest.Ready(ctx); err != nil {
+		return err
+	}
+	return s.audit.Append(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
+}
+
+func (s *supervisor) spec(theirs *os.File) isolate.Spec {
+	user := CurrentUser()
+	spec := isolate.Spec{
+		View:      filepath.Join(s.box.Dir(), viewDir),
+		Workspace: s.record.Workspace,
+		Conceal:   []string{string(s.record.Source.Path), s.home.Dir()},
+		InitArgs:  []string{guest.InitVerb},
+		Stderr:    &s.complaints,
+		UID:       os.Geteuid(), GID: os.Getegid(),
+		HostUID: -1, HostGID: -1,
+		User: user.Name, Home: user.Home,
+		Guest:  theirs,
+		DevPTS: s.terminals.dir,
+	}
+	if s.record.HostUID != 0 {
+		spec.HostUID, spec.HostGID = int(s.record.HostUID), int(s.record.HostUID)
+	}
+	if s.group != nil {
+		spec.Cgroup = s.group.Add
+	}
+	if s.record.Net == "host" {
+		spec.Net = isolate.NetHost
+	}
+	for _, m := range s.record.Mounts {
+		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
+	}
+	return spec
+}
+
+// enforced lists what really holds, in the words of the mechanisms.
+func (s *supervisor) enforced() []string {
+	list := []string{"fuse", "bwrap", "seccomp", "net " + s.record.Net}
+	if s.group != nil {
+		list = append(list, "cgroup")
+	}
+	return list
+}
+
+func (s *supervisor) startServing(context.Context) error {
+	var err error
+	s.listener, err = listen(s.dir)
+	return err
+}
+
+// tearDown lets go of everything, from the top down, as far as it was built.
+func (s *supervisor) tearDown() {
+	if s.listener != nil {
+		unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0)
+		s.listener.Close()
+	}
+	if s.process != nil {
+		s.process.Kill()
+		s.process.Wait()
+	}
+	if s.guest != nil {
+		s.guest.Close()
+	}
+	if s.group != nil {
+		s.warn("cgroup: kill", s.group.Kill())
+		s.warn("cgroup: delete", s.group.Delete())
+	}
+	if s.view != nil {
+		s.warn("view: unmount", s.view.Unmount())
+	}
+	if s.stack != nil {
+		s.warn("layers: close", s.stack.Close())
+	}
+	if s.audit != nil {
+		if s.process != nil {
+			s.warn("audit: append", s.audit.Append(s.lastEvents()...))
+		}
+		s.warn("audit: close", s.audit.Close())
+	}
+	s.lock.Release()
+	close(s.gone)
+}
+
+func (s *supervisor) warn(what string, err error) {
+	if err != nil {
+		s.log.Warn(what, "err", err)
+	}
+}

@@ -1,0 +1,156 @@
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Verb is the hidden command line verb that runs a supervisor.
+const Verb = "__supervise"
+
+// The supervisor's inherited descriptors: the first reports once how the start
+// went, the second is its starter's lease.
+const (
+	readyFD = 3
+	leaseFD = 4
+)
+
+// supervisorCaps are what the supervisor of an ordinary user holds inside its
+// own user namespace, by ambient set because its uid is not 0 there: mounts
+// (SYS_ADMIN); files its own user owns but has made unreadable (DAC_OVERRIDE,
+// FOWNER); reading /proc/TID/syscall of the confined (SYS_PTRACE).
+var supervisorCaps = []uintptr{
+	unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SYS_PTRACE,
+}
+
+// Lease keeps a supervisor alive while its starter lives.
+type Lease struct {
+	file    *os.File
+	process *os.Process
+}
+
+// Start starts the supervisor of the sandbox called name, whose state lives
+// below home, and returns when its init runs. The supervisor lives at least
+// until the lease is released or this process ends.
+// Errors: Precondition if another supervisor holds the sandbox.
+func Start(ctx context.Context, home, name string) (*Lease, error) {
+	ready, readyChild, err := os.Pipe()
+	if err != nil {
+		return nil, fault.New(fault.Exhausted, "supervisor: %w", err)
+	}
+	defer ready.Close()
+	lease, leaseChild, err := socketpair(unix.SOCK_STREAM)
+	if err != nil {
+		readyChild.Close()
+		return nil, err
+	}
+	cmd := exec.Command("/proc/self/exe", Verb, home, name)
+	cmd.Args[0] = "agentfense"
+	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
+	cmd.Env = os.Environ()
+	cmd.SysProcAttr = namespaces()
+	err = cmd.Start()
+	closeAll(readyChild, leaseChild)
+	if err != nil {
+		lease.Close()
+		return nil, explainStart(err)
+	}
+	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	err = readReady(ready)
+	stop()
+	if err != nil {
+		lease.Close()
+		cmd.Wait()
+		return nil, err
+	}
+	return &Lease{file: lease, process: cmd.Process}, nil
+}
+
+// namespaces gives the supervisor a mount namespace of its own, and an
+// ordinary user's a user namespace in which it may mount. The user keeps the
+// own ids there, so that every owner is shown as it is.
+func namespaces() *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true, Cloneflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() == 0 {
+		return attr
+	}
+	uid, gid := os.Geteuid(), os.Getegid()
+	attr.Cloneflags |= syscall.CLONE_NEWUSER
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	attr.AmbientCaps = supervisorCaps
+	return attr
+}
+
+// explainStart names the fix for a host that refuses the namespaces.
+func explainStart(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM) && os.Geteuid() == 0:
+		return fault.New(fault.Unsupported, "mount namespace: %w: this root has no CAP_SYS_ADMIN (inside a container: grant it, or run as an ordinary user)", err)
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
+		return fault.New(fault.Unsupported, "user namespace: %w: this host does not let an ordinary user make one; `agentfense doctor` names the setting", err)
+	}
+	return fault.New(fault.Internal, "supervisor: %w", err)
+}
+
+// readReady waits for the supervisor's one report.
+func readReady(r io.Reader) error {
+	var answer reply
+	err := json.NewDecoder(r).Decode(&answer)
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.New(fault.Internal, "supervisor: ended before the sandbox was ready; its log says why")
+	case err != nil:
+		return fault.New(fault.Internal, "supervisor: %w", err)
+	case answer.Error != nil:
+		return answer.Error.err()
+	}
+	return nil
+}
+
+// Release says that the starter needs the supervisor no longer and returns
+// when it has ended with all it owned, or has said that it stays because
+// another command runs in it or because it was told to keep.
+func (l *Lease) Release() error {
+	defer l.file.Close()
+	if err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_WR); err != nil {
+		return fault.New(fault.Unavailable, "supervisor: %w", err)
+	}
+	var b [1]byte
+	if n, _ := l.file.Read(b[:]); n == 1 {
+		return nil
+	}
+	_, err := l.process.Wait()
+	return err
+}
+
+func socketpair(kind int) (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fault.New(fault.Exhausted, "socketpair: %w", err)
+	}
+	name := fmt.Sprintf("socketpair-%d", fds[0])
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
+}
+
+// Probe checks that a supervisor's namespaces can be made on this host.
+// Errors: Unsupported, with the fix.
+func Probe(ctx context.Context) error {
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
+	cmd.Env = os.Environ()
+	cmd.SysProcAttr = namespaces()
+	if err := cmd.Run(); err != nil {
+		return explainStart(err)
+	}
+	return nil
+}

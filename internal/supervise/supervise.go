@@ -1,0 +1,195 @@
+// Package supervise is one sandbox's process: the supervisor and its clients.
+//
+// A supervisor owns everything that lives while a sandbox runs: the FUSE
+// server of the view, the isolated process tree, the cgroup, the audit log's
+// writer. It has a mount namespace of its own, so whatever way it ends, the
+// mount goes with it and no other sandbox notices. It stays while somebody
+// uses it, its starter or a command, or while it is told to keep.
+//
+// Clients reach it by the unix socket "control" in the sandbox's directory,
+// which only its user can enter. A connection carries one request; that of an
+// exec lasts as long as the command. Descriptors travel inward only as pipes.
+//
+// Goroutines: one accepts, one per connection, one per detached command, one
+// waits for the process tree, one for the starter's lease. Lock order:
+// supervisor.mu, then attribution.mu, then changeSet.mu.
+package supervise
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// supervisor is the state of this process.
+type supervisor struct {
+	log    *slog.Logger
+	home   *sandbox.Home
+	box    *sandbox.Sandbox
+	record sandbox.Record
+	lock   *sandbox.Lock
+
+	dir       *os.File // the sandbox's directory
+	reserved  []vpath.Path
+	groups    []uint32 // the real user's
+	source    *os.File
+	stack     *layer.Stack
+	view      *fusefs.FS
+	terminals *terminals
+	group     *cgroup.Group // nil where the host has no usable cgroup
+	audit     *audit.Log
+	process   isolate.Process
+	guest     *guest.Conn
+	listener  *net.UnixListener
+
+	complaints complaints // of the isolator
+
+	startedAt time.Time
+	notes     []string
+	stopping  chan struct{} // closed when it is time to go
+	gone      chan struct{} // closed when everything is let go
+
+	attribution attribution
+	background  changeSet // of processes whose command has ended
+
+	mu      sync.Mutex
+	holds   int
+	kept    bool
+	leaving bool
+	next    int
+	execs   map[*execution]struct{}
+}
+
+// Main runs a supervisor: args are the state directory and the sandbox's name.
+// It returns the process's exit code; what went wrong it has told its starter.
+func Main(args []string) int {
+	ready := os.NewFile(readyFD, "ready")
+	if len(args) != 2 {
+		report(ready, fault.New(fault.Internal, "supervisor: bad arguments"))
+		return 1
+	}
+	s := &supervisor{
+		stopping: make(chan struct{}),
+		gone:     make(chan struct{}),
+		execs:    map[*execution]struct{}{},
+		holds:    1, // the starter's lease
+	}
+	if err := s.open(args[0], args[1]); err != nil {
+		report(ready, err)
+		return 1
+	}
+	if err := s.setUp(context.Background()); err != nil {
+		s.logSetUp(err)
+		s.tearDown()
+		report(ready, err)
+		return 1
+	}
+	report(ready, nil)
+	s.run()
+	return 0
+}
+
+// report tells the starter how the start went.
+func report(ready *os.File, err error) {
+	answer := reply{OK: true}
+	if err != nil {
+		answer = reply{Error: failureOf(err)}
+	}
+	json.NewEncoder(ready).Encode(answer)
+	ready.Close()
+}
+
+// run serves until nobody needs the sandbox any more, or its process tree has
+// ended by itself.
+func (s *supervisor) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go s.serve(ctx)
+	go s.watchLease(os.NewFile(leaseFD, "lease"))
+	ended := make(chan error, 1)
+	go func() { ended <- s.process.Wait() }()
+	select {
+	case <-s.stopping:
+	case err := <-ended:
+		s.log.Error("the sandbox ended by itself", "err", err, "complaints", s.complaints.String())
+		s.stop()
+	case <-s.view.Done():
+		s.log.Error("the view's file system ended")
+		s.stop()
+	}
+	s.tearDown()
+}
+
+// setPolicy swaps the rules of the live view.
+func (s *supervisor) setPolicy(rules []policy.Rule) error {
+	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
+	if err != nil {
+		return err
+	}
+	s.view.SetPolicy(p)
+	s.mu.Lock()
+	s.record.Rules = rules
+	s.mu.Unlock()
+	return nil
+}
+
+// rules returns the rules in force.
+func (s *supervisor) rules() []policy.Rule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.record.Rules
+}
+
+// logSetUp keeps the reason of a failed start, with what the isolator said.
+func (s *supervisor) logSetUp(err error) {
+	if s.log != nil {
+		s.log.Error("set-up", "err", err, "complaints", s.complaints.String())
+	}
+}
+
+// drop forgets entries of the delta, shows the source there, and returns the
+// paths that were written to since.
+func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
+	stale, err := sandbox.DropVersions(s.stack, versions)
+	paths := make([]vpath.Path, 0, len(versions))
+	for _, v := range versions {
+		p, pathErr := pathOf(v)
+		if pathErr != nil {
+			return stale, errors.Join(err, pathErr)
+		}
+		paths = append(paths, p)
+	}
+	s.view.Invalidate(paths...)
+	return stale, err
+}
+
+// pathOf returns the path of a version.
+func pathOf(v sandbox.Version) (vpath.Path, error) {
+	text, err := vpath.Unescape(v.Path)
+	if err != nil {
+		return "", err
+	}
+	return vpath.Parse(text)
+}
+
+// note keeps something the starter should tell the person.
+func (s *supervisor) note(format string, args ...any) {
+	s.notes = append(s.notes, fmt.Sprintf(format, args...))
+}

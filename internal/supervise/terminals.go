@@ -1,0 +1,66 @@
+package supervise
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// terminals is a devpts instance of the sandbox's own. Its masters stay out
+// here; the isolator binds it on /dev/pts inside, so that the slave a command
+// gets is opened inside by its name and no descriptor has to be passed in.
+type terminals struct {
+	dir string
+}
+
+// mountTerminals mounts a devpts instance on dir, in this process's mount
+// namespace. Its slaves belong to owner, or without one to whoever opens the
+// master (devpts.rst, Documentation/filesystems).
+func mountTerminals(dir string, owner *ids) (*terminals, error) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		return nil, fault.New(fault.Internal, "terminals: %w", err)
+	}
+	options := "newinstance,ptmxmode=0666,mode=0620"
+	if owner != nil {
+		options += fmt.Sprintf(",uid=%d,gid=%d", owner.uid, owner.gid)
+	}
+	if err := unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+		return nil, fault.New(fault.Unsupported, "terminals: mount devpts: %w", err)
+	}
+	return &terminals{dir: dir}, nil
+}
+
+// ids are a user and a group on the host.
+type ids struct{ uid, gid int }
+
+// open makes a terminal and returns its master and the slave's number.
+func (t *terminals) open(rows, columns uint16) (*os.File, int, error) {
+	master, err := os.OpenFile(filepath.Join(t.dir, "ptmx"), os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, fault.New(fault.Exhausted, "terminal: %w", err)
+	}
+	number, err := setUpTerminal(master, rows, columns)
+	if err != nil {
+		master.Close()
+		return nil, 0, fault.New(fault.Internal, "terminal: %w", err)
+	}
+	return master, number, nil
+}
+
+func setUpTerminal(master *os.File, rows, columns uint16) (int, error) {
+	fd := int(master.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		return 0, err
+	}
+	if rows > 0 && columns > 0 {
+		size := unix.Winsize{Row: rows, Col: columns}
+		if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &size); err != nil {
+			return 0, err
+		}
+	}
+	return unix.IoctlGetInt(fd, unix.TIOCGPTN)
+}

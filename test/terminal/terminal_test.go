@@ -1,0 +1,194 @@
+// Package terminal_test sits at a terminal and uses a sandbox as a person
+// does: a shell with job control, Ctrl-C, a window that changes, an editor.
+package terminal_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "agentfense-terminal")
+	if err == nil {
+		binary, err = harness.Build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// patience bounds waiting for something to appear on the screen.
+const patience = 30 * time.Second
+
+// screen is a terminal with a command on it, and all that it has shown.
+type screen struct {
+	t    *testing.T
+	tty  *os.File
+	cmd  *exec.Cmd
+	done chan struct{}
+
+	mu    sync.Mutex
+	shown bytes.Buffer
+	seen  int // what expect has passed
+}
+
+func start(t *testing.T, s *harness.Sandbox, args ...string) *screen {
+	t.Helper()
+	cmd := s.Command(context.Background(), args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm", "PS1=ready> ", "HOME="+t.TempDir())
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := &screen{t: t, tty: tty, cmd: cmd, done: make(chan struct{})}
+	go sc.read()
+	t.Cleanup(func() {
+		tty.Close() // hangs up
+		cmd.Wait()
+	})
+	return sc
+}
+
+func (s *screen) read() {
+	defer close(s.done)
+	buffer := make([]byte, 4096)
+	for {
+		n, err := s.tty.Read(buffer)
+		s.mu.Lock()
+		s.shown.Write(buffer[:n])
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send types text.
+func (s *screen) send(text string) {
+	s.t.Helper()
+	if _, err := s.tty.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// expect waits until text appears behind what was expected before.
+func (s *screen) expect(text string) {
+	s.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		s.mu.Lock()
+		rest := s.shown.String()[s.seen:]
+		i := strings.Index(rest, text)
+		if i >= 0 {
+			s.seen += i + len(text)
+		}
+		s.mu.Unlock()
+		if i >= 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("%q did not appear; the screen shows:\n%s", text, rest)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// end waits for the command and returns its exit code.
+func (s *screen) end() int {
+	s.t.Helper()
+	select {
+	case <-s.done:
+	case <-time.After(patience):
+		s.t.Fatalf("the command did not end; the screen shows:\n%s", s.shown.String())
+	}
+	s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
+
+func TestShellIsInteractive(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"file": "content\n"})
+	sc := start(t, s, "run", "--preset", "development", "--name", s.Name, "--env", "PS1", "--", "sh")
+	sc.expect("ready> ")
+	sc.send("tty; stty size\n")
+	sc.expect("/dev/pts/")
+	sc.expect("30 100")
+
+	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 44, Cols: 90}); err != nil {
+		t.Fatal(err)
+	}
+	sc.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
+	sc.expect("resized\r\n")
+
+	sc.send("sleep 1000\n")
+	sc.expect("sleep 1000")
+	sc.send("\x03") // Ctrl-C ends the command, not the shell
+	sc.expect("ready> ")
+	sc.send("echo still $((40+2))\n")
+	sc.expect("still 42")
+	sc.send("exit 5\n")
+	if got := sc.end(); got != 5 {
+		t.Errorf("exit code = %d, want 5", got)
+	}
+}
+
+func TestJobControl(t *testing.T) {
+	needs.Command(t, "bash")
+	s := harness.New(t, binary, nil)
+	sc := start(t, s, "run", "--name", s.Name, "--env", "PS1", "--", "bash", "--norc", "--noprofile", "-i")
+	sc.expect("ready> ")
+	sc.send("sleep 1000\n")
+	sc.expect("sleep 1000")
+	sc.send("\x1a") // Ctrl-Z
+	sc.expect("Stopped")
+	sc.send("jobs; bg; kill %1; wait; echo all $((1+1)) done\n")
+	sc.expect("all 2 done")
+	sc.send("exit\n")
+	if got := sc.end(); got != 0 {
+		t.Errorf("exit code = %d, want 0", got)
+	}
+}
+
+func TestEditor(t *testing.T) {
+	needs.Command(t, "vim.tiny")
+	s := harness.New(t, binary, map[string]string{"notes.txt": "first\n"})
+	sc := start(t, s, "run", "--preset", "development", "--name", s.Name, "--apply", "--", "vim.tiny", "-u", "NONE", "notes.txt")
+	sc.expect("first")
+	sc.send("Gosecond line\x1b:wq\r")
+	if got := sc.end(); got != 0 {
+		t.Errorf("exit code = %d, want 0", got)
+	}
+	data, err := os.ReadFile(filepath.Join(s.Source, "notes.txt"))
+	if want := "first\nsecond line\n"; err != nil || string(data) != want {
+		t.Errorf("notes.txt = %q, %v, want %q", data, err, want)
+	}
+}
+
+func TestHangUpEndsTheCommand(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	sc := start(t, s, "run", "--name", s.Name, "--", "sh", "-c", "echo up; sleep 1000")
+	sc.expect("up")
+	sc.tty.Close()
+	sc.cmd.Wait()
+	if got := s.Agentfense("ls").Stdout; !strings.Contains(got, "stopped") {
+		t.Errorf("after the terminal went, ls shows %q", got)
+	}
+}
