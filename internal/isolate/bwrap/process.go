@@ -68,6 +68,25 @@ type launch struct {
 // it.
 func (p *process) run(l *launch, started chan<- error) {
 	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		// The main thread would not end with its goroutine but be parked for
+		// ever, and its mount namespace with it. While we hold it, another
+		// goroutine gets another thread.
+		moved := make(chan struct{})
+		go func() {
+			runtime.LockOSThread()
+			close(moved)
+			p.runHere(l, started)
+		}()
+		<-moved
+		runtime.UnlockOSThread()
+		return
+	}
+	p.runHere(l, started)
+}
+
+// runHere is run on the thread it is called on, which is locked.
+func (p *process) runHere(l *launch, started chan<- error) {
 	cmd, err := l.command()
 	if err == nil {
 		cmd.Stderr = &p.complaints
