@@ -102,8 +102,7 @@ func failed(operation, path string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
 		kind = fault.Exhausted
 	}
-	var pathErr *os.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		err = pathErr.Err
 	}
 	return fault.New(kind, "%s audit log %s: %w", operation, filepath.Base(path), err)

@@ -100,14 +100,13 @@ func (s *scanner) next() (Record, error) {
 	}
 }
 
-// rest returns the last line if it has no newline.
+// rest returns the last line if it has no newline. It may be a record, which
+// lacks nothing else.
 func (s *scanner) rest() (Record, bool) {
 	if s.size == 0 {
 		return Record{}, false
 	}
-	r := s.record(0)
-	r = malformed(r, Malformed{Bytes: int64(len(r.Raw)), Reason: "torn: it has no end"})
-	return r, true
+	return s.record(0), true
 }
 
 // record makes the current line a Record and starts the next, which begins

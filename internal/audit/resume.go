@@ -19,7 +19,10 @@ func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 	}
 	b.last = last
 	var gaps []Gap
-	if end < size {
+	switch {
+	case end == size+1: // a record that lacks nothing but its newline
+		b.data = append(b.data, '\n')
+	case end < size:
 		g, newline, err := describeTorn(l.file, end, size)
 		if err != nil {
 			return nil, err
@@ -45,7 +48,8 @@ func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 const maxScan = 64 << 20
 
 // findLast returns the last record of f's first size bytes and where its line
-// ends; the zero Head and 0 if there is none. Errors: Precondition if there is
+// ends, newline included, be it there or not; the zero Head and 0 if there is
+// none. Errors: Precondition if there is
 // no record in the last 64 MiB.
 func findLast(f io.ReaderAt, size int64) (Head, int64, error) {
 	for window := int64(64 << 10); ; window *= 4 {
@@ -70,10 +74,13 @@ func findLast(f io.ReaderAt, size int64) (Head, int64, error) {
 	}
 }
 
-// lastIn returns the last record of the whole lines in data[first:].
+// lastIn returns the last record in data[first:] and where its line ends.
 func lastIn(data []byte, first int) (Head, int64, bool) {
-	end := bytes.LastIndexByte(data, '\n')
-	for end >= first && first >= 0 {
+	end := len(data)
+	if bytes.HasSuffix(data, []byte{'\n'}) {
+		end--
+	}
+	for end > first {
 		begin := max(first, bytes.LastIndexByte(data[:end], '\n')+1)
 		if r, err := parse(data[begin:end]); err == nil {
 			return Head{Seq: r.Seq, Hash: r.Hash}, int64(end) + 1, true

@@ -67,11 +67,10 @@ func (v *verifier) record(r Record) error {
 		return v.malformed(r, m)
 	}
 	gap, isGap := r.Event.(Gap)
+	if err := v.account(r.Line, gap); err != nil {
+		return err
+	}
 	switch {
-	case v.tornBytes > 0 && (!isGap || !v.accounts(gap)):
-		return bad(v.tornLine, "not a record as it was written, and no gap record accounts for it")
-	case v.tornBytes == 0 && isGap && gap.Bytes > 0:
-		return bad(r.Line, "the %d bytes that this gap record accounts for are not there", gap.Bytes)
 	case r.Seq != v.Head.Seq+1:
 		return bad(r.Line, "record %d follows record %d", r.Seq, v.Head.Seq)
 	case r.Prev != v.Head.Hash:
@@ -109,8 +108,18 @@ func (v *verifier) malformed(r Record, m Malformed) error {
 	return nil
 }
 
-func (v *verifier) accounts(g Gap) bool {
-	return g.Offset == v.tornAt && g.Bytes == v.tornBytes && g.SHA256 == hex.EncodeToString(v.torn.Sum(nil))
+// account checks that g, which is zero for a record that is no gap, is about
+// the torn bytes just before it.
+func (v *verifier) account(line int, g Gap) error {
+	switch {
+	case v.tornBytes == 0 && g.Bytes != 0:
+		return bad(line, "the %d bytes that this gap record accounts for are not there", g.Bytes)
+	case v.tornBytes == 0:
+		return nil
+	case g.Offset != v.tornAt || g.Bytes != v.tornBytes || g.SHA256 != hex.EncodeToString(v.torn.Sum(nil)):
+		return bad(v.tornLine, "not a record as it was written, and no gap record accounts for it")
+	}
+	return nil
 }
 
 func (v *verifier) end() error {

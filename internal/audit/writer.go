@@ -144,6 +144,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.queue); n > 0 {
+		w.log.noteLost(uint64(n), w.failure)
 		return fault.New(fault.KindOf(w.failure), "close audit log: %d events are lost: %w", n, w.failure)
 	}
 	return w.log.Sync()
