@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -80,6 +81,9 @@ func (c *Conn) fail(err error) {
 	c.err = err
 	c.link.file.Close()
 	close(c.done)
+	for _, x := range c.execs {
+		x.link.file.SetReadDeadline(time.Now().Add(lastWords))
+	}
 }
 
 // serve handles what PID 1 says.
@@ -136,6 +140,7 @@ func (c *Conn) ended(id uint32, refused error) error {
 	delete(c.execs, id)
 	x.refused = refused
 	close(x.ended)
+	x.link.file.SetReadDeadline(time.Now().Add(lastWords))
 	return nil
 }
 

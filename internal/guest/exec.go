@@ -49,17 +49,14 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { x.link.file.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	if err := x.begin(command, payload, placed); err != nil {
+	err := x.begin(command, payload, placed)
+	if !stop() {
+		err = contextError(ctx, "exec")
+	}
+	if err != nil {
 		x.Kill()
 		x.close()
-		if ctx.Err() != nil {
-			return nil, contextError(ctx, "exec")
-		}
 		return nil, err
-	}
-	if !stop() { // the deadline may be set any moment, or is
-		x.link.file.SetReadDeadline(time.Time{})
 	}
 	go x.watch()
 	return x, nil
@@ -140,16 +137,17 @@ func (x *Exec) begin(command Command, payload []byte, placed func(int) error) er
 // for PID 1's reason.
 func (x *Exec) expect() (received, error) {
 	r, err := x.link.receive()
-	if err == nil && x.pid != 0 && r.pid != x.pid {
+	if err == nil && (r.pid <= 0 || x.pid != 0 && r.pid != x.pid) {
 		err = errProtocol
 	}
 	if err == nil {
 		return r, nil
 	}
-	if errors.Is(err, errProtocol) || errors.Is(err, os.ErrDeadlineExceeded) {
+	ranOut := errors.Is(err, os.ErrDeadlineExceeded) && !isClosed(x.ended) && !isClosed(x.conn.done)
+	if ranOut || errors.Is(err, errProtocol) {
 		return received{}, fault.New(fault.Internal, "exec: leader: %w", err)
 	}
-	timeout := time.NewTimer(sendTimeout)
+	timeout := time.NewTimer(lastWords)
 	defer timeout.Stop()
 	select {
 	case <-x.ended:
@@ -163,6 +161,10 @@ func (x *Exec) expect() (received, error) {
 		return received{}, fault.New(fault.Internal, "exec: lost the leader: %w", err)
 	}
 }
+
+// lastWords bounds the wait for what a process that is gone has said, and for
+// PID 1 to notice that one is gone. Both are there at once unless PID 1 lies.
+const lastWords = 2 * time.Second
 
 // identify takes hold of the leader, which is pid. It was when it sent; as its
 // end of the link is open still, and only it has that, it is now.

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -24,9 +25,9 @@ var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 func Main() {
 	harden()
 	saveMemory()
-	// Not closed: a package's init may have made the runtime's own epoll.
-	unix.CloseRange(socketFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-	unix.CloseOnExec(socketFD)
+	if err := closeInherited(); err != nil {
+		die("close what was inherited", err)
+	}
 	unix.SetNonblock(socketFD, false)
 	unix.Chdir("/")
 	unix.Umask(0o022)
@@ -46,6 +47,27 @@ func Main() {
 			die("serve", err)
 		}
 	}
+}
+
+// closeInherited closes all descriptors but the standard streams, the socket
+// and, where a package's init has had it make them, the runtime's own: these
+// are anonymous inodes. It keeps what is left from children.
+func closeInherited() error {
+	names, err := namesIn("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		fd, err := strconv.Atoi(name)
+		if err != nil || fd <= socketFD {
+			continue
+		}
+		target, err := os.Readlink("/proc/self/fd/" + name)
+		if err == nil && !strings.HasPrefix(target, "anon_inode:") {
+			unix.Close(fd)
+		}
+	}
+	return unix.CloseRange(socketFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 }
 
 // harden makes this process untouchable for the commands: not traceable, its
@@ -248,12 +270,7 @@ func (p *pid1) spawn(exec uint32, files []uintptr) error {
 // childrenOfInit returns the pids of PID 1's children. (The kernel's own list,
 // /proc/1/task/*/children, is not built into every kernel.)
 func childrenOfInit() ([]int, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	names, err := namesIn("/proc")
 	if err != nil {
 		return nil, err
 	}
@@ -268,4 +285,13 @@ func childrenOfInit() ([]int, error) {
 		}
 	}
 	return pids, nil
+}
+
+func namesIn(path string) ([]string, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
 }

@@ -18,7 +18,12 @@ func Pair() (supervisor, inside *os.File, err error) {
 	if err != nil {
 		return nil, nil, fault.New(fault.Exhausted, "guest socket: %w", err)
 	}
-	return os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "guest-inside"), nil
+	supervisor, inside = os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "guest-inside")
+	// Messages sent before this is set would not say who sent them.
+	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return nil, nil, fault.New(fault.Internal, "guest socket: %w", errors.Join(err, supervisor.Close(), inside.Close()))
+	}
+	return supervisor, inside, nil
 }
 
 // sendTimeout bounds a send to a peer that does not read. A peer that is well
@@ -29,15 +34,15 @@ const sendTimeout = 10 * time.Second
 // and written by others.
 type link struct{ file *os.File }
 
-// newLink takes file over, makes it wait in Go's poller, and asks the kernel to
-// say who sends.
+// newLink takes over the supervisor's end of a Pair and makes it wait in Go's
+// poller.
 func newLink(file *os.File) (link, error) {
 	defer file.Close()
 	fd := -1
 	var err error
 	control(file, func(old int) { fd, err = unix.FcntlInt(uintptr(old), unix.F_DUPFD_CLOEXEC, 0) })
 	if err == nil && fd >= 0 {
-		err = errors.Join(unix.SetNonblock(fd, true), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
+		err = unix.SetNonblock(fd, true)
 	}
 	if err != nil || fd < 0 {
 		return link{}, fault.New(fault.Internal, "guest socket: %w", errors.Join(err, unix.Close(fd)))
@@ -68,8 +73,8 @@ func (l link) send(message []byte, files ...*os.File) error {
 	return errors.Join(err, sendErr)
 }
 
-// received is a message from inside, and the host pid of the process that sent
-// it as the kernel knows it.
+// received is a message from inside, and the host's ids of the process that
+// sent it as the kernel knows them; pid is 0 if it does not.
 type received struct {
 	message  []byte
 	pid      int
@@ -77,8 +82,8 @@ type received struct {
 }
 
 // receive returns the next message. It is io.EOF if the peer is gone and
-// errProtocol for a message that is too long, does not say who sent it, or
-// carries descriptors, which are closed.
+// errProtocol for a message that is too long or carries descriptors, which are
+// closed.
 func (l link) receive() (received, error) {
 	raw, err := l.file.SyscallConn()
 	if err != nil {
@@ -112,7 +117,7 @@ func (l link) receive() (received, error) {
 }
 
 // readControl takes the sender's credentials from a control message. It is
-// false if there is anything else, or no credentials.
+// false if there is anything else.
 func (r *received) readControl(oob []byte) bool {
 	controls, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -134,7 +139,7 @@ func (r *received) readControl(oob []byte) bool {
 		}
 		r.pid, r.uid, r.gid = int(credentials.Pid), int(credentials.Uid), int(credentials.Gid)
 	}
-	return ok && r.pid > 0
+	return ok
 }
 
 // hungUp reports whether the peer has closed its end.

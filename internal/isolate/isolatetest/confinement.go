@@ -173,7 +173,7 @@ func testDescriptors(t *testing.T, factory Factory) {
 		target, _ := os.Readlink(link)
 		anonymous := strings.HasPrefix(target, "socket:") || strings.HasPrefix(target, "pipe:") || strings.HasPrefix(target, "anon_inode:")
 		if !anonymous && target != "/dev/null" {
-			t.Errorf("PID 1 holds %s", target)
+			t.Errorf("PID 1 holds %s as %s", target, filepath.Base(link))
 		}
 	}
 }
