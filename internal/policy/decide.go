@@ -182,8 +182,13 @@ func (p *Policy) MayMkdir(path vpath.Path) bool {
 		return false
 	}
 	var below reach
+	var cover grant // the highest-ranking rule that matches everything below
 	for _, n := range nodes {
 		below.merge(n.below)
+		if n.loops {
+			cover = higher(cover, n.end)
+		}
 	}
-	return below.write.rank > v.none.rank || below.writeFlag && below.grant.rank > v.none.rank
+	wins := func(g grant) bool { return g.rank > v.none.rank && g.rank >= cover.rank }
+	return wins(below.write) || below.writeFlag && wins(below.grant)
 }

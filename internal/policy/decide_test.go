@@ -153,6 +153,12 @@ func TestMkdirMayMakeTheWayToAWritablePath(t *testing.T) {
 			t.Errorf("without tmp/, MayMkdir(%s) = %v, want %v", path, got, want)
 		}
 	}
+	p = compile(t, rules(t, "/**=write", "/d/**=read", "/d/e/f=write", "--write /g/h/", "/g/**=read"))
+	for path, want := range map[vpath.Path]bool{"/d/x": false, "/d": true, "/d/e": true, "/d/e/g": false, "/g": true, "/g/i": false, "/g/h/j": true, "/z": true} {
+		if got := p.MayMkdir(path); got != want {
+			t.Errorf("with /d/** read, MayMkdir(%s) = %v, want %v", path, got, want)
+		}
+	}
 	if p := compile(t, rules(t, "/out/a=write")); !p.MayMkdir("/out") || p.MayMkdir("/x") {
 		t.Error("an unmatched ancestor of a writable path may be made, another unmatched path not")
 	}
@@ -241,5 +247,25 @@ func TestContradictingRulesAreRefused(t *testing.T) {
 		if _, err := policy.Compile([]policy.Rule{r}, policy.Options{}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("Compile(%+v) error = %v, want Invalid", r, err)
 		}
+	}
+}
+
+func TestDecidingAllocatesNothing(t *testing.T) {
+	p := compile(t, append(presetRules(t, "agent-safe", "--hide *.log", "--write /src/**/*.go"), rulesOf("/src/dir%d/**", "**/*.ext%d")...))
+	s := p.At("/src/a/b")
+	paths := append([]vpath.Path{"/", "/.git/config", "/src/a/b/c/d.log"}, benchPaths...)
+	allocated := testing.AllocsPerRun(100, func() {
+		for _, path := range paths {
+			p.Decide(path)
+			p.ChildWritable(path)
+			p.MayMkdir(path)
+		}
+		s.DecideChild("main.go")
+		s.DecideChild(".env")
+		s.Decision()
+		s.ChildWritable()
+	})
+	if allocated != 0 {
+		t.Errorf("%v allocations", allocated)
 	}
 }

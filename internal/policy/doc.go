@@ -13,8 +13,9 @@
 //	reserved path > --hide > a flag naming exactly this file > rule > flag
 //
 // and within a standing by priority, then type (file > directory > glob), then
-// the length of the literal prefix, then fewer wildcards, then the stricter
-// permission. Rules that still tie are the same rule twice; the first is named.
+// the length of the literal prefix, then fewer wildcards (a pattern that takes
+// everything below its literal prefix has the most), then the stricter
+// permission. Rules that still tie permit the same; the first is named.
 //
 // A widening flag (--write, --read, --view) that matches a path where the
 // winning rule is not a none-rule replaces what that rule permits and takes
