@@ -139,7 +139,7 @@ func (c *checker) shadowOf(pl place) (grant, WarningKind) {
 		return grant{}, ""
 	}
 	nodes, _ := c.policy.walk(path, nil, nil)
-	if len(nodes) == 0 || !slices.Contains(nodes, pl.node) {
+	if !slices.Contains(nodes, pl.node) {
 		nodes = append(nodes, pl.node) // ** at the end matched nothing
 	}
 	for _, n := range nodes {
