@@ -50,7 +50,11 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 		if err := e.recover(s.isBefore); err != nil {
 			return err
 		}
-		if s.Info.Mode&typeBits != unix.S_IFREG || s.sameContent || b.linked[s.Info.ID] != nil {
+		var err error
+		if s.inPlace, err = s.isModeOnly(e); err != nil {
+			return err
+		}
+		if s.Info.Mode&typeBits != unix.S_IFREG || s.inPlace || b.linked[s.Info.ID] != nil {
 			return nil
 		}
 		return a.write(b, s, e)
@@ -60,6 +64,17 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 		return
 	}
 	b.steps = append(b.steps, s)
+}
+
+// isModeOnly reports whether nothing but the mode of the source's file has to
+// change. Where the file has other names, in the view they are other files and
+// keep their mode: it is replaced.
+func (s *step) isModeOnly(e entry) (bool, error) {
+	if !s.sameContent {
+		return false, nil
+	}
+	now, err := e.stat()
+	return now != nil && now.Nlink == 1, err
 }
 
 // write copies the delta's file beside its place.
@@ -141,7 +156,7 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 	switch s.Info.Mode & typeBits {
 	case unix.S_IFREG:
 		switch file := b.files[s]; {
-		case s.sameContent:
+		case s.inPlace:
 			return e.chmod(before, l.mode)
 		case file != nil:
 			return e.place(file, before)

@@ -246,6 +246,8 @@ func (w *work) classify(c *change) error {
 func (w *work) isFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	fresh, err := w.stack.SourceMatches(p, b)
 	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
+		return b.Absent, nil // nothing can be where the directory is none
 	case fault.Is(err, fault.Denied):
 		return false, nil // unreadable by now: not what it was
 	case err != nil || fresh || b == nil || b.Absent || b.Nlink < 2:

@@ -18,6 +18,7 @@ type step struct {
 	outcome Outcome // Applied is what is planned, until it is done
 	reason  string
 	done    bool // nothing is left to do but to drop it
+	inPlace bool // the source's file only gets another mode
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {

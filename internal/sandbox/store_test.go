@@ -29,7 +29,7 @@ func openHome(t *testing.T) *sandbox.Home {
 
 // recordOf returns a record of a source, with a policy that lets everything be
 // written.
-func recordOf(t *testing.T, h *sandbox.Home, source, name string) sandbox.Record {
+func recordOf(t testing.TB, h *sandbox.Home, source, name string) sandbox.Record {
 	t.Helper()
 	s, err := h.ResolveSource(source)
 	if err != nil {
