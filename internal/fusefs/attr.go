@@ -107,7 +107,7 @@ func (fs *FS) recheck(n *node, info *layer.Info) {
 func (fs *FS) childWritable(n *node) bool {
 	p, ok := fs.nodes.path(n)
 	if !ok {
-		return false
+		return true // removed: nothing can be made in it
 	}
 	state := fs.stateOf(n, p)
 	return state.ChildWritable() || state.Policy().MayMkdir(p)

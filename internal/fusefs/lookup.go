@@ -130,7 +130,7 @@ func (fs *FS) bind(parent *node, name string, info *layer.Info) *node {
 	if n == nil {
 		n = fs.joinLocked(parent, name, info)
 	}
-	if !n.isDir() {
+	if !n.isDir() || info.Origin == layer.Source {
 		n.backing.Store(fs.fingerprint(info.ID))
 	}
 	n.known++
@@ -169,11 +169,12 @@ func (fs *FS) sameNode(n *node, info *layer.Info) bool {
 	return n.flags.Load()&typeMask == info.Mode&unix.S_IFMT>>12 && fs.sameFile(n, info)
 }
 
-// sameFile reports whether what info describes is the file behind n. Within
-// the delta only we replace files, and what we changed is ours too.
+// sameFile reports whether what info describes is the file, or the source's
+// directory, behind n. Within the delta only we replace files, and what we
+// changed is ours too.
 func (fs *FS) sameFile(n *node, info *layer.Info) bool {
-	if n.isDir() {
-		return isDir(info.Mode)
+	if n.isDir() != isDir(info.Mode) {
+		return false
 	}
 	if info.Origin != layer.Source || !n.is(flagSource) {
 		return true

@@ -23,7 +23,7 @@ type node struct {
 	next   *node  // in the same bucket of the table; guarded by table.mu
 	dir    *dir   // nil for what is no directory
 
-	backing atomic.Uint64 // fingerprint of the layer.FileID behind it; 0: take the next one seen
+	backing atomic.Uint64 // fingerprint of the layer.FileID behind it, of a directory the source's; 0: take the next one seen
 	shown   atomic.Uint64 // fingerprint of what the kernel was told of a source file; 0: nothing
 	verdict atomic.Uint32 // cached permission, see FS.permission
 	flags   atomic.Uint32

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -29,8 +30,7 @@ type watcher struct {
 const (
 	watchNames   = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
 	watchContent = unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB
-	watchSelf    = unix.IN_DELETE_SELF | unix.IN_MOVE_SELF
-	watchMask    = watchNames | watchContent | watchSelf | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
+	watchMask    = watchNames | watchContent | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 )
 
 // init opens inotify. Without it everything is believed for a second only.
@@ -102,6 +102,16 @@ func (w *watcher) unwatch(n *node) {
 	d.wd = 0
 }
 
+// renew lets the next look into a directory that is not watched try again.
+func (w *watcher) renew(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n.dir.wd == 0 {
+		n.dir.quiet.Store(false)
+		n.dir.tried.Store(false)
+	}
+}
+
 // watched returns the directories that are watched.
 func (w *watcher) watched() []*node {
 	w.mu.Lock()
@@ -148,7 +158,7 @@ func (w *watcher) events(b []byte) {
 		w.mu.Unlock()
 		switch {
 		case n == nil:
-		case mask&(unix.IN_IGNORED|watchSelf) != 0:
+		case mask&unix.IN_IGNORED != 0:
 			w.unwatch(n)
 		case len(name) == 0:
 			w.fs.notify.inode(n.id)
@@ -182,16 +192,20 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 
 // entryChanged is for a name that came, went or names another file now.
 func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node, directory bool) {
-	directory = directory || child != nil && child.isDir()
-	if directory {
-		fs.o.Layer.Invalidate(p.Child(name))
+	p = p.Child(name)
+	isDir := child != nil && child.isDir()
+	if directory || isDir {
+		fs.o.Layer.Invalidate(p)
 	}
 	parent.dir.changed()
-	if child != nil && child.isDir() {
+	stays, merged := fs.stays(child, p)
+	if isDir && !(stays && !merged) {
 		fs.unwatchBelow(child)
-		child.dir.changed()
 	}
-	if !(directory && child != nil && fs.stillDir(p.Child(name))) {
+	switch {
+	case merged: // what the delta has of it remains
+		fs.renewBelow(p)
+	case !stays:
 		fs.notify.entry(parent.id, name)
 	}
 	fs.notify.inode(parent.id)
@@ -200,15 +214,23 @@ func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node,
 	}
 }
 
-func (fs *FS) stillDir(p vpath.Path) bool {
+// stays reports whether n is a directory that is still at p, and whether the
+// delta has a part in it.
+func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
+	if n == nil || !n.isDir() {
+		return false, false
+	}
 	info, err := fs.o.Layer.Lookup(p)
-	return err == nil && info.IsDir()
+	if err != nil || !info.IsDir() {
+		return false, false
+	}
+	return fs.sameFile(n, &info), info.Origin != layer.Source
 }
 
 // Invalidate makes the view show what is at and below the paths now: after a
-// change to the layers or the source that did not come through the mount. It
-// returns once the kernel has forgotten what it knew. It must not be called
-// from OnDenial or OnChange.
+// change to the layers or the source that did not come through the mount and
+// changed what shows. It returns once the kernel has forgotten what it knew. It
+// must not be called from OnDenial or OnChange.
 func (fs *FS) Invalidate(paths ...vpath.Path) {
 	fs.o.Layer.Invalidate(paths...)
 	for _, p := range paths {
@@ -220,39 +242,57 @@ func (fs *FS) Invalidate(paths ...vpath.Path) {
 func (fs *FS) invalidate(root vpath.Path) {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
+	fs.renewBelow(root)
+	if parent := fs.nodeAt(root.Dir()); parent != nil && !root.IsRoot() {
+		parent.dir.changed()
+		if fs.nodes.child(parent, root.Base()) == nil {
+			fs.notify.entry(parent.id, root.Base())
+		}
+		fs.notify.inode(parent.id)
+	}
+}
+
+// renewBelow forgets what was taken over of what is at and below root. The
+// caller holds fs.moves.
+func (fs *FS) renewBelow(root vpath.Path) {
 	for _, n := range fs.nodes.all() {
 		if p, ok := fs.nodes.path(n); ok && p.Within(root) {
 			fs.renew(n, p)
 		}
 	}
-	if parent := fs.nodeAt(root.Dir()); parent != nil && !root.IsRoot() {
-		parent.dir.changed()
-		fs.notify.entryUnless(parent, root.Base(), fs.stillDir(root))
-		fs.notify.inode(parent.id)
-	}
 }
 
-// renew forgets what was taken over of the file at p.
+// renew forgets what was taken over of the entry at p.
 func (fs *FS) renew(n *node, p vpath.Path) {
-	fs.fds.drop(n)
-	n.backing.Store(0)
-	n.shown.Store(0)
-	if n.isDir() {
-		fs.watcher.unwatch(n)
-		n.dir.changed()
-	}
 	fs.nodes.mu.RLock()
 	parent, name := n.parent, n.name
 	fs.nodes.mu.RUnlock()
-	if parent != nil {
-		fs.notify.entryUnless(parent, name, n.isDir() && fs.stillDir(p))
+	if n.isDir() {
+		fs.renewDir(n, p)
+	}
+	if stays, _ := fs.stays(n, p); parent != nil && !stays {
+		fs.notify.entry(parent.id, name)
+	}
+	if !n.isDir() {
+		fs.fds.drop(n)
+		n.backing.Store(0)
+		n.shown.Store(0)
 	}
 	fs.notify.inode(n.id)
 }
 
-func (q *notifier) entryUnless(parent *node, name string, not bool) {
-	if !not {
-		q.entry(parent.id, name)
+// renewDir has the kernel forget that names were absent which are there now.
+func (fs *FS) renewDir(n *node, p vpath.Path) {
+	fs.watcher.renew(n)
+	n.dir.changed()
+	entries, err := fs.o.Layer.ReadDir(p)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fs.nodes.child(n, e.Name) == nil {
+			fs.notify.entry(n.id, e.Name)
+		}
 	}
 }
 
