@@ -114,7 +114,7 @@ func plural(n int, noun string) string {
 }
 
 type appliedPath struct {
-	Path    string          `json:"path"` // relative to the workspace, escaped
+	Path    string          `json:"path"` // escaped
 	Status  sandbox.Status  `json:"status"`
 	Outcome sandbox.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
@@ -129,10 +129,10 @@ type applied struct {
 }
 
 func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
-	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Paths: []appliedPath{}, WrittenAgain: shownAll(result.Changed)}
+	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Paths: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
 	for _, p := range result.Paths {
 		doc.Paths = append(doc.Paths, appliedPath{
-			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark,
+			Path: p.Path.String(), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark,
 		})
 	}
 	return doc

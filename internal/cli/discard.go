@@ -53,7 +53,7 @@ func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun,
 			DryRun        bool     `json:"dry_run"`
 			Paths         []string `json:"paths"`
 			WrittenAgain  []string `json:"written_again,omitempty"`
-		}{schemaVersion, dryRun, shownAll(result.Paths), shownAll(result.Changed)})
+		}{schemaVersion, dryRun, escaped(result.Paths), escaped(result.Changed)})
 	}
 	for _, p := range result.Paths {
 		if _, err := fmt.Fprintln(e.stdout, shown(p)); err != nil {
@@ -85,10 +85,11 @@ func (e *env) sayWrittenAgain(paths []vpath.Path) {
 	}
 }
 
-func shownAll(paths []vpath.Path) []string {
+// escaped returns paths as JSON has them.
+func escaped(paths []vpath.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		out[i] = shown(p)
+		out[i] = p.String()
 	}
 	return out
 }

@@ -27,9 +27,19 @@ type environment struct {
 	Extra     []string // --env K or K=V
 }
 
+// checkVariables refuses what --env cannot mean.
+func checkVariables(extra []string) error {
+	for _, v := range extra {
+		if name, _, _ := strings.Cut(v, "="); name == "" {
+			return fault.New(fault.Invalid, "--env %q: want NAME or NAME=VALUE", v)
+		}
+	}
+	return nil
+}
+
 // build returns the complete environment of a command: the allowlist, then
-// what the person named. Errors: Invalid for a malformed name.
-func (v environment) build(getenv func(string) string) ([]string, error) {
+// what the person named, which has been checked.
+func (v environment) build(getenv func(string) string) []string {
 	vars := []string{
 		"PATH=" + v.path(getenv("PATH")),
 		"HOME=" + v.Home,
@@ -44,16 +54,13 @@ func (v environment) build(getenv func(string) string) ([]string, error) {
 	}
 	for _, extra := range v.Extra {
 		name, value, given := strings.Cut(extra, "=")
-		if name == "" || strings.ContainsRune(extra, 0) {
-			return nil, fault.New(fault.Invalid, "--env %q: want NAME or NAME=VALUE", extra)
-		}
 		if !given {
 			value = getenv(name)
 		}
 		vars = slices.DeleteFunc(vars, func(s string) bool { return strings.HasPrefix(s, name+"=") })
 		vars = append(vars, name+"="+value)
 	}
-	return vars, nil
+	return vars
 }
 
 // path keeps of the caller's PATH what exists inside, in the caller's order,

@@ -83,6 +83,9 @@ func runExec(ctx context.Context, e *env, name string, o execOptions, argv []str
 	if o.Timeout < 0 {
 		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
+	if err := checkVariables(o.Env); err != nil {
+		return err
+	}
 	home, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -101,10 +104,7 @@ func runExec(ctx context.Context, e *env, name string, o execOptions, argv []str
 }
 
 func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered, o execOptions, argv []string) (supervise.Exit, error) {
-	command, err := o.command(e, sb, argv)
-	if err != nil {
-		return supervise.Exit{}, err
-	}
+	command := o.command(e, sb, argv)
 	command.Timeout = time.Duration(sb.Record().Limits.Timeout)
 	if o.Timeout > 0 {
 		command.Timeout = o.Timeout

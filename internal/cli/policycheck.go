@@ -91,7 +91,7 @@ rules:
   # Show that a file is there without its content.
   # - {pattern: "*.sqlite", permission: view}
   # Hide what it must not know of.
-  - {pattern: "*.pem", permission: none, priority: 100}
+  - {pattern: "/private/", permission: none, priority: 100}
 `
 
 func newPolicyInit(e *env) *cobra.Command {

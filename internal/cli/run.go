@@ -73,6 +73,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if len(args) == 0 && !o.Detach {
 		return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
 	}
+	if err := checkVariables(o.Env); err != nil {
+		return err
+	}
 	home, err := e.openHome()
 	if err != nil {
 		return err
@@ -94,6 +97,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	}
 	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
 	err = errors.Join(err, live.leave())
+	if notStarted := (*supervise.CommandError)(nil); errors.As(err, &notStarted) && isNew {
+		return errors.Join(err, home.Remove(sb.Name()))
+	}
 	if o.Detach {
 		return err
 	}
@@ -119,10 +125,7 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, li
 		return err
 	}
 	if len(args) > 0 {
-		command, err := o.command(e, sb, args)
-		if err != nil {
-			return err
-		}
+		command := o.command(e, sb, args)
 		command.Detached = true
 		command.Timeout = time.Duration(sb.Record().Limits.Timeout)
 		running, err := live.client.Exec(ctx, command)

@@ -262,7 +262,7 @@ func isWithin(path, dir string) bool {
 }
 
 // command builds what runs inside: arguments, environment, directory.
-func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (supervise.Command, error) {
+func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) supervise.Command {
 	r := sb.Record()
 	user := supervise.CurrentUser()
 	v := environment{
@@ -272,11 +272,7 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (su
 	for _, m := range r.Mounts {
 		v.Reachable = append(v.Reachable, string(m.Target))
 	}
-	vars, err := v.build(e.getenv)
-	if err != nil {
-		return supervise.Command{}, err
-	}
-	return supervise.Command{Argv: argv, Env: vars, Dir: o.workDir(r)}, nil
+	return supervise.Command{Argv: argv, Env: v.build(e.getenv), Dir: o.workDir(r)}
 }
 
 // workDir is --workdir, taken from the workspace if it is relative; else our

@@ -278,7 +278,9 @@ func (s *supervisor) resourceEvents() cgroup.Usage {
 // auditEnd writes the events of a command that has ended.
 func (s *supervisor) auditEnd(x *execution, exit *Exit, before cgroup.Usage) {
 	after := s.resourceEvents()
-	if after.OOMKills > before.OOMKills && exit.Signal == int(unix.SIGKILL) && exit.Reason == ReasonNone {
+	// A shell reports the signal that ended its child in its own exit code.
+	killed := exit.Signal == int(unix.SIGKILL) || exit.Code == 128+int(unix.SIGKILL)
+	if after.OOMKills > before.OOMKills && killed && exit.Reason == ReasonNone {
 		exit.Reason = ReasonOutOfMemory
 	}
 	var events []audit.Event
@@ -286,10 +288,10 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, before cgroup.Usage) {
 		events = append(events, c.event(x.id))
 	}
 	if after.OOMKills > before.OOMKills {
-		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "memory_bytes", Limit: float64(s.record.Limits.MemoryBytes), Count: after.OOMKills - before.OOMKills})
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "memory.max", Limit: float64(s.record.Limits.MemoryBytes), Count: after.OOMKills - before.OOMKills})
 	}
 	if after.PIDsMaxHits > before.PIDsMaxHits {
-		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "pids", Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits})
+		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "pids.max", Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits})
 	}
 	events = append(events, x.event(*exit))
 	s.append(events...)

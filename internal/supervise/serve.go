@@ -59,16 +59,17 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 		s.handleExec(ctx, c, *r.Exec, files)
 		return
 	}
+	if r.Op == opStop {
+		// Told when all is let go, or by the end of this process.
+		s.stop()
+		<-s.gone
+	}
 	answer, err := s.answer(ctx, r)
 	if err != nil {
 		answer = reply{Error: failureOf(err)}
 	}
 	if err := c.send(answer); err != nil {
 		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
-	}
-	if r.Op == opStop {
-		s.stop()
-		<-s.gone // the client sees the end of the connection when all is let go
 	}
 }
 
@@ -103,17 +104,16 @@ func (s *supervisor) hold() bool {
 	return true
 }
 
-// release gives one reason up and reports whether the supervisor stays: with
-// the last one it stops, unless it was told to keep.
-func (s *supervisor) release() bool {
+// release gives one reason up. With the last one the supervisor stops, unless
+// it was told to keep.
+func (s *supervisor) release() {
 	s.mu.Lock()
 	s.holds--
-	stays := s.holds > 0 || s.kept
+	last := s.holds == 0 && !s.kept
 	s.mu.Unlock()
-	if !stays {
+	if last {
 		s.stop()
 	}
-	return stays
 }
 
 func (s *supervisor) keep() {
@@ -126,22 +126,30 @@ func (s *supervisor) keep() {
 func (s *supervisor) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.leaving {
-		s.leaving = true
+	s.leaving = true
+	select {
+	case <-s.stopping:
+	default:
 		close(s.stopping)
 	}
 }
 
 // watchLease gives the starter's hold up when the starter has released its
-// lease or has ended, and tells it whether we stay. Otherwise the starter sees
-// the lease end with this process.
+// lease or has ended. It tells the starter if we stay for somebody else's
+// command; otherwise nobody new is let in, and the starter sees the lease end
+// with this process.
 func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
 	lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
-	if s.release() {
+	s.mu.Lock()
+	stays := len(s.execs) > 0 || s.kept
+	s.leaving = s.leaving || !stays
+	s.mu.Unlock()
+	if stays {
 		lease.Write(b[:])
 		lease.Close()
 	}
+	s.release()
 }
 
 func (s *supervisor) status() Status {
