@@ -1,0 +1,71 @@
+package bwrap
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// startSpec is a spec with a socket, whose other end ends with the test.
+func startSpec(t *testing.T) isolate.Spec {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]) })
+	spec := testSpec()
+	spec.View, spec.Init, spec.Guest = t.TempDir(), "", os.NewFile(uintptr(fds[1]), "guest")
+	return spec
+}
+
+func TestStartThatFails(t *testing.T) {
+	needs.Root(t)
+	tests := []struct {
+		name   string
+		bwrap  string // a script
+		change func(*isolate.Spec)
+		kind   fault.Kind
+		text   string
+	}{
+		{"bwrap complains", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1", nil, fault.Unsupported, "No permissions to create a new namespace"},
+		{"bwrap is silent", "exit 1", nil, fault.Unsupported, "without a word"},
+		{"bwrap hangs", "exec sleep 1000", nil, fault.Deadline, "gave up waiting"},
+		{"the view is gone", "exit 1", func(s *isolate.Spec) { s.View = "/not/there" }, fault.NotFound, "open the view: no such file"},
+		{"the init is gone", "exit 1", func(s *isolate.Spec) { s.Init = "/not/there" }, fault.NotFound, "open the sandbox's init"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+			path := fakeBwrap(t, "", "")
+			if err := os.WriteFile(path, []byte("#!/bin/sh\n"+tt.bwrap+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			spec := startSpec(t)
+			if tt.change != nil {
+				tt.change(&spec)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, err := New(Options{Path: path}).Start(ctx, spec)
+			if !fault.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v (%v), want %q (%v)", err, fault.KindOf(err), tt.text, tt.kind)
+			}
+			if err != nil && strings.Contains(err.Error(), spec.View) {
+				t.Errorf("the error names the view's host path: %v", err)
+			}
+			if spec.Guest.Close() == nil {
+				t.Error("the guest's socket was left open")
+			}
+		})
+	}
+}
