@@ -347,8 +347,9 @@ func supervise(t *testing.T, factory Factory) {
 func testKillSupervisor(t *testing.T, factory Factory) {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+name+"$")
-	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole, "TMPDIR="+t.TempDir())
+	// Its mounts, which it cannot clean up, go with a namespace of its own.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
