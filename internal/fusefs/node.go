@@ -276,6 +276,16 @@ func (t *table) dropNameLocked(n, parent *node, name string) (last bool) {
 	return false
 }
 
+// settleLocked gives n a name, its first if it has none.
+func (t *table) settleLocked(n, parent *node, name string) {
+	if n.parent == nil {
+		t.placeLocked(n, parent, name)
+	} else {
+		t.linkLocked(n, parent, name)
+	}
+	n.verdict.Store(0)
+}
+
 // pathLocked returns where n is. It is false if n or a directory above it has
 // no name any more.
 func (t *table) pathLocked(n *node) (vpath.Path, bool) {

@@ -140,30 +140,15 @@ func (fs *FS) relocate(from, to *spot, moved, there *node, exchange bool) {
 	defer t.mu.Unlock()
 	swap := exchange && there != nil
 	if moved != nil {
-		fs.displaceLocked(moved, from)
+		t.dropNameLocked(moved, from.parent, from.name)
 	}
 	if swap {
-		fs.displaceLocked(there, to)
-		fs.settleLocked(there, from)
+		t.dropNameLocked(there, to.parent, to.name)
+		t.settleLocked(there, from.parent, from.name)
 	}
 	if moved != nil {
-		fs.settleLocked(moved, to)
+		t.settleLocked(moved, to.parent, to.name)
 	}
-}
-
-// displaceLocked takes n from a place. Another of its names becomes the first,
-// if it has one.
-func (fs *FS) displaceLocked(n *node, s *spot) {
-	fs.nodes.dropNameLocked(n, s.parent, s.name)
-}
-
-func (fs *FS) settleLocked(n *node, s *spot) {
-	if n.parent == nil {
-		fs.nodes.placeLocked(n, s.parent, s.name)
-	} else {
-		fs.nodes.linkLocked(n, s.parent, s.name)
-	}
-	n.verdict.Store(0)
 }
 
 // uproot lets go of what n, and what is below it, showed of the source.
