@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"unicode"
@@ -57,21 +55,18 @@ func (b *Isolator) Probe(ctx context.Context) error {
 	return nil
 }
 
-var versionPattern = regexp.MustCompile(`(\d+)\.(\d+)`)
-
-// checkVersion judges the output of bwrap --version.
+// checkVersion judges the output of bwrap --version: "bubblewrap 0.8.0".
 func checkVersion(output string) error {
-	m := versionPattern.FindStringSubmatch(output)
-	if m == nil {
-		return fault.New(fault.Unsupported, "bubblewrap: unknown version %q; %d.%d or later is needed", strings.TrimSpace(output), minMajor, minMinor)
+	version := strings.TrimPrefix(strings.TrimSpace(output), "bubblewrap ")
+	var major, minor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 {
+		return fault.New(fault.Unsupported, "bubblewrap: unknown version %q; %d.%d or later is needed", version, minMajor, minMinor)
 	}
-	major, _ := strconv.Atoi(m[1])
-	minor, _ := strconv.Atoi(m[2])
 	if major > minMajor || major == minMajor && minor >= minMinor {
 		return nil
 	}
 	return fault.New(fault.Unsupported, "bubblewrap %s is too old: %d.%d or later is needed for --disable-userns; install it from a newer release of the distribution or from source",
-		m[0], minMajor, minMinor)
+		version, minMajor, minMinor)
 }
 
 // setting is a kernel setting that keeps users from making namespaces.

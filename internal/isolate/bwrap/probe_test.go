@@ -40,7 +40,7 @@ func TestProbeNamesTheRemedy(t *testing.T) {
 		value     string
 		want      []string
 	}{
-		{"an old release", "bubblewrap 0.4.1", "", "", "", []string{"0.4 is too old", "0.8"}},
+		{"an old release", "bubblewrap 0.4.1", "", "", "", []string{"0.4.1 is too old", "0.8"}},
 		{"no release", "hello", "", "", "", []string{`unknown version "hello"`}},
 		{"user namespaces for root only", "bubblewrap 0.8.0", denied, "kernel/unprivileged_userns_clone", "0\n", []string{"uid map", "sysctl -w kernel.unprivileged_userns_clone=1"}},
 		{"no user namespaces", "bubblewrap 0.11.0", denied, "user/max_user_namespaces", "0\n", []string{"sysctl -w user.max_user_namespaces"}},
