@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,11 +67,9 @@ var everyEvent = []audit.Event{
 
 // clock goes on by a second at each look.
 func clock() func() time.Time {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	return func() time.Time {
-		now = now.Add(time.Second)
-		return now
-	}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	var looks atomic.Int64
+	return func() time.Time { return start.Add(time.Duration(looks.Add(1)) * time.Second) }
 }
 
 func open(t testing.TB, path string) *audit.Log {

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Sandbox string           // name, written into each record
 	ID      string           // written into each record
-	Now     func() time.Time // time.Now if nil
+	Now     func() time.Time // time.Now if nil; called by several goroutines
 }
 
 // Log appends records to one file.
