@@ -78,13 +78,7 @@ func (a *applier) each(ctx context.Context, steps []*step, do func(*step, entry)
 		if !a.mayGoOn(ctx, s) {
 			continue
 		}
-		err := a.work.tree.at(s.Path, func(e entry) error {
-			if err := e.recover(s.isBefore); err != nil {
-				return err
-			}
-			return do(s, e)
-		})
-		a.finish(s, err)
+		a.finish(s, a.work.tree.at(s.Path, func(e entry) error { return do(s, e) }))
 	}
 }
 
@@ -128,9 +122,6 @@ func (a *applier) finish(s *step, err error) {
 	}
 	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
 }
-
-// isBefore reports whether st is what the sandbox saw at the path.
-func (c *change) isBefore(st *unix.Stat_t) bool { return isBase(c.Base, st) }
 
 // check looks at the source's entry once more, now that it is about to be
 // replaced, and returns it. Errors: errMoved.

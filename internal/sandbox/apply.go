@@ -84,18 +84,18 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		}
 		defer lock.Release()
 	}
-	if !o.DryRun {
-		turn, err := s.takeTurn()
-		if err != nil {
-			return result, err
-		}
-		defer turn.Close()
-	}
 	w, err := s.open(!offline)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	var turn *turn
+	if !o.DryRun {
+		if turn, err = w.takeTurn(); err != nil {
+			return result, err
+		}
+		defer turn.end()
+	}
 	changes, err := w.changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -121,13 +121,28 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		}
 		return DropVersions(w.stack, v)
 	}}
+	if err := turn.intend(p.paths()); err != nil {
+		return result, err
+	}
 	err = a.run(ctx)
+	err = errors.Join(err, turn.done())
 	result = p.result()
 	result.Changed = a.stale
 	if event := p.event(); len(event.Paths)+len(event.Refused) > 0 {
 		err = errors.Join(err, log.Append(event))
 	}
 	return result, err
+}
+
+// paths lists the paths of the source that will be touched.
+func (p *plan) paths() []vpath.Path {
+	var list []vpath.Path
+	for _, s := range p.steps {
+		if !s.done && s.outcome == Applied {
+			list = append(list, s.Path)
+		}
+	}
+	return list
 }
 
 // result lists the outcomes at the paths that have one to tell of.

@@ -47,9 +47,6 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 		return
 	}
 	err := a.work.tree.at(s.Path, func(e entry) error {
-		if err := e.recover(s.isBefore); err != nil {
-			return err
-		}
 		var err error
 		if s.inPlace, err = s.isModeOnly(e); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/textdiff"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -124,6 +125,7 @@ func gitApply(t *testing.T, dir, patch string) error {
 }
 
 func TestGitAppliesThePatch(t *testing.T) {
+	needs.Command(t, "git")
 	source := tree{
 		"same": "1\n", "edit": "1\n2\n3\n", "end": "1\n2", "dos": "1\r\n2\r\n", "gone": "1\n", "d/e/f": "1\n", "mode": "x",
 		"link": "-> a", "becomes": "1\n", "utf-\xff": "1\n", "a b": "1\n", "escape": "\x1b\n",

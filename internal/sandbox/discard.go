@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -41,16 +40,18 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 		}
 		defer lock.Release()
 	}
-	turn, err := s.takeTurn()
-	if err != nil {
-		return result, err
-	}
-	defer turn.Close()
 	w, err := s.open(!offline)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	if !o.DryRun {
+		turn, err := w.takeTurn()
+		if err != nil {
+			return result, err
+		}
+		defer turn.end()
+	}
 	changes, err := w.changes(o.Paths, false)
 	if err != nil {
 		return result, err
@@ -65,7 +66,6 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if o.DryRun {
 		return result, nil
 	}
-	w.recoverEach(changes)
 	switch {
 	case o.Drop != nil:
 		result.Changed, err = o.Drop(versions)
@@ -78,17 +78,4 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 		return result, err
 	}
 	return result, s.log(audit.Discarded{Paths: audit.Texts(result.Paths)})
-}
-
-// recoverEach clears what an interrupted apply left in the source, while the
-// delta still tells what that was. What cannot be told stays.
-func (w *work) recoverEach(changes []change) {
-	for _, c := range changes {
-		if c.Kind == layer.Deleted && c.taken != "" || isDir(c.Info.Mode) {
-			continue
-		}
-		_ = w.tree.at(c.Path, func(e entry) error {
-			return e.recover(c.isBefore)
-		})
-	}
 }

@@ -154,26 +154,6 @@ func (l *Lock) Release() {
 	l.file = nil
 }
 
-// takeTurn lets one command at a time apply or discard a sandbox that runs,
-// whose lock the supervisor has. Errors: Precondition.
-func (s *Sandbox) takeTurn() (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(s.Dir(), "apply.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, hostError("sandbox "+s.Name(), err)
-	}
-	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
-	switch {
-	case errors.Is(err, unix.EWOULDBLOCK):
-		err = fault.New(fault.Precondition, "sandbox %s: another apply or discard is under way", s.Name())
-	case err != nil:
-		err = hostError("sandbox "+s.Name(), err)
-	default:
-		return f, nil
-	}
-	f.Close()
-	return nil, err
-}
-
 func readOwner(f *os.File) Owner {
 	var o Owner
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, 256))

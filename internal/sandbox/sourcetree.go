@@ -241,8 +241,8 @@ func movedIfAbsent(err error) error {
 }
 
 // recover clears the temporary name after an apply that was interrupted.
-// matches tells whether a file is what the delta was recorded to replace. It
-// removes what cannot be anybody's work: the new version that did not get its
+// isBefore tells whether a file is what the delta was recorded to replace. What
+// is removed cannot be anybody's work: the new version that did not get its
 // place, or the old one that lost it. Errors: errMoved, naming the file, for
 // anything else.
 func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {

@@ -260,18 +260,6 @@ func (b *bench) changes() []string {
 	return list
 }
 
-// litter lists what an apply must not leave behind.
-func (b *bench) litter() []string {
-	b.t.Helper()
-	var found []string
-	for name := range snapshot(b.t, b.dir) {
-		if strings.HasPrefix(filepath.Base(name), ".agentfense-") {
-			found = append(found, name)
-		}
-	}
-	return found
-}
-
 func statOf(t testing.TB, path string) unix.Stat_t {
 	t.Helper()
 	var st unix.Stat_t

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/internal/textdiff"
 )
 
@@ -31,6 +32,7 @@ func TestQuoteName(t *testing.T) {
 }
 
 func TestGitReadsQuotedNames(t *testing.T) {
+	needs.Command(t, "git")
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		raw := rapid.SliceOfN(rapid.ByteRange(1, 255), 1, 40).Draw(t, "name")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/internal/textdiff"
 )
 
@@ -105,6 +106,7 @@ func text() *rapid.Generator[string] {
 }
 
 func TestGitAppliesWhatUnifiedSays(t *testing.T) {
+	needs.Command(t, "git")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	rapid.Check(t, func(t *rapid.T) {
@@ -126,6 +128,7 @@ func TestGitAppliesWhatUnifiedSays(t *testing.T) {
 }
 
 func TestGitAppliesLargeRandomEdits(t *testing.T) {
+	needs.Command(t, "git")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	random := rand.New(rand.NewPCG(1, 2))

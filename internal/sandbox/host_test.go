@@ -1,0 +1,263 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// The test binary plays other processes: with applyEnv it applies the sandbox
+// "fix" of that home, with againEnv it is a test run by another user or in a
+// mount namespace of its own.
+const (
+	applyEnv = "AGENTFENSE_TEST_APPLY"
+	againEnv = "AGENTFENSE_TEST_AGAIN"
+)
+
+func TestMain(m *testing.M) {
+	if home := os.Getenv(applyEnv); home != "" {
+		os.Exit(applyOnce(home))
+	}
+	os.Exit(m.Run())
+}
+
+func applyOnce(home string) int {
+	h, err := sandbox.OpenHomeAt(home)
+	if err == nil {
+		var s *sandbox.Sandbox
+		if s, err = h.Open("fix"); err == nil {
+			_, err = s.Apply(context.Background(), sandbox.ApplyOptions{})
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// again runs the test t once more in a process with the attributes and
+// reports whether this is that process. env is added to its environment.
+func again(t *testing.T, attr *syscall.SysProcAttr, env ...string) bool {
+	t.Helper()
+	if os.Getenv(againEnv) != "" {
+		return true
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), againEnv+"=1"), env...)
+	cmd.SysProcAttr = attr
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
+func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
+	if os.Geteuid() == 0 {
+		dir, err := os.MkdirTemp("", "ordinary")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chown(dir, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		if !again(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}, "TMPDIR="+dir) {
+			return
+		}
+	}
+	b := newBench(t, tree{"ok": "1", "sealed/f": "1", "gone": "1"})
+	b.agent(func(a *agent) {
+		a.write("/ok", "2")
+		a.write("/sealed/f", "2")
+		a.write("/sealed/g", "2")
+		a.remove("/gone")
+	})
+	sealed := filepath.Join(b.dir, "sealed")
+	if err := os.Chmod(sealed, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(sealed, 0o755)
+	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+	// A deletion may be half of a rename whose other half failed.
+	want := map[string]sandbox.Outcome{"/ok": sandbox.Applied, "/sealed/f": sandbox.Failed, "/sealed/g": sandbox.Failed, "/gone": sandbox.Skipped}
+	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !fault.Is(err, fault.Denied) {
+		t.Errorf("Apply = %v (-want +got):\n%s", err, diff)
+	}
+	if got, want := b.changes(), []string{"D /gone", "M /sealed/f", "A /sealed/g"}; !cmp.Equal(got, want) {
+		t.Errorf("left %q, want %q", got, want)
+	}
+	if err := os.Chmod(sealed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	b.apply()
+	if diff := cmp.Diff(tree{"ok": "2", "sealed/": "", "sealed/f": "2", "sealed/g": "2"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyOnAFullDisk(t *testing.T) {
+	needs.Root(t)
+	if !again(t, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}) {
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, tree{})
+	if err := unix.Mount("full", b.dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(b.dir, unix.MNT_DETACH)
+	build(t, b.dir, tree{"a": "old", "z": "old", "gone": "1"})
+	box, err := b.home.Create(recordOf(t, b.home, b.dir, "small"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.box = box
+	large := strings.Repeat("x", 300<<10)
+	b.agent(func(a *agent) { a.write("/a", "new"); a.write("/m", large); a.write("/z", "new"); a.remove("/gone") })
+	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+	want := map[string]sandbox.Outcome{"/a": sandbox.Applied, "/m": sandbox.Failed, "/z": sandbox.Skipped, "/gone": sandbox.Skipped}
+	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !fault.Is(err, fault.Exhausted) {
+		t.Errorf("Apply = %v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(tree{"a": "new", "z": "old", "gone": "1"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+	if err := unix.Mount("", b.dir, "", unix.MS_REMOUNT, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	b.apply()
+	if diff := cmp.Diff(tree{"a": "new", "m": large, "z": "new"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+}
+
+func TestAKilledApplyLeavesEachFileOldOrNew(t *testing.T) {
+	source, want := tree{}, tree{}
+	old, fresh := strings.Repeat("old", 5000), strings.Repeat("new", 7000)
+	for i := range 20 {
+		source[fmt.Sprintf("changed%02d", i)] = old
+		source[fmt.Sprintf("gone/%02d", i)] = old
+		want[fmt.Sprintf("changed%02d", i)] = fresh
+		want[fmt.Sprintf("made/%02d", i)] = fresh
+	}
+	source["becomes/a"] = old
+	want["becomes"] = fresh
+	for range 4 {
+		b := newBench(t, source)
+		b.agent(func(a *agent) {
+			a.removeAll("/gone")
+			a.removeAll("/becomes")
+			a.mkdir("/made")
+			for name := range want {
+				a.write(vpath.Path("/"+name), fresh)
+			}
+		})
+		for b.applyAndKill(time.Duration(3+rand.IntN(25)) * time.Millisecond) {
+			for name, content := range withoutDirs(snapshot(t, b.dir)) {
+				if content != old && content != fresh {
+					t.Fatalf("%s has %d bytes, neither old nor new", name, len(content))
+				}
+			}
+		}
+		b.apply() // in case it was killed just before its end
+		if diff := cmp.Diff(want, withoutDirs(snapshot(t, b.dir))); diff != "" {
+			t.Errorf("source (-want +got):\n%s", diff)
+		}
+		if left := b.changes(); len(left) != 0 {
+			t.Errorf("left %q", left)
+		}
+	}
+}
+
+// applyAndKill lets another process apply and kills it after the delay. It
+// reports whether that came in time.
+func (b *bench) applyAndKill(delay time.Duration) bool {
+	b.t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), applyEnv+"="+b.home.Dir())
+	var out bytes.Buffer
+	cmd.Stderr = &out
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	time.Sleep(delay)
+	if err := cmd.Process.Kill(); err != nil && !strings.Contains(err.Error(), "finished") {
+		b.t.Fatal(err)
+	}
+	err := cmd.Wait()
+	status, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if err != nil && !status.Signaled() {
+		b.t.Fatalf("%v: %s", err, out.String())
+	}
+	return status.Signaled()
+}
+
+// Somebody swaps a directory of the source for a symbolic link, again and
+// again, while the sandbox's changes below it are applied.
+func TestApplyFollowsNoPlantedLink(t *testing.T) {
+	b := newBench(t, tree{"d/f": "old", "d/gone": "old"})
+	outside := t.TempDir()
+	build(t, outside, tree{"f": "outside", "gone": "outside"})
+	b.agent(func(a *agent) {
+		a.write("/d/f", "new")
+		a.remove("/d/gone")
+		a.write("/d/made", "new")
+	})
+	dir, link := filepath.Join(b.dir, "d"), filepath.Join(b.dir, "link")
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var swapper sync.WaitGroup
+	swapper.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, dir, unix.AT_FDCWD, link, unix.RENAME_EXCHANGE)
+			}
+		}
+	})
+	for range 50 {
+		_, _ = b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+	}
+	close(stop)
+	swapper.Wait()
+	if diff := cmp.Diff(tree{"f": "outside", "gone": "outside"}, snapshot(t, outside)); diff != "" {
+		t.Errorf("apply reached out of the source (-want +got):\n%s", diff)
+	}
+}
+
+func TestApplyStopsWhenItIsCanceled(t *testing.T) {
+	b := newBench(t, tree{"f": "old"})
+	b.agent(func(a *agent) { a.write("/f", "new") })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r, err := b.box.Apply(ctx, sandbox.ApplyOptions{})
+	if !fault.Is(err, fault.Canceled) || r.Count(sandbox.Skipped) != 1 || snapshot(t, b.dir)["f"] != "old" {
+		t.Errorf("Apply = %v, %v", r, err)
+	}
+	b.apply()
+}
