@@ -5,6 +5,7 @@ package terminal_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
@@ -59,13 +61,28 @@ func start(t *testing.T, s *harness.Sandbox, args ...string) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sc := &screen{t: t, tty: tty, cmd: cmd, done: make(chan struct{})}
+	sc := &screen{t: t, tty: pollable(t, tty), cmd: cmd, done: make(chan struct{})}
 	go sc.read()
 	t.Cleanup(func() {
-		tty.Close() // hangs up
+		sc.tty.Close() // hangs up
 		cmd.Wait()
 	})
 	return sc
+}
+
+// pollable returns the same terminal as a file whose Close ends a Read.
+func pollable(t *testing.T, tty *os.File) *os.File {
+	t.Helper()
+	defer tty.Close()
+	fd, err := unix.Dup(int(tty.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.CloseOnExec(fd)
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	return os.NewFile(uintptr(fd), tty.Name())
 }
 
 func (s *screen) read() {
@@ -86,6 +103,22 @@ func (s *screen) read() {
 func (s *screen) send(text string) {
 	s.t.Helper()
 	if _, err := s.tty.WriteString(text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// resize changes the window, as a terminal emulator does.
+func (s *screen) resize(rows, columns uint16) {
+	s.t.Helper()
+	raw, err := s.tty.SyscallConn()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var ioctlErr error
+	err = raw.Control(func(fd uintptr) {
+		ioctlErr = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: rows, Col: columns})
+	})
+	if err := errors.Join(err, ioctlErr); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -132,9 +165,7 @@ func TestShellIsInteractive(t *testing.T) {
 	sc.expect("/dev/pts/")
 	sc.expect("30 100")
 
-	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 44, Cols: 90}); err != nil {
-		t.Fatal(err)
-	}
+	sc.resize(44, 90)
 	sc.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
 	sc.expect("resized\r\n")
 
