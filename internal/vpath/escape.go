@@ -85,26 +85,32 @@ func Unescape(s string) (string, error) {
 
 // unescapeOne decodes the escape that s starts with and returns its length.
 func unescapeOne(s string) (int, string, error) {
-	bad := fault.New(fault.Invalid, "malformed escape at %q", s)
 	switch {
 	case strings.HasPrefix(s, `\\`):
 		return 2, `\`, nil
 	case strings.HasPrefix(s, `\x`) && len(s) >= 4:
 		c, err := strconv.ParseUint(s[2:4], 16, 8)
 		if err != nil {
-			return 0, "", bad
+			return 0, "", badEscape(s)
 		}
 		return 4, string([]byte{byte(c)}), nil
 	case strings.HasPrefix(s, `\u{`):
-		end := strings.IndexByte(s, '}')
+		end := strings.IndexByte(s[:min(len(s), maxEscape)], '}')
 		if end < 0 {
-			return 0, "", bad
+			return 0, "", badEscape(s)
 		}
 		r, err := strconv.ParseUint(s[3:end], 16, 21)
 		if err != nil || !utf8.ValidRune(rune(r)) {
-			return 0, "", bad
+			return 0, "", badEscape(s)
 		}
 		return end + 1, string(rune(r)), nil
 	}
-	return 0, "", bad
+	return 0, "", badEscape(s)
+}
+
+// maxEscape is the length of the longest escape, `\u{10ffff}`.
+const maxEscape = 10
+
+func badEscape(s string) error {
+	return fault.New(fault.Invalid, "malformed escape at %q", s[:min(len(s), maxEscape)])
 }
