@@ -174,19 +174,18 @@ func (s *supervisor) terminalIDs() *ids {
 	return &ids{uid: int(s.record.HostUID), gid: int(s.record.HostUID)}
 }
 
-// makeGroup makes the sandbox's cgroup where the host has one. A limit that
-// cannot be enforced is an error, no cgroup without a limit is not.
+// makeGroup makes the sandbox's cgroup if a limit asks for one. A limit that
+// cannot be enforced is an error. Without limits there is none: moving the
+// first process into a group waits for a grace period of the kernel, 10 ms and
+// more, and an exec's descendants are found through its subreaper anyway.
 func (s *supervisor) makeGroup(context.Context) error {
 	limits := cgroup.Limits{MemoryBytes: s.record.Limits.MemoryBytes, CPUs: s.record.Limits.CPUs, PIDs: s.record.Limits.PIDs}
+	if limits.IsZero() {
+		return nil
+	}
 	host, err := cgroup.Detect()
 	if err != nil {
-		if limits.IsZero() {
-			return nil
-		}
 		return err
-	}
-	if limits.IsZero() && !host.Usable() {
-		return nil
 	}
 	s.group, err = host.Create(string(s.record.ID), limits)
 	return err
