@@ -6,9 +6,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,7 +34,7 @@ func Main() {
 	if err != nil {
 		die("open /dev/null", err)
 	}
-	p := &pid1{null: null, leaders: map[int]*child{}, strays: map[int]*child{}}
+	p := &pid1{null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
 	if err := sendRaw(socketFD, encode(msgReady)); err != nil {
 		die("say that it runs", err)
 	}
@@ -49,27 +48,6 @@ func Main() {
 	}
 }
 
-// closeInherited closes all descriptors but the standard streams, the socket
-// and, where a package's init has had it make them, the runtime's own: these
-// are anonymous inodes. It keeps what is left from children.
-func closeInherited() error {
-	names, err := namesIn("/proc/self/fd")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		fd, err := strconv.Atoi(name)
-		if err != nil || fd <= socketFD {
-			continue
-		}
-		target, err := os.Readlink("/proc/self/fd/" + name)
-		if err == nil && !strings.HasPrefix(target, "anon_inode:") {
-			unix.Close(fd)
-		}
-	}
-	return unix.CloseRange(socketFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
-}
-
 // harden makes this process untouchable for the commands: not traceable, its
 // memory and descriptors not readable, without core dumps, and not ended by a
 // signal it could ignore.
@@ -81,10 +59,11 @@ func harden() {
 }
 
 // saveMemory keeps this process small: there is one for each sandbox, mostly
-// idle. The heap is collected from about 400 kB on instead of 4 MB.
+// idle. The heap is collected from 1 MB on instead of 4 MB; that is more than it
+// has before the first hundreds of execs, and a collection itself takes as much.
 func saveMemory() {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(10)
+	debug.SetGCPercent(25)
 }
 
 // fatalSignals are those that end a Go program that has not asked for them.
@@ -123,33 +102,55 @@ type pid1 struct {
 	strays  map[int]*child
 	dead    []uint32 // execs whose leader is gone; their end is not reported yet
 	unsure  bool     // strays may be about that nothing will tell of
+	idle    bool     // nothing has happened for idleAfter
+
+	fds    []unix.PollFd
+	buffer []byte
+	proc   procReader
 }
 
 // step waits for one event, or several, and handles it.
 func (p *pid1) step() error {
-	fds := []unix.PollFd{{Fd: socketFD, Events: unix.POLLIN}}
+	p.fds = append(p.fds[:0], unix.PollFd{Fd: socketFD, Events: unix.POLLIN})
 	for _, children := range []map[int]*child{p.leaders, p.strays} {
 		for _, c := range children {
-			fds = append(fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
+			p.fds = append(p.fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
 		}
 	}
-	wait := -1
-	if p.unsure {
-		wait = 0
-	}
-	if _, err := unix.Poll(fds, wait); err != nil && !errors.Is(err, unix.EINTR) {
+	n, err := unix.Poll(p.fds, p.patience())
+	if err != nil && !errors.Is(err, unix.EINTR) {
 		return err
 	}
+	if n == 0 && !p.unsure && !p.idle {
+		DropText()
+		p.idle = true
+		return nil
+	}
+	p.idle = false
 	p.reap()
 	if len(p.dead) > 0 {
 		if err := p.sweep(); err != nil {
 			return err
 		}
 	}
-	if fds[0].Revents != 0 {
+	if p.fds[0].Revents != 0 {
 		return p.serve()
 	}
 	return nil
+}
+
+// idleAfter is how long nothing must happen before memory is given back.
+const idleAfter = time.Second
+
+// patience is how long to wait for an event, in milliseconds.
+func (p *pid1) patience() int {
+	switch {
+	case p.unsure:
+		return 0
+	case p.idle:
+		return -1
+	}
+	return int(idleAfter.Milliseconds())
 }
 
 // reap takes note of the children that have ended. It is true if a stray was
@@ -182,20 +183,19 @@ func (p *pid1) reap() (stray bool) {
 // are found in the end. One that forks and exits all the time can be missed by
 // the scan, but then a dead stray appeared meanwhile and we are not sure.
 func (p *pid1) sweep() error {
-	pids, err := childrenOfInit()
-	if err != nil {
-		return err
-	}
-	for _, pid := range pids {
+	err := p.proc.children(os.Getpid(), func(pid int) error {
 		if p.leaders[pid] != nil || p.strays[pid] != nil {
-			continue
+			return nil
 		}
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err != nil {
 			return err
 		}
 		p.strays[pid] = &child{pidfd: fd}
-		unix.Kill(pid, unix.SIGKILL)
+		return unix.Kill(pid, unix.SIGKILL)
+	})
+	if err != nil {
+		return err
 	}
 	p.unsure = p.reap()
 	if p.unsure || len(p.strays) > 0 {
@@ -213,7 +213,7 @@ func (p *pid1) sweep() error {
 // serve handles one request. A leader that cannot be started is refused; the
 // sockets and pipes that came with the request are closed in any case.
 func (p *pid1) serve() error {
-	message, fds, err := receiveRaw(socketFD, make([]byte, maxIncoming))
+	message, fds, err := receiveRaw(socketFD, p.buffer)
 	if err != nil {
 		return err
 	}
@@ -265,33 +265,4 @@ func (p *pid1) spawn(exec uint32, files []uintptr) error {
 	}
 	p.leaders[pid] = &child{exec: exec, pidfd: fd}
 	return nil
-}
-
-// childrenOfInit returns the pids of PID 1's children. (The kernel's own list,
-// /proc/1/task/*/children, is not built into every kernel.)
-func childrenOfInit() ([]int, error) {
-	names, err := namesIn("/proc")
-	if err != nil {
-		return nil, err
-	}
-	var pids []int
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		if s, err := readStat(pid); err == nil && s.parent == 1 {
-			pids = append(pids, pid)
-		}
-	}
-	return pids, nil
-}
-
-func namesIn(path string) ([]string, error) {
-	dir, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return dir.Readdirnames(-1)
 }

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +36,7 @@ func ExecMain() {
 	}
 	l.letGo()
 	sendRaw(socketFD, encode(msgStarted))
+	time.AfterFunc(idleAfter, DropText)
 	go l.listen()
 	l.reap()
 	os.Exit(0)
@@ -146,7 +147,8 @@ func (l *leader) listen() {
 // foreground is the process group a key like Ctrl-C would reach.
 func (l *leader) foreground() int {
 	if l.tty {
-		if s, err := readStat(l.pid); err == nil && s.foreground > 0 {
+		var proc procReader
+		if s, err := proc.stat(l.pid); err == nil && s.foreground > 0 {
 			return s.foreground
 		}
 	}
@@ -168,28 +170,6 @@ func (l *leader) reap() {
 			sendRaw(socketFD, encodeExited(status, &usage))
 		}
 	}
-}
-
-// stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
-type stat struct{ parent, foreground int }
-
-// readStat reads the fields behind the command's name, which may hold anything.
-func readStat(pid int) (stat, error) {
-	line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return stat{}, err
-	}
-	_, rest, _ := bytes.Cut(line[bytes.LastIndexByte(line, ')')+1:], []byte(" "))
-	fields := bytes.Fields(rest) // state, ppid, pgrp, session, tty_nr, tpgid …
-	if len(fields) < 6 {
-		return stat{}, io.ErrUnexpectedEOF
-	}
-	parent, err := strconv.Atoi(string(fields[1]))
-	if err != nil {
-		return stat{}, err
-	}
-	foreground, err := strconv.Atoi(string(fields[5]))
-	return stat{parent, foreground}, err
 }
 
 func errnoOf(err error) unix.Errno {

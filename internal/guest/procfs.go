@@ -1,0 +1,160 @@
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// procReader reads /proc again and again without leaving garbage: PID 1 does
+// so after each exec, and its heap should not grow by that.
+type procReader struct {
+	list [4096]byte
+	text [1024]byte
+}
+
+// stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
+type stat struct{ parent, foreground int }
+
+// stat returns a process's. Errors: ENOENT or ESRCH, if there is none.
+func (r *procReader) stat(pid int) (stat, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return stat{}, err
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, r.text[:])
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(r.text[:n])
+}
+
+var errStat = errors.New("unexpected form of /proc/PID/stat")
+
+// parseStat reads the fields behind the command's name, which may hold anything.
+func parseStat(line []byte) (stat, error) {
+	const parent, foreground = 1, 5 // state, ppid, pgrp, session, tty_nr, tpgid …
+	var s stat
+	at := 0
+	for field := range bytes.FieldsSeq(line[bytes.LastIndexByte(line, ')')+1:]) {
+		var err error
+		switch at {
+		case parent:
+			s.parent, err = strconv.Atoi(string(field))
+		case foreground:
+			s.foreground, err = strconv.Atoi(string(field))
+			if err == nil {
+				return s, nil
+			}
+		}
+		if err != nil {
+			return stat{}, errStat
+		}
+		at++
+	}
+	return stat{}, errStat
+}
+
+// children calls do with the pid of each child of parent. (The kernel's own
+// list, /proc/PID/task/*/children, is not built into every kernel.)
+func (r *procReader) children(parent int, do func(pid int) error) error {
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.ReadDirent(fd, r.list[:])
+		if err != nil || n == 0 {
+			return err
+		}
+		_, _, names := unix.ParseDirent(r.list[:n], -1, nil)
+		for _, name := range names {
+			pid, err := strconv.Atoi(name)
+			if err != nil {
+				continue
+			}
+			if s, err := r.stat(pid); err != nil || s.parent != parent {
+				continue
+			}
+			if err := do(pid); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// closeInherited closes all descriptors but the standard streams, the socket
+// and, where a package's init has had it make them, the runtime's own: these
+// are anonymous inodes. It keeps what is left from children.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= socketFD {
+			continue
+		}
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && !strings.HasPrefix(target, "anon_inode:") {
+			unix.Close(fd)
+		}
+	}
+	return unix.CloseRange(socketFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+}
+
+// DropText gives back the pages of our binary's code and constants. The kernel
+// maps them again as they are needed; an idle process needs few. It is for every
+// process that a sandbox has all its life.
+func DropText() {
+	smaps, err := os.ReadFile("/proc/self/smaps")
+	if err != nil {
+		return
+	}
+	for _, m := range unchangedMappings(smaps) {
+		unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
+	}
+}
+
+type mapping struct{ start, end uintptr }
+
+// unchangedMappings returns the mappings of files (proc_pid_smaps(5)) that
+// cannot be written and hold nothing but the file's content: a relocated
+// binary's constants are no more what the file says.
+func unchangedMappings(smaps []byte) []mapping {
+	var list []mapping
+	var m mapping
+	candidate := false
+	for line := range bytes.Lines(smaps) {
+		fields := bytes.Fields(line)
+		switch {
+		case len(fields) == 0:
+		case string(fields[0]) == "Anonymous:":
+			if candidate && len(fields) > 1 && string(fields[1]) == "0" {
+				list = append(list, m)
+			}
+		case !bytes.HasSuffix(fields[0], []byte(":")):
+			// start-end perms offset dev inode path
+			m, candidate = parseRange(fields[0])
+			candidate = candidate && len(fields) >= 6 && fields[1][1] == '-' && string(fields[4]) != "0"
+		}
+	}
+	return list
+}
+
+func parseRange(field []byte) (mapping, bool) {
+	from, to, _ := bytes.Cut(field, []byte("-"))
+	start, err := strconv.ParseUint(string(from), 16, 64)
+	if err != nil {
+		return mapping{}, false
+	}
+	end, err := strconv.ParseUint(string(to), 16, 64)
+	return mapping{uintptr(start), uintptr(end)}, err == nil && end > start
+}

@@ -1,0 +1,76 @@
+package guest
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseStat(t *testing.T) {
+	tests := []struct {
+		name string
+		line string
+		want stat
+		ok   bool
+	}{
+		{"a plain name", "7 (sh) S 1 7 7 34816 9 4194560 1", stat{1, 9}, true},
+		{"a name that tries to look like fields", "7 (x) S 99 1) R 1 7 7 0 -1 0", stat{1, -1}, true},
+		{"a line cut short", "7 (sh) S 1 7", stat{}, false},
+		{"nothing", "", stat{}, false},
+		{"no numbers", "7 (sh) S a b c d e f", stat{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := parseStat([]byte(tt.line))
+			if got != tt.want || (err == nil) != tt.ok {
+				t.Errorf("got %+v, %v, want %+v", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestChildrenAreFound(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	var got []int
+	err := new(procReader).children(os.Getpid(), func(pid int) error {
+		got = append(got, pid)
+		return nil
+	})
+	if diff := cmp.Diff([]int{cmd.Process.Pid}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+}
+
+func TestOnlyUnchangedFileMappingsAreDropped(t *testing.T) {
+	smaps := []byte(`00400000-00500000 r-xp 00000000 fe:00 17 /bin/a
+Rss:                 100 kB
+Anonymous:             0 kB
+VmFlags: rd ex mr mw me
+00500000-00600000 r--p 00100000 fe:00 17 /bin/a (relocated)
+Anonymous:             4 kB
+00600000-00700000 rw-p 00200000 fe:00 17 /bin/a
+Anonymous:             0 kB
+00700000-00800000 r--p 00000000 00:00 0 [vvar]
+Anonymous:             0 kB
+00800000-00900000 r--p 00300000 fe:00 17 /bin/a
+Anonymous:             0 kB
+`)
+	want := []mapping{{0x400000, 0x500000}, {0x800000, 0x900000}}
+	if diff := cmp.Diff(want, unchangedMappings(smaps), cmp.AllowUnexported(mapping{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestDroppedTextComesBack(t *testing.T) {
+	DropText()
+	if got, err := parseStat([]byte("7 (sh) S 1 7 7 0 9 0")); err != nil || got != (stat{1, 9}) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
