@@ -111,7 +111,7 @@ func (s *Stack) SourceMatches(p vpath.Path, b *Base) (bool, error) {
 
 func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
 	dir, name, err := s.openSourceDir(p)
-	if err == unix.ENOENT || err == unix.ENOTDIR {
+	if isAbsent(err) {
 		return b.Absent, nil
 	}
 	if err != nil {

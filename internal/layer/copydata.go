@@ -105,7 +105,6 @@ func copyBuffered(dst, src int, start, end int64) error {
 
 // asErrno returns the errno that err is or wraps, 0 if there is none.
 func asErrno(err error) unix.Errno {
-	var no unix.Errno
-	errors.As(err, &no)
+	no, _ := errors.AsType[unix.Errno](err)
 	return no
 }

@@ -71,16 +71,22 @@ func (s *Stack) copyUp(p vpath.Path, size int64) error {
 }
 
 func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
-	l, err := s.openLower(p)
-	if err != nil || l == nil {
+	s.ns.RLock()
+	i, err := s.lookup(p)
+	s.ns.RUnlock()
+	if err != nil || i.Origin == Delta {
 		return err
 	}
-	defer l.close()
 	leave := s.flights.enter(p)
 	if leave == nil {
 		return errChanged // or done: the next round tells
 	}
 	defer leave()
+	l, err := s.openLower(p)
+	if err != nil || l == nil {
+		return err
+	}
+	defer l.close()
 	switch {
 	case l.st.isDir():
 		return s.copyUpDir(p)
@@ -235,7 +241,7 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return s.commitLocked(p, l, name)
+	return s.commitCopy(p, l, name)
 }
 
 // keepContent hashes and keeps the content of a file of the source.
@@ -285,23 +291,15 @@ func (s *Stack) commit(p vpath.Path, l *lower, name string, base Base) error {
 	if err := s.record(p, l, &st, base); err != nil {
 		return err
 	}
-	return s.commitLocked(p, l, name)
+	return s.commitCopy(p, l, name)
 }
 
 // commitLocked moves the recorded copy work/name to p if p is still what was
-// copied.
-func (s *Stack) commitLocked(p vpath.Path, l *lower, name string) error {
+// copied. If it is not, the record stays and says what p was; at worst it makes
+// applying something made at p later a conflict.
+func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	s.ns.Lock()
 	defer s.ns.Unlock()
-	err := s.commitCopy(p, l, name)
-	if err != nil && l.origin == Source {
-		// Without a copy the record would speak for whatever is made at p.
-		_ = s.journal.append(record{kind: recordDrop, path: p})
-	}
-	return err
-}
-
-func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	v, e, err := s.locate(p)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
 		return errChanged

@@ -13,8 +13,9 @@ import (
 // them. A path below a directory that is deleted as a whole is taken out of
 // the deletion. A directory that still holds other changes stays as the way to
 // them, with the source's present mode; one that held nothing else goes, and
-// so do directories above that were only the way. Files open for writing
-// become stale, as after Freeze. Errors: Internal.
+// so do directories above that were only the way. Frozen layers are merged into
+// the delta first. Files open for writing become stale, as after Freeze.
+// Errors: Exhausted, Internal.
 func (s *Stack) Drop(paths ...vpath.Path) error {
 	if err := s.writable(); err != nil {
 		return wrap("drop", vpath.Root, err)
@@ -25,9 +26,12 @@ func (s *Stack) Drop(paths ...vpath.Path) error {
 	s.writers.Lock()
 	s.gen.Add(1)
 	s.writers.Unlock()
-	d := dropping{s: s}
+	d := dropping{s: s, aliases: s.inodes.byShown()}
 	var err error
 	if d.bases, err = s.journal.bases(); err != nil {
+		return wrap("drop", vpath.Root, err)
+	}
+	if err := s.squash(); err != nil {
 		return wrap("drop", vpath.Root, err)
 	}
 	paths = slices.Clone(paths)
@@ -57,17 +61,9 @@ func (s *Stack) DropAll() error {
 
 func (s *Stack) dropAll() error {
 	for _, name := range []string{"top", "frozen"} {
-		gone := s.temp()
-		err := unix.Renameat2(s.home, name, s.work, gone, unix.RENAME_NOREPLACE)
-		if err == unix.ENOENT {
-			continue
-		}
-		if err != nil {
+		if err := s.moveToGarbage(s.home, name); err != nil && err != unix.ENOENT {
 			return err
 		}
-		s.garbageMu.Lock()
-		s.garbage = append(s.garbage, gone)
-		s.garbageMu.Unlock()
 	}
 	fresh, err := s.newTop(nil)
 	if err != nil {
@@ -83,8 +79,9 @@ func (s *Stack) dropAll() error {
 
 // dropping is one Drop in progress; ns is held exclusively.
 type dropping struct {
-	s     *Stack
-	bases map[vpath.Path]Base
+	s       *Stack
+	bases   map[vpath.Path]Base
+	aliases map[uint64][]uint64 // backing inodes by the number they show, at the start
 }
 
 func (d *dropping) drop(p vpath.Path) error {
@@ -98,26 +95,47 @@ func (d *dropping) drop(p vpath.Path) error {
 		s.rootTouched = false
 		return nil
 	}
-	for n := s.bottom() - 1; n >= top; n-- {
-		if err := d.uncover(n, p); err != nil {
-			return err
-		}
-		if err := d.dropFrom(n, p); err != nil {
-			return err
-		}
+	if err := d.uncover(p); err != nil {
+		return err
+	}
+	if err := d.remove(p); err != nil {
+		return err
 	}
 	s.views.purge(p)
+	if err := d.renumber(p); err != nil {
+		return err
+	}
 	return d.prune(p.Dir())
 }
 
-// uncover makes sure that in layer n no ancestor of p hides p: what is hidden
-// as a whole becomes hidden name by name.
-func (d *dropping) uncover(n int, p vpath.Path) error {
+// renumber gives a file of the delta that came from p and was moved a number
+// of its own, now that the source's file shows its number again.
+func (d *dropping) renumber(p vpath.Path) error {
+	s := d.s
+	i, err := s.SourceInfo(p)
+	if err != nil {
+		return nil // nothing shows at p
+	}
+	for _, ino := range d.aliases[i.Ino] {
+		alias, ok := s.inodes.unalias(ino, i.Ino)
+		if !ok {
+			continue
+		}
+		if err := s.journal.append(record{kind: recordAlias, ino: ino, alias: alias}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uncover makes sure that no ancestor of p hides p in the delta: what is
+// hidden as a whole becomes hidden name by name.
+func (d *dropping) uncover(p vpath.Path) error {
 	for a := range p.Ancestors() {
 		if a.IsRoot() {
 			continue
 		}
-		more, err := d.uncoverAt(n, a)
+		more, err := d.uncoverAt(a)
 		if err != nil || !more {
 			return err
 		}
@@ -125,10 +143,10 @@ func (d *dropping) uncover(n int, p vpath.Path) error {
 	return nil
 }
 
-// uncoverAt makes the directory a of layer n, if the layer has it or deletes
-// it, merge with what is below. It says whether the layer has it now.
-func (d *dropping) uncoverAt(n int, a vpath.Path) (bool, error) {
-	at, err := d.at(n, a)
+// uncoverAt makes the directory a, if the delta has it or deletes it, merge
+// with the source's. It says whether the delta has it now.
+func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
+	at, err := d.at(a)
 	if err != nil || at == nil {
 		return false, err
 	}
@@ -143,7 +161,7 @@ func (d *dropping) uncoverAt(n int, a vpath.Path) (bool, error) {
 	case !at.there && !hidden:
 		return false, nil
 	case !at.there:
-		if isDir, err := d.makeOpaque(n, a, at); err != nil || !isDir {
+		if isDir, err := d.makeOpaque(a, at); err != nil || !isDir {
 			return false, err
 		}
 	}
@@ -157,13 +175,13 @@ func (d *dropping) uncoverAt(n int, a vpath.Path) (bool, error) {
 		return false, err
 	}
 	if opaque || hidden {
-		err = d.expose(n, a, at, fd)
+		err = d.expose(a, at, fd)
 	}
 	d.s.views.purge(a)
 	return true, err
 }
 
-// at is a path as one delta layer stores it.
+// at is a path as the delta stores it.
 type at struct {
 	dir    int // of the parent, to be closed
 	name   string
@@ -172,9 +190,9 @@ type at struct {
 	st     stat // if there
 }
 
-// at finds p in layer n; nil if the layer has no directory for it.
-func (d *dropping) at(n int, p vpath.Path) (*at, error) {
-	dir, err := openDirAt(d.s.layers[n].root, storedPath(p.Dir()))
+// at finds p in the delta; nil if the delta has no directory for it.
+func (d *dropping) at(p vpath.Path) (*at, error) {
+	dir, err := openDirAt(d.s.layers[top].root, storedPath(p.Dir()))
 	if err != nil {
 		return nil, orAbsent(err)
 	}
@@ -191,40 +209,34 @@ func (d *dropping) at(n int, p vpath.Path) (*at, error) {
 
 // makeOpaque puts an opaque directory beside the whiteout of a, which hides
 // the same. It says no if there is no directory to hide.
-func (d *dropping) makeOpaque(n int, a vpath.Path, at *at) (bool, error) {
-	v, err := d.s.viewBelow(a, n+1)
-	if err != nil {
-		return false, orAbsent(err)
-	}
-	defer v.closeParts()
-	if v.sealed {
+func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
+	i, err := d.s.SourceInfo(a)
+	if err != nil || !i.IsDir() || i.Mounted {
 		return false, nil
-	}
-	st, err := statFd(v.parts[0].fd)
-	if err != nil {
-		return false, err
-	}
-	pl := &place{dir: at.dir, path: a, name: at.name, stored: at.stored}
-	_, pl.hashed = storedName(at.name)
-	if err := pl.before(); err != nil {
-		return false, err
 	}
 	if err := d.s.quota.addInodes(1); err != nil {
 		return false, err
 	}
-	return true, d.s.mkdirOpaque(pl, st.mode&modeMask)
+	pl := &place{dir: at.dir, path: a, name: at.name, stored: at.stored}
+	_, pl.hashed = storedName(at.name)
+	if err = pl.before(); err == nil {
+		err = d.s.mkdirOpaque(pl, i.Mode&modeMask)
+	}
+	if err != nil {
+		d.s.quota.dropInodes(1)
+	}
+	return err == nil, err
 }
 
-// expose lets the opaque directory a of layer n, opened as fd, merge with what
-// is below. What the sandbox deleted there stays hidden name by name; what it
-// never changed (hidden by policy, or newer) shows again.
-func (d *dropping) expose(n int, a vpath.Path, at *at, fd int) error {
-	s := d.s
-	v, err := s.viewBelow(a, n+1)
+// expose lets the opaque directory a, opened as fd, merge with the source's.
+// What the sandbox deleted there stays hidden name by name; what it never
+// changed (hidden by policy, or newer) shows again.
+func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
+	source, err := openDirAt(d.s.sourceRoot, a.Rel())
 	switch {
 	case err == nil:
-		err = d.hideEach(a, v, fd)
-		v.closeParts()
+		err = d.hideEach(a, source, fd)
+		unix.Close(source)
 	case isAbsent(err):
 		err = nil // nothing there to show through
 	}
@@ -237,44 +249,30 @@ func (d *dropping) expose(n int, a vpath.Path, at *at, fd int) error {
 	return unlinkAt(fd, opaqueMarker)
 }
 
-// hideEach hides in the delta directory fd, which is a, each name of v that
-// it has not itself; what it has as a directory stays closed off.
-func (d *dropping) hideEach(a vpath.Path, v *view, fd int) error {
-	var children []child
-	if err := d.s.list(v, func(c child) { children = append(children, c) }); err != nil {
-		return err
-	}
-	for _, c := range children {
-		stored, _ := storedName(c.name)
+// hideEach hides in the delta directory fd, which is a, what the sandbox
+// removed of the source's; what the delta has as a directory stays closed off.
+func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
+	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
+		name := string(raw)
+		stored, _ := storedName(name)
 		st, err := statAt(fd, stored)
-		switch {
-		case err == nil && st.isDir():
-			err = makeMarker(fd, stored)
-		case err == unix.ENOENT && d.deleted(a.Child(c.name), c):
-			err = makeWhiteout(fd, c.name)
-		case err == unix.ENOENT:
-			err = nil
+		if err == nil && st.isDir() {
+			return makeMarker(fd, stored)
 		}
-		if err != nil {
-			return err
+		if _, recorded := d.bases[a.Child(name)]; recorded && err == unix.ENOENT {
+			return makeWhiteout(fd, name)
 		}
-	}
-	return nil
+		return orAbsent(err)
+	})
 }
 
-// deleted reports whether the sandbox itself removed c, which is not there.
-func (d *dropping) deleted(p vpath.Path, c child) bool {
-	_, recorded := d.bases[p]
-	return recorded || d.s.layers[c.layer].origin != Source
-}
-
-// dropFrom removes what layer n says of p.
-func (d *dropping) dropFrom(n int, p vpath.Path) error {
+// remove takes what the delta says of p out of it.
+func (d *dropping) remove(p vpath.Path) error {
 	s := d.s
-	if _, err := d.uncoverAt(n, p); err != nil {
+	if _, err := d.uncoverAt(p); err != nil {
 		return err
 	}
-	at, err := d.at(n, p)
+	at, err := d.at(p)
 	if err != nil || at == nil {
 		return err
 	}
@@ -282,29 +280,49 @@ func (d *dropping) dropFrom(n int, p vpath.Path) error {
 	if err := dropWhiteout(at.dir, at.name); err != nil || !at.there {
 		return err
 	}
-	e := entry{part{layer: n, fd: at.dir}, at.stored, at.st}
 	if !at.st.isDir() {
-		return s.removeStored(e, at.name)
+		return s.removeStored(at.entry(), at.name)
 	}
-	empty, err := d.isEmpty(at)
+	empty, err := d.isEmpty(p, at)
 	if err != nil {
 		return err
 	}
 	if empty {
-		return s.removeDir(e, at.name)
+		return s.removeDir(at.entry(), at.name)
 	}
 	return d.rebase(p, at)
 }
 
-// isEmpty reports whether a delta directory neither has nor hides anything.
-func (d *dropping) isEmpty(at *at) (bool, error) {
+func (a *at) entry() entry { return entry{part{layer: top, fd: a.dir}, a.stored, a.st} }
+
+// isEmpty reports whether the delta's directory p, which merges with the
+// source's, neither has nor hides anything.
+func (d *dropping) isEmpty(p vpath.Path, at *at) (bool, error) {
 	fd, err := openDir(at.dir, at.stored)
 	if err != nil {
 		return false, err
 	}
 	defer unix.Close(fd)
 	names, err := readStored(fd)
-	return len(names) == 0, err
+	if err != nil || len(names) == 0 {
+		return err == nil, err
+	}
+	for _, c := range names {
+		if c.kind == storedEntry {
+			return false, nil
+		}
+	}
+	source, err := openDirAt(d.s.sourceRoot, p.Rel())
+	if err != nil {
+		return isAbsent(err), orAbsent(err)
+	}
+	defer unix.Close(source)
+	for _, c := range names { // a whiteout over nothing hides nothing
+		if there, err := exists(source, c.name); err != nil || there {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // rebase makes a directory that still holds changes no change of its own, if
@@ -337,80 +355,38 @@ func (d *dropping) prune(p vpath.Path) error {
 		if !ok || base.Mode&typeMask != unix.S_IFDIR {
 			return nil
 		}
-		kept := false
-		for n := top; n < d.s.bottom(); n++ {
-			gone, err := d.pruneAt(n, p, &base)
-			if err != nil {
-				return err
-			}
-			kept = kept || !gone
-		}
-		if kept {
-			return nil
+		if gone, err := d.pruneOne(p, &base); err != nil || !gone {
+			return err
 		}
 		delete(d.bases, p)
 		if err := d.s.journal.append(record{kind: recordDrop, path: p}); err != nil {
 			return err
 		}
 		d.s.views.purge(p)
+		if err := d.renumber(p); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// pruneAt removes the directory p from layer n if it merges, is empty and has
-// its base's mode. It says whether the layer has nothing at p now.
-func (d *dropping) pruneAt(n int, p vpath.Path, base *Base) (bool, error) {
-	at, err := d.at(n, p)
-	if err != nil {
-		return false, err
-	}
-	if at == nil {
-		return true, nil
+// pruneOne removes the directory p from the delta if it merges, is empty and
+// has its base's mode. It says whether the delta has nothing at p now.
+func (d *dropping) pruneOne(p vpath.Path, base *Base) (bool, error) {
+	at, err := d.at(p)
+	if err != nil || at == nil {
+		return at == nil && err == nil, err
 	}
 	defer unix.Close(at.dir)
-	hidden, err := hasWhiteout(at.dir, at.name)
-	if err != nil || hidden {
-		return false, err
-	}
-	if !at.there {
-		return true, nil
-	}
-	if !at.st.isDir() || at.st.mode&modeMask != base.Mode&modeMask {
+	if !at.there || !at.st.isDir() || at.st.mode&modeMask != base.Mode&modeMask {
 		return false, nil
 	}
-	err = unix.Unlinkat(at.dir, at.stored, unix.AT_REMOVEDIR)
-	if err == unix.ENOTEMPTY || err == unix.EEXIST {
-		return false, nil // a marker, or content
-	}
-	if err != nil {
+	closed, err := isClosed(at.dir, at.name, at.stored)
+	if err != nil || closed {
 		return false, err
 	}
-	d.s.freed(&at.st)
-	return true, dropNameBeside(at.dir, at.name)
-}
-
-// viewBelow is the directory p as the layers from number from on show it. It
-// is not cached; the caller calls closeParts.
-func (s *Stack) viewBelow(p vpath.Path, from int) (*view, error) {
-	v, err := s.rootView()
-	if err != nil {
-		return nil, err
+	if empty, err := d.isEmpty(p, at); err != nil || !empty {
+		return false, err
 	}
-	cut := 0
-	for cut < len(v.parts) && v.parts[cut].layer < from {
-		unix.Close(v.parts[cut].fd)
-		cut++
-	}
-	v.parts = v.parts[cut:]
-	at := vpath.Root
-	for name := range p.Elements() {
-		at = at.Child(name)
-		below, err := s.descend(v, at)
-		v.closeParts()
-		if err != nil {
-			return nil, err
-		}
-		v = below
-	}
-	return v, nil
+	return true, d.s.removeDir(at.entry(), at.name)
 }

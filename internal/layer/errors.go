@@ -46,13 +46,11 @@ func wrap(operation string, p vpath.Path, err error) error {
 	if err == nil {
 		return nil
 	}
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	kind := fault.Internal
-	var no unix.Errno
-	if errors.As(err, &no) {
+	if no, ok := errors.AsType[unix.Errno](err); ok {
 		kind = kindOf[no]
 	}
 	return fault.New(kind, "%s %s: %w", operation, p, err)

@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"errors"
 	"os"
 	"strings"
 
@@ -211,6 +210,3 @@ func isRemote(fd int) (bool, error) {
 // asOS turns a descriptor that the caller gets into an *os.File. The name is
 // for messages only and says nothing of the host.
 func asOS(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }
-
-// isErrno reports whether err is or wraps no.
-func isErrno(err error, no unix.Errno) bool { return errors.Is(err, no) }

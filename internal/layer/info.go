@@ -131,17 +131,45 @@ func (n *inodes) shown(st *stat) uint64 {
 	if ok && a.birth == st.birth {
 		return a.shown
 	}
-	return st.ino&^hashBit | ownBit
+	return ownNumber(st.ino)
 }
 
-// shownEntry is shown where only the number is known.
-func (n *inodes) shownEntry(ino uint64) uint64 {
+// ownNumber is shown for a file made in the delta.
+func ownNumber(ino uint64) uint64 { return ino&^hashBit | ownBit }
+
+// has reports whether the backing file ino may show another number than its
+// own.
+func (n *inodes) has(ino uint64) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
-	if a, ok := n.m[ino]; ok {
-		return a.shown
+	_, ok := n.m[ino]
+	return ok
+}
+
+// byShown returns the backing files by the numbers they show; files that are
+// gone may be among them.
+func (n *inodes) byShown() map[uint64][]uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	m := make(map[uint64][]uint64, len(n.m))
+	for ino, a := range n.m {
+		m[a.shown] = append(m[a.shown], ino)
 	}
-	return ino&^hashBit | ownBit
+	return m
+}
+
+// unalias lets the backing file ino show its own number, if it shows the given
+// one, and returns what is to be recorded.
+func (n *inodes) unalias(ino, shown uint64) (inodeAlias, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a, ok := n.m[ino]
+	if !ok || a.shown != shown {
+		return inodeAlias{}, false
+	}
+	a.shown = ownNumber(ino)
+	n.m[ino] = a
+	return a, true
 }
 
 func (n *inodes) set(ino uint64, a inodeAlias) {

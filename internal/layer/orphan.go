@@ -87,8 +87,12 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 }
 
 // pin prepares the orphan of e, whose name p is about to go. A file of a lower
-// layer is held by a handle; one of the delta is moved by adopt.
+// layer is held by a handle; one of the delta is moved by adopt. Errors:
+// errNotInTop for a file that has to be copied up first.
 func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
+	if e.part.origin == Frozen && e.st.nlink > 1 {
+		return nil, errNotInTop // its other names must stay names of the same file
+	}
 	o := &Orphan{s: s, path: p, pinned: -1, origin: e.part.origin, st: e.st}
 	if e.part.layer == top {
 		return o, nil

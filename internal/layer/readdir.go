@@ -36,7 +36,7 @@ func (s *Stack) list(v *view, do func(child)) error {
 			if _, ok := seen[n.name]; ok || n.kind != storedEntry {
 				continue
 			}
-			do(child{n.name, n.mode, s.inodes.shownEntry(n.ino), pt.layer})
+			do(child{n.name, n.mode, s.shownIn(pt.fd, n), pt.layer})
 		}
 		if more {
 			for _, n := range names {
@@ -45,6 +45,19 @@ func (s *Stack) list(v *view, do func(child)) error {
 		}
 	}
 	return nil
+}
+
+// shownIn returns the number shown for an entry of the delta directory dir.
+func (s *Stack) shownIn(dir int, c storedChild) uint64 {
+	if !s.inodes.has(c.ino) {
+		return ownNumber(c.ino)
+	}
+	stored, _ := storedName(c.name)
+	st, err := statAt(dir, stored)
+	if err != nil {
+		return ownNumber(c.ino)
+	}
+	return s.inodes.shown(&st)
 }
 
 func (s *Stack) listSource(pt part, seen map[string]struct{}, do func(child)) error {

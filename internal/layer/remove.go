@@ -16,13 +16,21 @@ func (s *Stack) Unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	if err := s.writable(); err != nil {
 		return nil, wrap("unlink", p, err)
 	}
-	s.ns.Lock()
-	defer s.ns.Unlock()
-	o, err := s.unlink(p, keep)
-	return o, wrap("unlink", p, err)
+	for range tries {
+		o, err := s.unlink(p, keep)
+		if err != errNotInTop {
+			return o, wrap("unlink", p, err)
+		}
+		if err := s.copyUp(p, -1); err != nil {
+			return nil, wrap("unlink", p, err)
+		}
+	}
+	return nil, wrap("unlink", p, unix.EBUSY)
 }
 
 func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
+	s.ns.Lock()
+	defer s.ns.Unlock()
 	v, e, err := s.locate(p)
 	if err != nil {
 		return nil, err
@@ -195,14 +203,22 @@ func (s *Stack) removeDir(e entry, name string) error {
 	if err != unix.ENOTEMPTY && err != unix.EEXIST {
 		return err
 	}
+	if err := s.moveToGarbage(e.part.fd, e.stored); err != nil {
+		return err
+	}
+	return dropNameBeside(e.part.fd, name)
+}
+
+// moveToGarbage takes name out of dir in one step; sweep removes it later.
+func (s *Stack) moveToGarbage(dir int, name string) error {
 	gone := s.temp()
-	if err := unix.Renameat2(e.part.fd, e.stored, s.work, gone, unix.RENAME_NOREPLACE); err != nil {
+	if err := unix.Renameat2(dir, name, s.work, gone, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
 	s.garbageMu.Lock()
+	defer s.garbageMu.Unlock()
 	s.garbage = append(s.garbage, gone)
-	s.garbageMu.Unlock()
-	return dropNameBeside(e.part.fd, name)
+	return nil
 }
 
 // removeAll removes name in dir with all below. Directories met on the way

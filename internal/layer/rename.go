@@ -1,6 +1,8 @@
 package layer
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -63,7 +65,13 @@ func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 			}
 		}
 		orphan, err := s.renameOnce(old, p, &o)
-		if err != errNotInTop {
+		switch err {
+		case errNotInTop:
+		case errLinked:
+			if err := s.copyUp(p, -1); err != nil {
+				return nil, err
+			}
+		default:
 			return orphan, err
 		}
 	}
@@ -77,6 +85,9 @@ func (s *Stack) renameSame(p vpath.Path, o RenameOptions) error {
 	}
 	return err
 }
+
+// errLinked says that what is replaced has to be copied up first.
+var errLinked = errors.New("replaced file has other names in a frozen layer")
 
 // renameOnce does the move under the lock. errNotInTop says that something
 // has to be copied up first after all.
@@ -153,24 +164,32 @@ func (m *move) locate() error {
 }
 
 func (m *move) check() error {
+	if m.o.Exchange {
+		return m.checkExchange()
+	}
 	switch {
-	case m.exists && m.to.st.mounted && m.to.part.origin == Source:
-		return unix.EBUSY
-	case m.exists && m.o.NoReplace:
+	case !m.exists:
+		return nil
+	case m.o.NoReplace:
 		return unix.EEXIST
-	case m.o.Exchange && !m.exists:
-		return unix.ENOENT
-	case m.o.Exchange:
-		if m.to.part.layer != top {
-			return errNotInTop
-		}
-		return m.checkMoves(m.path, &m.to.st)
-	case m.exists && m.from.st.isDir() && !m.to.st.isDir():
+	case m.to.st.mounted && m.to.part.origin == Source:
+		return unix.EBUSY
+	case m.from.st.isDir() && !m.to.st.isDir():
 		return unix.ENOTDIR
-	case m.exists && !m.from.st.isDir() && m.to.st.isDir():
+	case !m.from.st.isDir() && m.to.st.isDir():
 		return unix.EISDIR
 	}
 	return nil
+}
+
+func (m *move) checkExchange() error {
+	switch {
+	case !m.exists:
+		return unix.ENOENT
+	case m.to.part.layer != top:
+		return errNotInTop
+	}
+	return m.checkMoves(m.path, &m.to.st)
 }
 
 // checkMoves makes sure that all that moves with the directory p is in the
@@ -326,8 +345,12 @@ func (m *move) prepare(pl *place) error {
 	return pl.before()
 }
 
+// keepReplaced gives the replaced file a name among the orphans.
 func (m *move) keepReplaced() (*Orphan, error) {
 	o, err := m.s.pin(m.path, m.to)
+	if err == errNotInTop {
+		err = errLinked
+	}
 	if err != nil || m.to.part.layer != top {
 		return o, err
 	}

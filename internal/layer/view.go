@@ -2,6 +2,7 @@ package layer
 
 import (
 	"container/list"
+	"slices"
 	"sync"
 	"time"
 
@@ -342,13 +343,5 @@ func (u *User) may(st *stat, bits uint32) bool {
 }
 
 func (u *User) inGroup(gid uint32) bool {
-	if gid == u.GID {
-		return true
-	}
-	for _, g := range u.Groups {
-		if g == gid {
-			return true
-		}
-	}
-	return false
+	return gid == u.GID || slices.Contains(u.Groups, gid)
 }

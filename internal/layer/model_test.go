@@ -1,0 +1,627 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// model runs the same operations on a stack and on a plain copy of its source
+// and compares the two after each.
+type model struct {
+	b     *bench
+	plain string
+	inos  map[uint64]uint64 // plain inode → number shown
+}
+
+// node is one file as the model compares it.
+type node struct {
+	Path, Mode, Content string
+	Links               int
+}
+
+var modelNames = []string{"a", "b", ".wh.a", ".wh..wh..opq", "\xff\n", strings.Repeat("l", 253), strings.Repeat("l", 254), ".wh." + strings.Repeat("m", 250)}
+
+func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
+	base := t.TempDir()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		root := filepath.Join(base, fmt.Sprint(n))
+		must(t, os.Mkdir(root, 0o755))
+		m := &model{
+			b:     &bench{t: t, source: filepath.Join(root, "source"), dir: filepath.Join(root, "layers")},
+			plain: filepath.Join(root, "plain"),
+		}
+		must(t, os.Mkdir(m.b.source, 0o755))
+		m.fill(rt)
+		copyTree(t, m.b.source, m.plain)
+		m.b.open()
+		defer m.b.close()
+		rt.Repeat(map[string]func(*rapid.T){
+			"":          m.check,
+			"create":    m.create,
+			"mkdir":     m.mkdir,
+			"symlink":   m.symlink,
+			"fifo":      m.fifo,
+			"link":      m.link,
+			"write":     m.write,
+			"truncate":  m.truncate,
+			"chmod":     m.chmod,
+			"utimes":    m.utimes,
+			"unlink":    m.unlink,
+			"rmdir":     m.rmdir,
+			"removeAll": m.removeAll,
+			"rename":    m.rename,
+			"rename2":   m.rename,
+			"exchange":  m.exchange,
+			"reopen":    func(*rapid.T) { m.b.reopen() },
+			"freeze":    m.freeze,
+			"userEdits": m.userEdits,
+			"discard":   m.discard,
+			"dropOne":   m.dropOne,
+			"apply":     m.compareApplied,
+		})
+	})
+}
+
+// fill gives the source some content.
+func (m *model) fill(t *rapid.T) {
+	for range rapid.IntRange(0, 12).Draw(t, "files") {
+		p := m.path(t)
+		host := m.b.src(string(p))
+		if _, err := os.Lstat(host); err == nil || os.MkdirAll(filepath.Dir(host), 0o755) != nil {
+			continue
+		}
+		switch rapid.IntRange(0, 5).Draw(t, "kind") {
+		case 0:
+			_ = os.Mkdir(host, 0o750)
+		case 1:
+			_ = os.Symlink("../b", host)
+		case 2:
+			_ = unix.Mkfifo(host, 0o640)
+		default:
+			_ = os.WriteFile(host, []byte(rapid.StringMatching(`[a-z]{0,8}`).Draw(t, "content")), 0o644)
+		}
+	}
+}
+
+func (m *model) path(t *rapid.T) vpath.Path {
+	p := vpath.Root
+	for range rapid.IntRange(1, 3).Draw(t, "depth") {
+		if i, err := os.Lstat(m.host(p)); err == nil && i.Mode()&fs.ModeSymlink != 0 {
+			break // the kernel follows links before it asks a stack
+		}
+		p = p.Child(modelNames[rapid.IntRange(0, len(modelNames)-1).Draw(t, "name")])
+	}
+	return p
+}
+
+// existing prefers a path that exists.
+func (m *model) existing(t *rapid.T, kind func(node) bool) vpath.Path {
+	var paths []string
+	for _, n := range plainTree(m.b.t, m.plain) {
+		if n.Path != "/" && kind(n) {
+			paths = append(paths, n.Path)
+		}
+	}
+	if len(paths) == 0 || rapid.IntRange(0, 9).Draw(t, "miss") == 0 {
+		return m.path(t)
+	}
+	return vpath.Path(rapid.SampledFrom(paths).Draw(t, "path"))
+}
+
+func anything(node) bool    { return true }
+func isFile(n node) bool    { return strings.HasPrefix(n.Mode, "-") }
+func isDirNode(n node) bool { return strings.HasPrefix(n.Mode, "d") }
+
+func (m *model) host(p vpath.Path) string { return filepath.Join(m.plain, string(p)) }
+
+// same fails unless both sides answered with the same errno.
+func (m *model) same(t *rapid.T, what string, p vpath.Path, got, want error) bool {
+	var g, w syscall.Errno
+	errors.As(got, &g)
+	errors.As(want, &w)
+	if g != w || (got == nil) != (want == nil) {
+		t.Fatalf("%s %q: stack says %v, plain directory %v", what, p, got, want)
+	}
+	return got == nil
+}
+
+func (m *model) create(t *rapid.T) {
+	p := m.path(t)
+	f, _, err := m.b.Create(p, 0o604)
+	if err == nil {
+		_, werr := f.WriteAt([]byte("new"), 0)
+		must(m.b.t, werr)
+		f.Close()
+	}
+	g, perr := os.OpenFile(m.host(p), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o604)
+	if perr == nil {
+		_, _ = g.WriteString("new")
+		must(m.b.t, g.Chmod(0o604))
+		g.Close()
+	}
+	m.same(t, "create", p, err, perr)
+}
+
+func (m *model) mkdir(t *rapid.T) {
+	p := m.path(t)
+	_, err := m.b.Mkdir(p, 0o705)
+	perr := os.Mkdir(m.host(p), 0o705)
+	if m.same(t, "mkdir", p, err, perr) {
+		must(m.b.t, os.Chmod(m.host(p), 0o705))
+	}
+}
+
+func (m *model) symlink(t *rapid.T) {
+	p := m.path(t)
+	_, err := m.b.Symlink("/etc/passwd", p)
+	m.same(t, "symlink", p, err, os.Symlink("/etc/passwd", m.host(p)))
+}
+
+func (m *model) fifo(t *rapid.T) {
+	p := m.path(t)
+	_, err := m.b.Mknod(p, unix.S_IFIFO|0o600)
+	m.same(t, "mkfifo", p, err, unix.Mkfifo(m.host(p), 0o600))
+}
+
+func (m *model) link(t *rapid.T) {
+	old, p := m.existing(t, isFile), m.path(t)
+	_, err := m.b.Link(old, p)
+	perr := unix.Linkat(unix.AT_FDCWD, m.host(old), unix.AT_FDCWD, m.host(p), 0)
+	if errors.Is(err, unix.EPERM) || errors.Is(perr, unix.EPERM) {
+		return // a directory, where the plain side may see another error first
+	}
+	m.same(t, "link", p, err, perr)
+}
+
+func (m *model) write(t *rapid.T) {
+	p := m.existing(t, isFile)
+	off := int64(rapid.IntRange(0, 9).Draw(t, "offset"))
+	f, _, err := m.b.Open(p, true)
+	if err == nil {
+		_, werr := f.WriteAt([]byte("WRITE"), off)
+		must(m.b.t, werr)
+		f.Close()
+	}
+	g, perr := unix.Open(m.host(p), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if perr == nil {
+		_, perr = unix.Pwrite(g, []byte("WRITE"), off)
+		unix.Close(g)
+	}
+	if errors.Is(err, unix.ENXIO) && errors.Is(perr, unix.ESPIPE) {
+		return // a FIFO, which the stack never opens
+	}
+	m.same(t, "write", p, err, perr)
+}
+
+func (m *model) truncate(t *rapid.T) {
+	p := m.existing(t, isFile)
+	if i, err := os.Lstat(m.host(p)); err == nil && !i.Mode().IsRegular() {
+		return
+	}
+	size := int64(rapid.IntRange(0, 9).Draw(t, "size"))
+	_, err := m.b.SetAttr(p, SetAttr{Size: &size})
+	m.same(t, "truncate", p, err, os.Truncate(m.host(p), size))
+}
+
+func (m *model) chmod(t *rapid.T) {
+	p := m.existing(t, anything)
+	if i, err := os.Lstat(m.host(p)); err == nil && i.Mode()&fs.ModeSymlink != 0 {
+		return
+	}
+	mode := rapid.SampledFrom([]uint32{0, 0o444, 0o755, 0o1777, 0o6711}).Draw(t, "mode")
+	_, err := m.b.SetAttr(p, SetAttr{Mode: &mode})
+	m.same(t, "chmod", p, err, unix.Fchmodat(unix.AT_FDCWD, m.host(p), mode&modeMask, 0))
+}
+
+func (m *model) utimes(t *rapid.T) {
+	p := m.existing(t, anything)
+	ts := unix.Timespec{Sec: 1e9, Nsec: 5}
+	_, err := m.b.SetAttr(p, SetAttr{Mtime: &ts})
+	perr := setTimes(unix.AT_FDCWD, m.host(p), nil, &ts)
+	if m.same(t, "utimes", p, err, perr) {
+		if i, err := m.b.Lookup(p); err != nil || i.Mtime != ts {
+			t.Fatalf("mtime of %q = %v, %v, want %v", p, i.Mtime, err, ts)
+		}
+	}
+}
+
+func (m *model) unlink(t *rapid.T) {
+	p := m.existing(t, anything)
+	want, wantErr := "", error(unix.ENOENT)
+	if i, err := m.b.Lookup(p); err == nil && i.Mode&unix.S_IFMT == unix.S_IFREG {
+		want, wantErr = m.content(t, p)
+	}
+	plain, err := unix.Open(m.host(p), unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err == nil {
+		defer unix.Close(plain)
+	}
+	o, err := m.b.Unlink(p, rapid.Bool().Draw(t, "keep"))
+	perr := unix.Unlink(m.host(p))
+	if !m.same(t, "unlink", p, err, perr) || o == nil || wantErr != nil {
+		o.Forget()
+		return
+	}
+	m.useOrphan(t, o, want)
+	o.Forget()
+	_, err = unix.Pwrite(plain, []byte("x"), int64(len(want))) // it may have other names
+	must(m.b.t, err)
+}
+
+func (m *model) content(t *rapid.T, p vpath.Path) (string, error) {
+	content, err := readView(m.b.Stack, p)
+	if err != nil {
+		t.Fatalf("read %q: %v", p, err)
+	}
+	return content, nil
+}
+
+// useOrphan reads, writes and reads again a file that has no name.
+func (m *model) useOrphan(t *rapid.T, o *Orphan, want string) {
+	for _, write := range []bool{false, true} {
+		f, i, err := o.Open(write)
+		must(m.b.t, err)
+		got, err := readFile(f, i.Size)
+		must(m.b.t, err)
+		if got != want {
+			t.Fatalf("orphan reads %q, want %q", got, want)
+		}
+		if write {
+			_, err = f.WriteAt([]byte("x"), i.Size)
+			must(m.b.t, err)
+			want += "x"
+		}
+		f.Close()
+	}
+	f, i, err := o.Open(false)
+	must(m.b.t, err)
+	defer f.Close()
+	if got, err := readFile(f, i.Size); err != nil || got != want {
+		t.Fatalf("orphan reads %q, %v after a write, want %q", got, err, want)
+	}
+}
+
+func (m *model) rmdir(t *rapid.T) {
+	p := m.existing(t, isDirNode)
+	err := m.b.Rmdir(p, nil)
+	m.same(t, "rmdir", p, err, unix.Rmdir(m.host(p)))
+}
+
+func (m *model) removeAll(t *rapid.T) {
+	p := m.existing(t, isDirNode)
+	if _, err := m.b.Lookup(p); err != nil {
+		return
+	}
+	m.b.removeAll(string(p))
+	must(m.b.t, os.RemoveAll(m.host(p)))
+}
+
+func (m *model) rename(t *rapid.T) {
+	old, p := m.existing(t, anything), m.existing(t, anything)
+	if rapid.Bool().Draw(t, "fresh") {
+		p = m.path(t)
+	}
+	m.renameAs(t, old, p, RenameOptions{
+		NoReplace:    rapid.Bool().Draw(t, "noreplace"),
+		KeepReplaced: rapid.Bool().Draw(t, "keep"),
+	})
+}
+
+func (m *model) exchange(t *rapid.T) {
+	m.renameAs(t, m.existing(t, anything), m.existing(t, anything), RenameOptions{Exchange: true})
+}
+
+func (m *model) renameAs(t *rapid.T, old, p vpath.Path, o RenameOptions) {
+	flags := uint(0)
+	if o.NoReplace {
+		flags |= unix.RENAME_NOREPLACE
+	}
+	if o.Exchange {
+		flags |= unix.RENAME_EXCHANGE
+	}
+	orphan, err := m.b.Rename(old, p, o)
+	orphan.Forget()
+	perr := unix.Renameat2(unix.AT_FDCWD, m.host(old), unix.AT_FDCWD, m.host(p), flags)
+	if (err == nil) != (perr == nil) {
+		t.Fatalf("rename %q to %q (%+v): stack says %v, plain directory %v", old, p, o, err, perr)
+	}
+}
+
+func (m *model) freeze(t *rapid.T) { must(m.b.t, m.b.Freeze()) }
+
+// userEdits changes an untouched file of the source on the host.
+func (m *model) userEdits(t *rapid.T) {
+	p := m.existing(t, isFile)
+	i, err := m.b.Lookup(p)
+	if err != nil || i.Origin != Source || i.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	for _, host := range []string{m.b.src(string(p)), m.host(p)} {
+		must(m.b.t, os.WriteFile(host, []byte("edited"), 0o644))
+	}
+}
+
+// discard drops everything, one by one or at once.
+func (m *model) discard(t *rapid.T) {
+	if rapid.Bool().Draw(t, "all") {
+		must(m.b.t, m.b.DropAll())
+	} else {
+		changes, err := m.b.Changes()
+		must(m.b.t, err)
+		paths := []vpath.Path{}
+		for _, c := range changes {
+			paths = append(paths, c.Path)
+		}
+		must(m.b.t, m.b.Drop(paths...))
+	}
+	must(m.b.t, os.RemoveAll(m.plain))
+	copyTree(m.b.t, m.b.source, m.plain)
+	m.inos = nil
+	if left := m.b.changes(); len(left) > 0 {
+		t.Fatalf("changes after dropping all: %q", left)
+	}
+	for _, l := range m.b.layers[:m.b.bottom()] {
+		must(m.b.t, walkNames(l.root, func(_ int, p vpath.Path, c storedChild) error {
+			if c.kind != storedEntry || c.mode != unix.S_IFDIR { // one whose times were set is no change
+				t.Fatalf("%q is left in the delta after dropping all", p)
+			}
+			return nil
+		}))
+	}
+}
+
+// dropOne discards the change of one file.
+func (m *model) dropOne(t *rapid.T) {
+	changes, err := m.b.Changes()
+	must(m.b.t, err)
+	changes = slices.DeleteFunc(changes, func(c Change) bool {
+		return c.Info.IsDir() || c.Base == nil || c.TypeChanged || c.Kind == Created
+	})
+	if len(changes) == 0 {
+		return
+	}
+	p := rapid.SampledFrom(changes).Draw(t, "change").Path
+	if !m.restore(p) {
+		return
+	}
+	must(m.b.t, m.b.Drop(p))
+	m.inos = nil
+}
+
+// restore gives the plain directory the source's p, with the directories
+// above it if they are gone. It says no if something else is in their place.
+func (m *model) restore(p vpath.Path) bool {
+	for a := range p.Ancestors() {
+		if i, err := os.Lstat(m.host(a)); err == nil && !i.IsDir() {
+			return false
+		}
+	}
+	for a := range p.Ancestors() {
+		i, err := os.Stat(m.b.src(string(a)))
+		if err != nil {
+			return false
+		}
+		if os.Mkdir(m.host(a), 0o700) == nil {
+			must(m.b.t, os.Chmod(m.host(a), i.Mode().Perm()))
+		}
+	}
+	must(m.b.t, os.RemoveAll(m.host(p)))
+	copyTree(m.b.t, m.b.src(string(p)), m.host(p))
+	return true
+}
+
+// compareApplied makes the listed changes in a copy of the source, which must
+// then be what the view shows.
+func (m *model) compareApplied(t *rapid.T) {
+	target := m.plain + "-applied"
+	defer os.RemoveAll(target)
+	copyTree(m.b.t, m.b.source, target)
+	changes, err := m.b.Changes()
+	must(m.b.t, err)
+	for _, c := range slices.Backward(changes) {
+		if c.Base == nil {
+			t.Fatalf("%q has no base", c.Path)
+		}
+		if c.Kind == Deleted || c.TypeChanged {
+			must(m.b.t, os.RemoveAll(filepath.Join(target, string(c.Path))))
+		}
+	}
+	for _, c := range changes {
+		if c.Kind == Deleted {
+			continue
+		}
+		ok, err := m.b.SourceMatches(c.Path, c.Base)
+		if err != nil || !ok {
+			t.Fatalf("source at %q does not match its base: %v", c.Path, err)
+		}
+		m.applyOne(t, target, c)
+	}
+	want := plainTree(m.b.t, m.plain)
+	if diff := cmp.Diff(withoutLinks(want), withoutLinks(plainTree(m.b.t, target))); diff != "" {
+		t.Fatalf("applying the changes (+) does not give the view (-):\n%s", diff)
+	}
+}
+
+func (m *model) applyOne(t *rapid.T, target string, c Change) {
+	host := filepath.Join(target, string(c.Path))
+	mode := c.Info.Mode & modeMask
+	switch c.Info.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		if err := os.Mkdir(host, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			t.Fatal(err)
+		}
+	case unix.S_IFLNK:
+		link, err := m.b.Readlink(c.Path)
+		must(m.b.t, err)
+		_ = os.Remove(host)
+		must(m.b.t, os.Symlink(link, host))
+		return
+	case unix.S_IFIFO:
+		_ = os.Remove(host)
+		must(m.b.t, unix.Mkfifo(host, 0o600))
+	default:
+		f, err := m.b.OpenDelta(c.Path)
+		must(m.b.t, err)
+		defer f.Close()
+		_ = os.Remove(host)
+		content, err := readContent(int(f.Fd()), c.Info.Size)
+		must(m.b.t, err)
+		must(m.b.t, os.WriteFile(host, content, 0o600))
+	}
+	must(m.b.t, unix.Fchmodat(unix.AT_FDCWD, host, mode, 0))
+}
+
+func (m *model) check(t *rapid.T) {
+	got, inos := m.viewTree(t)
+	want := plainTree(m.b.t, m.plain)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("the view (+) is not what a plain directory (-) would be:\n%s", diff)
+	}
+	for ino, shown := range inos {
+		if was, ok := m.inos[ino]; ok && was != shown {
+			t.Fatalf("inode number %#x became %#x", was, shown)
+		}
+	}
+	m.inos = inos
+}
+
+// viewTree describes the view, and which plain inode shows which number.
+func (m *model) viewTree(t *rapid.T) ([]node, map[uint64]uint64) {
+	var nodes []node
+	inos, back := map[uint64]uint64{}, map[uint64]uint64{}
+	var walk func(p vpath.Path, i Info)
+	walk = func(p vpath.Path, i Info) {
+		nodes = append(nodes, m.viewNode(t, p, i))
+		if st, err := os.Lstat(m.host(p)); err == nil && p != vpath.Root {
+			ino := st.Sys().(*syscall.Stat_t).Ino
+			if other, ok := back[i.Ino]; ok && other != ino {
+				t.Fatalf("%q shows the number of another file", p)
+			}
+			inos[ino], back[i.Ino] = i.Ino, ino
+		}
+		if !i.IsDir() {
+			return
+		}
+		entries, err := m.b.ReadDir(p)
+		must(m.b.t, err)
+		slices.SortFunc(entries, func(a, b DirEntry) int { return strings.Compare(a.Name, b.Name) })
+		for _, e := range entries {
+			child, err := m.b.LookupIn(p, e.Name)
+			must(m.b.t, err)
+			if e.Mode != child.Mode&unix.S_IFMT || e.Ino != child.Ino {
+				t.Fatalf("%q is listed as %o %d, and is %o %d", e.Name, e.Mode, e.Ino, child.Mode, child.Ino)
+			}
+			walk(p.Child(e.Name), child)
+		}
+	}
+	i, err := m.b.Lookup(vpath.Root)
+	must(m.b.t, err)
+	walk(vpath.Root, i)
+	return nodes, inos
+}
+
+func (m *model) viewNode(t *rapid.T, p vpath.Path, i Info) node {
+	n := node{Path: string(p), Mode: modeString(i.Mode)}
+	switch i.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		n.Content, _ = m.content(t, p)
+		n.Links = int(i.Nlink)
+	case unix.S_IFLNK:
+		target, err := m.b.Readlink(p)
+		must(m.b.t, err)
+		n.Content = target
+	}
+	return n
+}
+
+func modeString(mode uint32) string {
+	kind := map[uint32]string{unix.S_IFREG: "-", unix.S_IFDIR: "d", unix.S_IFLNK: "l", unix.S_IFIFO: "p"}[mode&unix.S_IFMT]
+	if kind == "l" {
+		return kind
+	}
+	return fmt.Sprintf("%s%04o", kind, mode&0o7777)
+}
+
+// plainTree describes a directory of the host.
+func plainTree(t testing.TB, root string) []node {
+	t.Helper()
+	var nodes []node
+	must(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		i, err := os.Lstat(path)
+		if err != nil {
+			return err
+		}
+		st := i.Sys().(*syscall.Stat_t)
+		n := node{Path: "/" + strings.TrimPrefix(strings.TrimPrefix(path, root), "/"), Mode: modeString(st.Mode)}
+		switch {
+		case i.Mode().IsRegular():
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			n.Content, n.Links = string(content), int(st.Nlink)
+		case i.Mode()&fs.ModeSymlink != 0:
+			n.Content, err = os.Readlink(path)
+		}
+		nodes = append(nodes, n)
+		return err
+	}))
+	return nodes
+}
+
+func withoutLinks(nodes []node) []node {
+	for i := range nodes {
+		nodes[i].Links = 0
+	}
+	return nodes
+}
+
+// copyTree copies a file or a directory as the model knows them.
+func copyTree(t testing.TB, from, to string) {
+	t.Helper()
+	i, err := os.Lstat(from)
+	must(t, err)
+	switch {
+	case i.IsDir():
+		must(t, os.Mkdir(to, 0o700))
+		entries, err := os.ReadDir(from)
+		must(t, err)
+		for _, e := range entries {
+			copyTree(t, filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+		}
+	case i.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		must(t, err)
+		must(t, os.Symlink(target, to))
+		return
+	case i.Mode()&fs.ModeNamedPipe != 0:
+		must(t, unix.Mkfifo(to, 0o600))
+	default:
+		content, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(to, content, 0o600))
+	}
+	must(t, unix.Fchmodat(unix.AT_FDCWD, to, i.Sys().(*syscall.Stat_t).Mode&0o7777, 0))
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return names
+}

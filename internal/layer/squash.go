@@ -1,0 +1,185 @@
+package layer
+
+import (
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// squash merges every frozen layer into the delta, since only one layer's
+// entries can be dropped by themselves. Each step leaves the view as it was.
+// The caller holds ns exclusively.
+func (s *Stack) squash() error {
+	for len(s.layers) > 2 {
+		q := squashing{s: s, to: s.layers[top].root, from: s.layers[top+1].root}
+		if err := q.run(); err != nil {
+			return err
+		}
+		name := strconv.Itoa(len(s.layers) - 2)
+		frozen, err := s.privateDir("frozen")
+		if err != nil {
+			return err
+		}
+		err = s.moveToGarbage(frozen, name)
+		unix.Close(frozen)
+		if err != nil {
+			return err
+		}
+		unix.Close(q.from)
+		s.layers = append([]*layer{s.layers[top]}, s.layers[top+2:]...)
+		s.views.purge(vpath.Root)
+	}
+	return nil
+}
+
+// squashing moves the layer from into the layer to, which is above it.
+type squashing struct {
+	s        *Stack
+	to, from int
+	visited  []mergedDir // parents first
+}
+
+// mergedDir is a directory that both layers have and that merges.
+type mergedDir struct {
+	path   vpath.Path
+	closed bool // in from: nothing below it shows through
+}
+
+func (q *squashing) run() error {
+	pending := []mergedDir{{path: vpath.Root}}
+	for len(pending) > 0 {
+		d := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		q.visited = append(q.visited, d)
+		dirs, err := q.dir(d.path)
+		if err != nil {
+			return err
+		}
+		pending = append(pending, dirs...)
+	}
+	for _, d := range q.visited {
+		if !d.closed {
+			continue
+		}
+		// Only now that all of it has moved may it hide what is below.
+		if err := q.close(d.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (q *squashing) close(p vpath.Path) error {
+	fd, err := openDirAt(q.to, storedPath(p))
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return makeEmpty(fd, opaqueMarker)
+}
+
+// dir moves what the directory p of from has and returns its directories that
+// merge with one of to.
+func (q *squashing) dir(p vpath.Path) ([]mergedDir, error) {
+	to, err := openDirAt(q.to, storedPath(p))
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(to)
+	from, err := openDirAt(q.from, storedPath(p))
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(from)
+	names, err := readStored(from)
+	if err != nil {
+		return nil, err
+	}
+	var dirs []mergedDir
+	for _, c := range names {
+		merge, err := q.name(to, from, c)
+		if err != nil {
+			return nil, err
+		}
+		if !merge {
+			continue
+		}
+		stored, _ := storedName(c.name)
+		closed, err := isClosed(from, c.name, stored)
+		if err != nil {
+			return nil, err
+		}
+		dirs = append(dirs, mergedDir{p.Child(c.name), closed})
+	}
+	return dirs, nil
+}
+
+// isClosed reports whether nothing of lower layers shows through the directory
+// name of the delta directory dir.
+func isClosed(dir int, name, stored string) (bool, error) {
+	closed, err := isOpaque(dir, stored)
+	if err != nil || closed {
+		return closed, err
+	}
+	return hasWhiteout(dir, name)
+}
+
+// name moves one entry or whiteout, or leaves it behind if to hides it. It
+// says yes for a directory that merges with one of to.
+func (q *squashing) name(to, from int, c storedChild) (merge bool, err error) {
+	stored, _ := storedName(c.name)
+	st, err := statAt(to, stored)
+	switch err {
+	case nil:
+		if !st.isDir() {
+			return false, nil
+		}
+		return q.onDir(to, from, c, stored)
+	case unix.ENOENT:
+	default:
+		return false, err
+	}
+	if c.kind == storedWhiteout {
+		name, _ := whiteoutName(c.name)
+		return false, unix.Renameat(from, name, to, name)
+	}
+	hidden, err := hasWhiteout(to, c.name)
+	if err != nil || hidden {
+		return false, err
+	}
+	return false, moveStored(from, to, c.name, stored)
+}
+
+// onDir treats a name of from for which to has a directory.
+func (q *squashing) onDir(to, from int, c storedChild, stored string) (merge bool, err error) {
+	closed, err := isClosed(to, c.name, stored)
+	if err != nil || closed {
+		return false, err
+	}
+	if c.kind == storedEntry && c.mode == unix.S_IFDIR {
+		return true, nil
+	}
+	if c.kind == storedWhiteout {
+		// Beside a directory it is that directory's business.
+		if there, err := exists(from, stored); err != nil || there {
+			return false, err
+		}
+	}
+	return false, makeMarker(to, stored)
+}
+
+// moveStored moves an entry from one delta directory to another, where the
+// name is free.
+func moveStored(from, to int, name, stored string) error {
+	pl := &place{dir: to, name: name}
+	_, pl.hashed = storedName(name)
+	if err := pl.before(); err != nil {
+		return err
+	}
+	if err := unix.Renameat2(from, stored, to, stored, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	return dropNameBeside(from, name)
+}
