@@ -293,6 +293,12 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, before cgroup.Usage) {
 	if after.PIDsMaxHits > before.PIDsMaxHits {
 		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "pids.max", Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits})
 	}
-	events = append(events, x.event(*exit))
 	s.append(events...)
+	// The client hears of the end after the log does.
+	ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
+	defer cancel()
+	if err := s.audit.Append(ctx, x.event(*exit)); err != nil {
+		s.log.Error("audit: a command's end is not written, so the sandbox stops", "err", err)
+		s.stop()
+	}
 }

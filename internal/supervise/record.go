@@ -36,12 +36,14 @@ func (s *supervisor) onChange(c fusefs.Change) {
 	set.note(c.Kind, c.Path, c.To)
 }
 
-// append writes events into the audit log. What cannot be recorded must not go
-// on happening: the sandbox is stopped.
+// append hands events to the audit log. What cannot be recorded must not go on
+// happening: when the queue is full the sandbox is stopped.
 func (s *supervisor) append(events ...audit.Event) {
-	if err := s.audit.Append(events...); err != nil {
-		s.log.Error("audit: not written, so the sandbox stops", "err", err)
-		s.stop()
+	for _, ev := range events {
+		if err := s.audit.Enqueue(ev); err != nil {
+			s.log.Error("audit: not taken, so the sandbox stops", "event", ev.Kind(), "err", err)
+			s.stop()
+		}
 	}
 }
 

@@ -35,6 +35,10 @@ const (
 // and there is one for each sandbox.
 const gcPercent = 50
 
+// auditPatience is how long the end of a sandbox waits for a full disk to take
+// the last audit records. A gap record then accounts for them.
+const auditPatience = 5 * time.Second
+
 // open reads the record and takes the sandbox's lock. Errors: Unavailable
 // while another process has it.
 func (s *supervisor) open(home, name string) error {
@@ -104,8 +108,15 @@ func (s *supervisor) openState(context.Context) error {
 	if s.source, err = s.record.Source.Open(); err != nil {
 		return err
 	}
-	s.audit, err = audit.Open(s.box.AuditPath(), audit.Options{Sandbox: s.record.Name, ID: string(s.record.ID)})
-	return err
+	s.auditLog, err = audit.Open(s.box.AuditPath(), audit.Options{Sandbox: s.record.Name, ID: string(s.record.ID)})
+	if err != nil {
+		return err
+	}
+	s.audit = audit.NewWriter(s.auditLog, audit.WriterOptions{
+		OnFailure:  func(err error) { s.log.Error("audit: not written, events wait", "err", err) },
+		OnRecovery: func() { s.log.Info("audit: written again") },
+	})
+	return nil
 }
 
 func (s *supervisor) openLayers(context.Context) error {
@@ -205,7 +216,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.guest.Ready(ctx); err != nil {
 		return err
 	}
-	return s.audit.Append(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
+	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
 }
 
 func (s *supervisor) spec(theirs *os.File) isolate.Spec {
@@ -277,9 +288,12 @@ func (s *supervisor) tearDown() {
 	}
 	if s.audit != nil {
 		if s.process != nil {
-			s.warn("audit: append", s.audit.Append(s.lastEvents()...))
+			s.append(s.lastEvents()...)
 		}
-		s.warn("audit: close", s.audit.Close())
+		ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
+		s.warn("audit: close", s.audit.Close(ctx))
+		cancel()
+		s.warn("audit: close log", s.auditLog.Close())
 	}
 	s.lock.Release()
 	close(s.gone)

@@ -54,7 +54,8 @@ type supervisor struct {
 	view      *fusefs.FS
 	terminals *terminals
 	group     *cgroup.Group // nil where the host has no usable cgroup
-	audit     *audit.Log
+	auditLog  *audit.Log
+	audit     *audit.Writer
 	process   isolate.Process
 	guest     *guest.Conn
 	listener  *net.UnixListener
