@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -167,22 +168,23 @@ func mountSource(t testing.TB, source string, change func(*fusefs.Options), spec
 			t.Error(err)
 		}
 	})
-	v.settlePoll()
+	if err := v.poll(); err != nil {
+		t.Fatal(err)
+	}
 	return v
 }
 
-// settlePoll has the kernel learn that there is nothing to poll for. Go's
-// poller would ask it while this process, which serves the mount, cannot
-// answer: only tests touch a mount from the process that serves it.
-func (v *view) settlePoll() {
+// poll has the kernel learn that there is nothing to poll for. Go's poller
+// would ask it while this process, which serves the mount, cannot answer: only
+// tests touch a mount from the process that serves it.
+func (v *view) poll() error {
 	fd, err := unix.Open(v.path(".go-fuse-epoll-hack"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		v.t.Fatal(err)
+		return err
 	}
 	defer unix.Close(fd)
-	if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0); err != nil {
-		v.t.Fatal(err)
-	}
+	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	return err
 }
 
 func (v *view) onDenial(d fusefs.Denial) {
@@ -282,19 +284,19 @@ func (v *view) requests(do func()) map[string]uint64 {
 // denied waits for a refusal of the operation at p.
 func (v *view) denied(p vpath.Path, operation string) fusefs.Denial {
 	v.t.Helper()
-	var found fusefs.Denial
-	eventually(v.t, fmt.Sprintf("a denial of %s at %s; got %v", operation, p, v.denials), func() bool {
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		v.mu.Lock()
-		defer v.mu.Unlock()
-		for _, d := range v.denials {
+		denials := slices.Clone(v.denials)
+		v.mu.Unlock()
+		for _, d := range denials {
 			if d.Path == p && d.Operation == operation {
-				found = d
-				return true
+				return d
 			}
 		}
-		return false
-	})
-	return found
+		if time.Now().After(deadline) {
+			v.t.Fatalf("no denial of %s at %s; got %+v", operation, p, denials)
+		}
+	}
 }
 
 // roleEnv makes this binary play something else than the tests.
@@ -313,7 +315,17 @@ func play(role string, args []string) int {
 	return 0
 }
 
-var roles = map[string]func([]string) error{}
+var roles = map[string]func([]string) error{"map": writeMapped, "user": seeAsUser}
+
+// role runs this binary in the role, elsewhere and as the confined process.
+func (v *view) role(name string, args ...string) {
+	v.t.Helper()
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Dir, cmd.Env = "/", []string{roleEnv + "=" + name}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		v.t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
 
 func limitDescriptors(n int) func(*fusefs.Options) {
 	return func(o *fusefs.Options) { o.Descriptors = n }
