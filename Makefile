@@ -59,7 +59,7 @@ race: ## unit, property and self-tests under the race detector
 
 .PHONY: e2e
 e2e: ## stories, attacks and the documentation's examples on the real binary
-	$(GO) test -timeout 15m $(TESTFLAGS) ./test/...
+	$(GO) test -count=1 -timeout 15m $(TESTFLAGS) ./test/...
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)
