@@ -154,7 +154,7 @@ func (x *Exec) expect() (received, error) {
 		if x.refused != nil {
 			return received{}, x.refused
 		}
-		return received{}, fault.New(fault.Exhausted, "exec: the leader died before the command ran; the sandbox may be at its limit of processes or memory")
+		return received{}, fault.New(fault.Exhausted, "exec: the leader died while it started the command; the sandbox may be at its limit of processes or memory")
 	case <-x.conn.done:
 		return received{}, x.conn.Err()
 	case <-timeout.C:

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 	"unsafe"
@@ -13,7 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leaderEnv is a leader's environment: it is small and short-lived.
+// InitEnv is the environment that PID 1 should get, as KEY=VALUE. It keeps it
+// small: there is one for each sandbox, mostly idle. The settings are read at
+// the start; to change the first of them later would take half a megabyte.
+var InitEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
+
+// leaderEnv is a leader's environment: it is small and does little.
 var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
 // Main is PID 1 of a sandbox. It does not return. It exits when the supervisor
@@ -23,7 +26,6 @@ var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 // when the sandbox is at its limit of processes.
 func Main() {
 	harden()
-	saveMemory()
 	if err := closeInherited(); err != nil {
 		die("close what was inherited", err)
 	}
@@ -56,14 +58,6 @@ func harden() {
 		die("become undumpable", err)
 	}
 	ignoreSignals()
-}
-
-// saveMemory keeps this process small: there is one for each sandbox, mostly
-// idle. The heap is collected from 1 MB on instead of 4 MB; that is more than it
-// has before the first hundreds of execs, and a collection itself takes as much.
-func saveMemory() {
-	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(25)
 }
 
 // fatalSignals are those that end a Go program that has not asked for them.

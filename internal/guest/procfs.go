@@ -1,8 +1,10 @@
 package guest
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -114,39 +116,40 @@ func closeInherited() error {
 // maps them again as they are needed; an idle process needs few. It is for every
 // process that a sandbox has all its life.
 func DropText() {
-	smaps, err := os.ReadFile("/proc/self/smaps")
+	smaps, err := os.Open("/proc/self/smaps")
 	if err != nil {
 		return
 	}
-	for _, m := range unchangedMappings(smaps) {
+	defer smaps.Close()
+	unchangedMappings(smaps, func(m mapping) {
 		unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
-	}
+	})
 }
 
 type mapping struct{ start, end uintptr }
 
-// unchangedMappings returns the mappings of files (proc_pid_smaps(5)) that
-// cannot be written and hold nothing but the file's content: a relocated
-// binary's constants are no more what the file says.
-func unchangedMappings(smaps []byte) []mapping {
-	var list []mapping
+// unchangedMappings finds the mappings of files (proc_pid_smaps(5)) that cannot
+// be written and hold nothing but the file's content: a relocated binary's
+// constants are no more what the file says.
+func unchangedMappings(smaps io.Reader, do func(mapping)) {
 	var m mapping
 	candidate := false
-	for line := range bytes.Lines(smaps) {
-		fields := bytes.Fields(line)
+	lines := bufio.NewScanner(smaps)
+	lines.Buffer(make([]byte, 0, 4096), 2*unix.PathMax)
+	for lines.Scan() {
+		line := lines.Bytes()
 		switch {
-		case len(fields) == 0:
-		case string(fields[0]) == "Anonymous:":
-			if candidate && len(fields) > 1 && string(fields[1]) == "0" {
-				list = append(list, m)
-			}
-		case !bytes.HasSuffix(fields[0], []byte(":")):
-			// start-end perms offset dev inode path
+		case len(line) == 0:
+		case line[0] < 'A' || line[0] > 'Z': // start-end perms offset dev inode path
+			fields := bytes.Fields(line)
 			m, candidate = parseRange(fields[0])
 			candidate = candidate && len(fields) >= 6 && fields[1][1] == '-' && string(fields[4]) != "0"
+		case candidate && bytes.HasPrefix(line, []byte("Anonymous:")):
+			if bytes.HasSuffix(line, []byte(" 0 kB")) {
+				do(m)
+			}
 		}
 	}
-	return list
 }
 
 func parseRange(field []byte) (mapping, bool) {

@@ -3,6 +3,7 @@ package guest
 import (
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +50,7 @@ func TestChildrenAreFound(t *testing.T) {
 }
 
 func TestOnlyUnchangedFileMappingsAreDropped(t *testing.T) {
-	smaps := []byte(`00400000-00500000 r-xp 00000000 fe:00 17 /bin/a
+	smaps := `00400000-00500000 r-xp 00000000 fe:00 17 /bin/a
 Rss:                 100 kB
 Anonymous:             0 kB
 VmFlags: rd ex mr mw me
@@ -61,9 +62,11 @@ Anonymous:             0 kB
 Anonymous:             0 kB
 00800000-00900000 r--p 00300000 fe:00 17 /bin/a
 Anonymous:             0 kB
-`)
+`
 	want := []mapping{{0x400000, 0x500000}, {0x800000, 0x900000}}
-	if diff := cmp.Diff(want, unchangedMappings(smaps), cmp.AllowUnexported(mapping{})); diff != "" {
+	var got []mapping
+	unchangedMappings(strings.NewReader(smaps), func(m mapping) { got = append(got, m) })
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(mapping{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

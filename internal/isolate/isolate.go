@@ -44,9 +44,10 @@ type Spec struct {
 	HostUID, HostGID int
 
 	// Init is the static binary that becomes PID 1 (empty: our own), InitArgs
-	// its arguments.
+	// its arguments and InitEnv its environment, which commands do not get.
 	Init     string
 	InitArgs []string
+	InitEnv  []string // KEY=VALUE
 	// Guest becomes descriptor 3 of PID 1. Start takes it over and closes it,
 	// whatever it returns.
 	Guest *os.File

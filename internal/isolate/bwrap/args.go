@@ -53,8 +53,12 @@ func (p *plan) isolation(a *arguments) {
 		"--uid", itoa(p.spec.UID), "--gid", itoa(p.spec.GID),
 		"--hostname", p.spec.Hostname,
 		"--as-pid-1", "--new-session", "--die-with-parent",
-		"--clearenv",
-		"--seccomp", itoa(seccompFD), "--block-fd", itoa(blockFD), "--info-fd", itoa(infoFD))
+		"--seccomp", itoa(seccompFD), "--block-fd", itoa(blockFD), "--info-fd", itoa(infoFD),
+		"--clearenv")
+	for _, e := range p.spec.InitEnv {
+		key, value, _ := strings.Cut(e, "=")
+		a.add("--setenv", key, value)
+	}
 }
 
 // system shows the host's programs, read-only.

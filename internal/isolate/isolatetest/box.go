@@ -51,9 +51,9 @@ func specOver(t testing.TB, view string) isolate.Spec {
 	}
 	spec := isolate.Spec{
 		View: view, Workspace: "/workspace", UID: 1000, GID: 1000,
-		InitArgs: []string{guest.InitVerb},
-		Mounts:   []isolate.Mount{{Source: self, Target: probePath}},
-		Stderr:   os.Stderr,
+		InitArgs: []string{guest.InitVerb}, InitEnv: guest.InitEnv,
+		Mounts: []isolate.Mount{{Source: self, Target: probePath}},
+		Stderr: os.Stderr,
 	}
 	if os.Geteuid() == 0 {
 		spec.HostUID, spec.HostGID = hostUser, hostUser

@@ -279,7 +279,8 @@ func testKillFleeing(t *testing.T, factory Factory) {
 func testAttackLeader(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	for _, attack := range []string{"kill -STOP $PPID", "kill -KILL $PPID", "kill -TERM -1"} {
-		r := b.begin(guest.Command{Argv: []string{"sh", "-c", `trap '' TERM; (setsid sleep 1000 &); ` + attack + `; echo done; exec sleep 1000`}})
+		r := b.begin(guest.Command{Argv: []string{"sh", "-c", `trap '' TERM; read x; (setsid sleep 1000 &); ` + attack + `; echo done; exec sleep 1000`}})
+		r.stdin.WriteString("go\n")
 		if attack != "kill -KILL $PPID" {
 			r.line()
 		}
