@@ -28,6 +28,9 @@ func writeTable(w io.Writer, res result) error {
 	if res.Rounds < 3 {
 		b.WriteString("Fewer than three rounds: the numbers show the order of magnitude only.\n")
 	}
+	if res.Machine.busy() {
+		fmt.Fprintf(&b, "The machine was busy before the first round (load %.1f): the numbers are noisy.\n", res.Machine.Load)
+	}
 	group := ""
 	for _, m := range res.Rows {
 		if m.Group != group {

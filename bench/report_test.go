@@ -66,15 +66,17 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestFewRoundsAreSaidToBe(t *testing.T) {
+func TestFewRoundsOnABusyMachineAreSaidToBe(t *testing.T) {
 	res := exampleResult(t)
-	res.Rounds = 2
+	res.Rounds, res.Machine.Load = 2, 5.25
 	var got strings.Builder
 	if err := writeTable(&got, res); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(got.String(), "Fewer than three rounds") {
-		t.Error(got.String())
+	for _, want := range []string{"Fewer than three rounds", "The machine was busy before the first round (load 5.2)"} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("want %q in:\n%s", want, got.String())
+		}
 	}
 }
 

@@ -28,12 +28,31 @@ type machine struct {
 	Dir        string `json:"dir"`
 	CPUs       int    `json:"cpus"`
 	Root       bool   `json:"root"`
+	// Load is the load average of the minute before the first round.
+	Load float64 `json:"load"`
 }
 
-func newResult(r *runner, took time.Duration) result {
-	res := result{Rounds: r.rounds, Took: took, Rows: r.results, Notes: r.notes, Machine: machine{
-		Kernel: kernelRelease(), FileSystem: r.disk.FileSystem(), Dir: r.disk.Below, CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0,
-	}}
+func newMachine(d *disk) machine {
+	return machine{
+		Kernel: kernelRelease(), FileSystem: d.FileSystem(), Dir: d.Below,
+		CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, Load: loadAverage(),
+	}
+}
+
+// loadAverage is 0 where it cannot be told.
+func loadAverage() float64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return float64(info.Loads[0]) / (1 << 16) // SI_LOAD_SHIFT, linux/sysinfo.h
+}
+
+// busy is whether others kept the machine's processors from us.
+func (m machine) busy() bool { return m.Load > float64(m.CPUs) }
+
+func newResult(r *runner, m machine, took time.Duration) result {
+	res := result{Machine: m, Rounds: r.rounds, Took: took, Rows: r.results, Notes: r.notes}
 	for _, p := range r.places {
 		res.Places = append(res.Places, p.Name())
 	}

@@ -31,7 +31,7 @@ type measured struct {
 }
 
 func (r *runner) Run(ctx context.Context) (result, error) {
-	start := time.Now()
+	machine, start := newMachine(r.disk), time.Now()
 	r.tools = findTools()
 	r.broken = map[string]bool{}
 	for _, row := range r.rows {
@@ -46,7 +46,7 @@ func (r *runner) Run(ctx context.Context) (result, error) {
 			return result{}, err
 		}
 	}
-	return newResult(r, time.Since(start)), nil
+	return newResult(r, machine, time.Since(start)), nil
 }
 
 func (r *runner) round(ctx context.Context, round int) error {
