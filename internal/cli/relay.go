@@ -69,7 +69,7 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 	}
 	defer forwardSignals(running)()
 	go func() {
-		io.Copy(outside[0], e.stdin)
+		_, _ = io.Copy(outside[0], e.stdin) // a command that reads no more is its own affair
 		outside[0].Close()
 	}()
 	out := copyOutput(e.stdout, outside[1])
@@ -122,8 +122,9 @@ func (o *output) waiting() (n int) {
 	if err != nil {
 		return 0
 	}
-	raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	if err != nil {
+	var ioctlErr error
+	err = raw.Control(func(fd uintptr) { n, ioctlErr = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	if err != nil || ioctlErr != nil {
 		return 0
 	}
 	return n
@@ -169,7 +170,7 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 	defer term.Restore(fd, state)
 	defer forwardSignals(running)()
 	defer followWindow(e.stdin, running.Terminal)()
-	go io.Copy(running.Terminal, e.stdin)
+	go func() { _, _ = io.Copy(running.Terminal, e.stdin) }() // ends with this process
 	out := copyOutput(e.stdout, running.Terminal)
 	exit, err := running.Wait(ctx)
 	out.finish()

@@ -19,30 +19,46 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 		events []event
 		want   changes
 	}{
-		{"a file made and written is created",
+		{
+			"a file made and written is created",
 			[]event{{"created", "/a", ""}, {"modified", "/a", ""}},
-			changes{Created: []vpath.Path{"/a"}}},
-		{"a file made and removed leaves no trace",
+			changes{Created: []vpath.Path{"/a"}},
+		},
+		{
+			"a file made and removed leaves no trace",
 			[]event{{"created", "/a", ""}, {"deleted", "/a", ""}},
-			changes{}},
-		{"a file removed and made again is modified",
+			changes{},
+		},
+		{
+			"a file removed and made again is modified",
 			[]event{{"deleted", "/a", ""}, {"created", "/a", ""}},
-			changes{Modified: []vpath.Path{"/a"}}},
-		{"a new file renamed over an old one is a creation there",
+			changes{Modified: []vpath.Path{"/a"}},
+		},
+		{
+			"a new file renamed over an old one is a creation there",
 			[]event{{"created", "/a.tmp", ""}, {"renamed", "/a.tmp", "/a"}},
-			changes{Created: []vpath.Path{"/a"}}},
-		{"an old file renamed twice is renamed once",
+			changes{Created: []vpath.Path{"/a"}},
+		},
+		{
+			"an old file renamed twice is renamed once",
 			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/c"}},
-			changes{Renamed: []rename{{"/a", "/c"}}}},
-		{"a file renamed and back is unchanged",
+			changes{Renamed: []rename{{"/a", "/c"}}},
+		},
+		{
+			"a file renamed and back is unchanged",
 			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/a"}},
-			changes{}},
-		{"a renamed file that is removed was deleted at its old name",
+			changes{},
+		},
+		{
+			"a renamed file that is removed was deleted at its old name",
 			[]event{{"renamed", "/a", "/b"}, {"deleted", "/b", ""}},
-			changes{Deleted: []vpath.Path{"/a"}}},
-		{"what lies in a renamed directory moves along",
+			changes{Deleted: []vpath.Path{"/a"}},
+		},
+		{
+			"what lies in a renamed directory moves along",
 			[]event{{"created", "/d/x", ""}, {"renamed", "/d", "/e"}},
-			changes{Created: []vpath.Path{"/e/x"}, Renamed: []rename{{"/d", "/e"}}}},
+			changes{Created: []vpath.Path{"/e/x"}, Renamed: []rename{{"/d", "/e"}}},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

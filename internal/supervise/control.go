@@ -180,7 +180,6 @@ type Status struct {
 	StartedAt time.Time `json:"started_at"`
 	Execs     int       `json:"execs"`
 	Keep      bool      `json:"keep"`
-	Notes     []string  `json:"notes,omitempty"`
 }
 
 // conn is one control connection: JSON messages, each behind a 4-byte

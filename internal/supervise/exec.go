@@ -48,7 +48,7 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 	x, master, err := s.begin(ctx, command, files)
 	closeAll(files...)
 	if err != nil {
-		c.send(reply{Error: failureOf(err)})
+		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
 		return
 	}
 	answer := reply{Started: &started{PID: x.inside.HostPID()}}
@@ -63,7 +63,7 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 	}
 	go s.listenToClient(c, x)
 	exit := s.finish(ctx, x)
-	c.send(reply{Exited: &exit})
+	_ = c.send(reply{Exited: &exit}) // the client may have left
 }
 
 // listenToClient passes the client's signals on until it leaves.

@@ -64,7 +64,7 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 		s.stop()
 		<-s.gone
 	}
-	answer, err := s.answer(ctx, r)
+	answer, err := s.answer(r)
 	if err != nil {
 		answer = reply{Error: failureOf(err)}
 	}
@@ -73,7 +73,7 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 	}
 }
 
-func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
+func (s *supervisor) answer(r request) (reply, error) {
 	switch r.Op {
 	case opStatus:
 		st := s.status()
@@ -140,13 +140,13 @@ func (s *supervisor) stop() {
 // with this process.
 func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
-	lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
+	_, _ = lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
 	s.mu.Lock()
 	stays := len(s.execs) > 0 || s.kept
 	s.leaving = s.leaving || !stays
 	s.mu.Unlock()
 	if stays {
-		lease.Write(b[:])
+		_, _ = lease.Write(b[:]) // the starter may have ended
 		lease.Close()
 	}
 	s.release()
@@ -161,6 +161,5 @@ func (s *supervisor) status() Status {
 		StartedAt: s.startedAt.UTC().Truncate(time.Millisecond),
 		Execs:     len(s.execs),
 		Keep:      s.kept,
-		Notes:     s.notes,
 	}
 }

@@ -266,7 +266,7 @@ func (s *supervisor) startServing(context.Context) error {
 // tearDown lets go of everything, from the top down, as far as it was built.
 func (s *supervisor) tearDown() {
 	if s.listener != nil {
-		unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0)
+		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0))
 		s.listener.Close()
 	}
 	if s.process != nil {

@@ -54,7 +54,8 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		readyChild.Close()
 		return nil, err
 	}
-	cmd := exec.Command("/proc/self/exe", Verb, home, name)
+	// It outlives ctx, which bounds its start only.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/proc/self/exe", Verb, home, name)
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	cmd.Env = os.Environ()

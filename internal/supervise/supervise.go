@@ -19,7 +19,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -63,7 +62,6 @@ type supervisor struct {
 	complaints complaints // of the isolator
 
 	startedAt time.Time
-	notes     []string
 	stopping  chan struct{} // closed when it is time to go
 	gone      chan struct{} // closed when everything is let go
 
@@ -113,7 +111,7 @@ func report(ready *os.File, err error) {
 	if err != nil {
 		answer = reply{Error: failureOf(err)}
 	}
-	json.NewEncoder(ready).Encode(answer)
+	_ = json.NewEncoder(ready).Encode(answer) // the starter may have ended
 	ready.Close()
 }
 
@@ -188,9 +186,4 @@ func pathOf(v sandbox.Version) (vpath.Path, error) {
 		return "", err
 	}
 	return vpath.Parse(text)
-}
-
-// note keeps something the starter should tell the person.
-func (s *supervisor) note(format string, args ...any) {
-	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
