@@ -214,8 +214,12 @@ func TestHostileEndIsAKill(t *testing.T) {
 func TestMalformedCommandsAreRefused(t *testing.T) {
 	c := &Conn{}
 	for _, command := range []Command{
-		{}, {Argv: []string{""}}, {Argv: []string{"a\x00b"}}, {Argv: []string{"a"}, Env: []string{"A=\x00"}},
-		{Argv: []string{"a"}, Dir: "relative"}, {Argv: []string{"a"}, Files: [3]*os.File{os.Stdin}},
+		{},
+		{Argv: []string{""}},
+		{Argv: []string{"a\x00b"}},
+		{Argv: []string{"a"}, Env: []string{"A=\x00"}},
+		{Argv: []string{"a"}, Dir: "relative"},
+		{Argv: []string{"a"}, Files: [3]*os.File{os.Stdin}},
 	} {
 		if _, err := c.Exec(context.Background(), command, nil); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%+v: got %v", command, err)

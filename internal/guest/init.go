@@ -29,13 +29,11 @@ func Main() {
 	if err := closeInherited(); err != nil {
 		die("close what was inherited", err)
 	}
-	unix.SetNonblock(socketFD, false)
-	unix.Chdir("/")
-	unix.Umask(0o022)
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		die("open /dev/null", err)
+	if err = errors.Join(err, unix.SetNonblock(socketFD, false), unix.Chdir("/")); err != nil {
+		die("prepare", err)
 	}
+	unix.Umask(0o022)
 	p := &pid1{null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
 	if err := sendRaw(socketFD, encode(msgReady)); err != nil {
 		die("say that it runs", err)
@@ -73,7 +71,7 @@ var fatalSignals = []unix.Signal{
 func ignoreSignals() {
 	action := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // SIG_IGN
 	for _, sig := range fatalSignals {
-		unix.Syscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+		_, _, _ = unix.Syscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 	}
 }
 
@@ -234,11 +232,7 @@ func (p *pid1) serve() error {
 		}
 	}
 	if err := p.spawn(fields[0], files); err != nil {
-		errno, ok := err.(syscall.Errno)
-		if !ok {
-			errno = unix.EIO
-		}
-		return sendRaw(socketFD, encode(msgRefuse, fields[0], uint32(errno)))
+		return sendRaw(socketFD, encode(msgRefuse, fields[0], uint32(errnoOf(err))))
 	}
 	return nil
 }

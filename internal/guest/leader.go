@@ -31,16 +31,20 @@ func ExecMain() {
 	l := &leader{tty: command.TTY >= 0}
 	at, err := l.start(command)
 	if err != nil {
-		sendRaw(socketFD, binary.LittleEndian.AppendUint32([]byte{byte(msgFailed), byte(at)}, uint32(errnoOf(err))))
+		report(binary.LittleEndian.AppendUint32([]byte{byte(msgFailed), byte(at)}, uint32(errnoOf(err))))
 		os.Exit(1)
 	}
 	l.letGo()
-	sendRaw(socketFD, encode(msgStarted))
+	report(encode(msgStarted))
 	time.AfterFunc(idleAfter, DropText)
 	go l.listen()
 	l.reap()
 	os.Exit(0)
 }
+
+// report sends what a supervisor that is still there wants to know. If it is
+// not, PID 1 is about to end.
+func report(message []byte) { _ = sendRaw(socketFD, message) }
 
 // receiveCommand puts the pieces of a command together.
 func receiveCommand() (Command, error) {
@@ -111,10 +115,13 @@ func openTerminal(number int) error {
 // letGo closes what only the command should hold: its streams, so that their
 // readers see the end of it, and its directory.
 func (l *leader) letGo() {
-	if null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-		takeOver(null)
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err == nil {
+		err = takeOver(null)
 	}
-	unix.Chdir("/")
+	if err = errors.Join(err, unix.Chdir("/")); err != nil {
+		die("let go of the command's streams", err)
+	}
 }
 
 // takeOver makes fd the three standard streams and closes it.
@@ -167,7 +174,7 @@ func (l *leader) reap() {
 			return
 		case pid == l.pid:
 			l.ended.Store(true)
-			sendRaw(socketFD, encodeExited(status, &usage))
+			report(encodeExited(status, &usage))
 		}
 	}
 }

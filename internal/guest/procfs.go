@@ -122,7 +122,7 @@ func DropText() {
 	}
 	defer smaps.Close()
 	unchangedMappings(smaps, func(m mapping) {
-		unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
+		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED)
 	})
 }
 

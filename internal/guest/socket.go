@@ -151,10 +151,10 @@ func (l link) hungUp() bool {
 }
 
 // control calls do with the descriptor, without the side effect of Fd, which
-// makes a file blocking.
+// makes a file blocking. It does not call do if the file is closed.
 func control(f *os.File, do func(fd int)) {
 	if raw, err := f.SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { do(int(fd)) })
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
 	}
 }
 

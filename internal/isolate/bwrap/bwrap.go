@@ -94,7 +94,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 // with a limit of 0. Where the limit is 0 already and we may not raise it, it
 // stays.
 func limitCore() {
-	unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 }
 
 // enter waits until PID 1 exists, blocked by bubblewrap, and prepares it.

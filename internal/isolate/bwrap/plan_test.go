@@ -33,11 +33,30 @@ func TestArgumentsAskForEverything(t *testing.T) {
 	}
 	args := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 	for _, want := range [][]string{
-		{"--unshare-user"}, {"--unshare-pid"}, {"--unshare-ipc"}, {"--unshare-uts"}, {"--unshare-cgroup"}, {"--unshare-net"},
-		{"--disable-userns"}, {"--cap-drop", "ALL"}, {"--as-pid-1"}, {"--new-session"}, {"--die-with-parent"}, {"--clearenv"},
-		{"--uid", "7"}, {"--gid", "8"}, {"--hostname", "sandbox"}, {"--seccomp", "6"}, {"--block-fd", "4"}, {"--info-fd", "5"},
-		{"--proc", "/proc"}, {"--dev", "/dev"}, {"--ro-bind", "/usr", "/usr"}, {"--ro-bind", "/tmp/etc", "/etc"},
-		{"--tmpfs", "/home/ann"}, {"--bind", "/tmp/view", "/workspace"},
+		{"--unshare-user"},
+		{"--unshare-pid"},
+		{"--unshare-ipc"},
+		{"--unshare-uts"},
+		{"--unshare-cgroup"},
+		{"--unshare-net"},
+		{"--disable-userns"},
+		{"--cap-drop", "ALL"},
+		{"--as-pid-1"},
+		{"--new-session"},
+		{"--die-with-parent"},
+		{"--clearenv"},
+		{"--uid", "7"},
+		{"--gid", "8"},
+		{"--hostname", "sandbox"},
+		{"--seccomp", "6"},
+		{"--block-fd", "4"},
+		{"--info-fd", "5"},
+		{"--proc", "/proc"},
+		{"--dev", "/dev"},
+		{"--ro-bind", "/usr", "/usr"},
+		{"--ro-bind", "/tmp/etc", "/etc"},
+		{"--tmpfs", "/home/ann"},
+		{"--bind", "/tmp/view", "/workspace"},
 	} {
 		if !containsRun(args, want) {
 			t.Errorf("no %q in %q", want, args)

@@ -78,12 +78,18 @@ type setting struct {
 }
 
 var settings = []setting{
-	{"kernel/unprivileged_userns_clone", "0", "user namespaces are for root only",
-		"sysctl -w kernel.unprivileged_userns_clone=1"},
-	{"user/max_user_namespaces", "0", "user namespaces are switched off",
-		"sysctl -w user.max_user_namespaces=10000"},
-	{"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces to programs with a profile",
-		"install AppArmor profiles with the rule \"userns,\" for agentfense and bwrap, or, for all programs: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+	{
+		"kernel/unprivileged_userns_clone", "0", "user namespaces are for root only",
+		"sysctl -w kernel.unprivileged_userns_clone=1",
+	},
+	{
+		"user/max_user_namespaces", "0", "user namespaces are switched off",
+		"sysctl -w user.max_user_namespaces=10000",
+	},
+	{
+		"kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces to programs with a profile",
+		"install AppArmor profiles with the rule \"userns,\" for agentfense and bwrap, or, for all programs: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+	},
 }
 
 // explain turns bubblewrap's complaint into an error with its remedy.

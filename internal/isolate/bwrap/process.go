@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -111,7 +112,7 @@ func (p *process) runHere(l *launch, started chan<- error) {
 func (p *process) finish(err error) {
 	if init := p.init.Load(); init != nil {
 		unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
-		unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
+		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
 	}
 	if err != nil && !p.killed.Load() {
 		if text := p.complaints.tail(); text != "" {
@@ -147,7 +148,7 @@ func (l *launch) command() (*exec.Cmd, error) {
 		return nil, err
 	}
 	files := []*os.File{l.guest, l.block, l.info, nil, nil, stage.init}
-	cmd := exec.Command(l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
+	cmd := exec.CommandContext(context.Background(), l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.plan.credential()}
@@ -199,7 +200,7 @@ func (c *complaints) Write(b []byte) (int, error) {
 	defer c.mu.Unlock()
 	if pass := b[:min(len(b), maxComplaints-c.passed)]; c.to != nil && len(pass) > 0 {
 		c.passed += len(pass)
-		c.to.Write(pass)
+		_, _ = c.to.Write(pass)
 	}
 	c.last = append(c.last, b...)
 	if len(c.last) > maxTail {

@@ -97,7 +97,7 @@ func relay(t *testing.T, cmd *exec.Cmd) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, line := range bytes.Split(out, []byte("\n")) {
+	for line := range bytes.SplitSeq(out, []byte("\n")) {
 		if bytes.Contains(line, []byte("--- SKIP")) {
 			t.Logf("%s", line)
 		}

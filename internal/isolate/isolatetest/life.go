@@ -345,7 +345,7 @@ func supervise(t *testing.T, factory Factory) {
 	select {}
 }
 
-func testKillSupervisor(t *testing.T, factory Factory) {
+func testKillSupervisor(t *testing.T, _ Factory) {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+name+"$")
 	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole, "TMPDIR="+t.TempDir())

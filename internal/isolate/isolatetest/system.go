@@ -137,8 +137,15 @@ func testConceal(t *testing.T, factory Factory) {
 
 func testBadMounts(t *testing.T, factory Factory) {
 	for _, m := range []isolate.Mount{
-		{Source: "/"}, {Source: "/proc"}, {Source: "/sys/kernel"}, {Source: "/dev/null", Target: "/opt/null"}, {Source: "/run"},
-		{Source: "/not-there"}, {Source: "relative"}, {Source: "/usr/share", Target: "/workspace/x"}, {Source: "/usr/share", Target: "/proc/x"},
+		{Source: "/"},
+		{Source: "/proc"},
+		{Source: "/sys/kernel"},
+		{Source: "/dev/null", Target: "/opt/null"},
+		{Source: "/run"},
+		{Source: "/not-there"},
+		{Source: "relative"},
+		{Source: "/usr/share", Target: "/workspace/x"},
+		{Source: "/usr/share", Target: "/proc/x"},
 	} {
 		spec := newSpec(t)
 		spec.Mounts = append(spec.Mounts, m)

@@ -48,10 +48,14 @@ func rules() []rule {
 		{action: errno(unix.EPERM), calls: []string{"add_key", "request_key", "keyctl"}},
 		// New namespaces hand out capabilities over kernel code that was
 		// written for root, and with them mounts.
-		{action: errno(unix.EPERM), calls: []string{"clone"},
-			when: []seccomp.Condition{anyBit(0, namespaceFlags)}},
-		{action: errno(unix.EPERM), calls: []string{"unshare"},
-			when: []seccomp.Condition{anyBit(0, namespaceFlags|unix.CLONE_NEWTIME)}},
+		{
+			action: errno(unix.EPERM), calls: []string{"clone"},
+			when: []seccomp.Condition{anyBit(0, namespaceFlags)},
+		},
+		{
+			action: errno(unix.EPERM), calls: []string{"unshare"},
+			when: []seccomp.Condition{anyBit(0, namespaceFlags|unix.CLONE_NEWTIME)},
+		},
 		{action: errno(unix.EPERM), calls: []string{
 			"setns",
 			"mount", "umount2", "pivot_root", "chroot",
@@ -87,12 +91,16 @@ func rules() []rule {
 		// pipe it there. Programs that set 0 themselves, for the same purpose,
 		// are told that it worked.
 		{action: errno(0), calls: []string{"setrlimit"}, when: lowWordIs(0, unix.RLIMIT_CORE)},
-		{action: errno(0), calls: []string{"prlimit64"},
-			when: append(lowWordIs(1, unix.RLIMIT_CORE), noneOf(2, 0)...)},
+		{
+			action: errno(0), calls: []string{"prlimit64"},
+			when: append(lowWordIs(1, unix.RLIMIT_CORE), noneOf(2, 0)...),
+		},
 		// Sockets only of the families that a network namespace contains;
 		// vsock would reach the hypervisor, and the rest is rarely run code.
-		{action: errno(unix.EAFNOSUPPORT), calls: []string{"socket", "socketpair"},
-			when: noneOf(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK)},
+		{
+			action: errno(unix.EAFNOSUPPORT), calls: []string{"socket", "socketpair"},
+			when: noneOf(0, unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK),
+		},
 	}
 }
 
