@@ -18,8 +18,8 @@ func TestNodesAreSmall(t *testing.T) {
 	if got := unsafe.Sizeof(node{}); got > 80 {
 		t.Errorf("a node takes %d bytes, want at most 80", got)
 	}
-	if got := unsafe.Sizeof(dirent{}); got > 48 {
-		t.Errorf("a directory entry takes %d bytes, want at most 48", got)
+	if got := unsafe.Sizeof(dirent{}); got > 24 {
+		t.Errorf("a directory entry takes %d bytes, want at most 24", got)
 	}
 }
 

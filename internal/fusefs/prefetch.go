@@ -194,7 +194,7 @@ func (f *prefetcher) ahead(d *dir, name string) []string {
 		if len(names) == s.window {
 			break
 		}
-		if e.mode&unix.S_IFMT == unix.S_IFREG {
+		if e.mode() == unix.S_IFREG {
 			names = append(names, e.name)
 		}
 		s.last++

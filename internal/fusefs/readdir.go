@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +25,7 @@ type dir struct {
 
 	mu      sync.Mutex
 	entries []dirent // by offset
-	next    uint64   // the last offset given away
+	next    uint32   // the last offset given away
 	fresh   bool     // entries are the directory's
 	epoch   uint32   // of state
 	state   policy.State
@@ -42,10 +43,11 @@ type dir struct {
 // handle that could remember where a reader stands.
 type dirent struct {
 	name   string
-	offset uint64
-	ino    uint64
-	mode   uint32
+	offset uint32
+	kind   uint8 // S_IFMT>>12
 }
+
+func (e *dirent) mode() uint32 { return uint32(e.kind) << 12 }
 
 // The offsets of "." and "..".
 const (
@@ -191,11 +193,11 @@ func (fs *FS) readDir(in *fuse.ReadIn, begin func(vpath.Path, []dirent), add fun
 		}
 	}
 	from, _ := slices.BinarySearchFunc(entries, in.Offset+1, func(e dirent, offset uint64) int {
-		return int(int64(e.offset) - int64(offset))
+		return cmp.Compare(uint64(e.offset), offset)
 	})
 	begin(p, entries[from:])
 	for _, e := range entries[from:] {
-		if !add(n, p, fuse.DirEntry{Name: e.name, Mode: e.mode, Ino: e.ino, Off: e.offset}) {
+		if !add(n, p, fuse.DirEntry{Name: e.name, Mode: e.mode(), Off: uint64(e.offset)}) {
 			break
 		}
 	}
@@ -256,9 +258,9 @@ func (d *dir) renumber(shown []layer.DirEntry) {
 	if d.next == 0 {
 		d.next = offsetDotDot
 	}
-	var old map[string]uint64
+	var old map[string]uint32
 	if len(d.entries) > 0 {
-		old = make(map[string]uint64, len(d.entries))
+		old = make(map[string]uint32, len(d.entries))
 		for _, e := range d.entries {
 			old[e.name] = e.offset
 		}
@@ -266,15 +268,15 @@ func (d *dir) renumber(shown []layer.DirEntry) {
 	entries := make([]dirent, 0, len(shown))
 	for _, e := range shown {
 		if offset, ok := old[e.Name]; ok {
-			entries = append(entries, dirent{e.Name, offset, e.Ino, e.Mode})
+			entries = append(entries, dirent{e.Name, offset, uint8(e.Mode >> 12)})
 		}
 	}
-	slices.SortFunc(entries, func(a, b dirent) int { return int(int64(a.offset) - int64(b.offset)) })
+	slices.SortFunc(entries, func(a, b dirent) int { return cmp.Compare(a.offset, b.offset) })
 	slices.SortFunc(shown, func(a, b layer.DirEntry) int { return strings.Compare(a.Name, b.Name) })
 	for _, e := range shown {
 		if _, ok := old[e.Name]; !ok {
 			d.next++
-			entries = append(entries, dirent{e.Name, d.next, e.Ino, e.Mode})
+			entries = append(entries, dirent{e.Name, d.next, uint8(e.Mode >> 12)})
 		}
 	}
 	d.entries = entries
