@@ -174,10 +174,18 @@ func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
 		err = s.commit(p, l, name, base)
 	}
 	if err != nil {
-		_ = unlinkAt(s.work, name)
-		s.quota.dropInodes(1)
+		s.abandon(name)
 	}
 	return err
+}
+
+// abandon removes a copy that got no name.
+func (s *Stack) abandon(name string) {
+	if st, err := statAt(s.work, name); err == nil {
+		s.forgetCopy(st.ino)
+	}
+	s.discard(name)
+	s.quota.dropInodes(1)
 }
 
 func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
@@ -201,8 +209,7 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 	defer unix.Close(fd)
 	err = s.fillCopy(p, l, fd, name, size)
 	if err != nil {
-		_ = unlinkAt(s.work, name)
-		s.quota.dropInodes(1)
+		s.abandon(name)
 		return err
 	}
 	if st, err := statFd(fd); err == nil {
@@ -389,7 +396,6 @@ func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
 		return nil, err
 	}
 	if err := s.makeMerged(newPlace(up, p), l); err != nil {
-		s.quota.dropInodes(1)
 		return nil, err
 	}
 	s.views.forget(p)
@@ -401,6 +407,7 @@ func (s *Stack) makeMerged(pl *place, l *lower) error {
 	name := s.temp()
 	err := unix.Mkdirat(s.work, name, 0o700)
 	if err != nil {
+		s.quota.dropInodes(1)
 		return err
 	}
 	st, err := statAt(s.work, name)
@@ -419,7 +426,7 @@ func (s *Stack) makeMerged(pl *place, l *lower) error {
 		})
 	}
 	if err != nil {
-		s.discard(name)
+		s.abandon(name)
 	}
 	return err
 }

@@ -194,6 +194,9 @@ func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (In
 		st.mode = st.kind() | mode
 	}
 	if err == nil {
+		err = s.number(&st)
+	}
+	if err == nil {
 		err = pl.after()
 	}
 	if err != nil {

@@ -31,7 +31,7 @@ func (s *Stack) Drop(paths ...vpath.Path) error {
 	if d.bases, err = s.journal.bases(); err != nil {
 		return wrap("drop", vpath.Root, err)
 	}
-	if err := s.squash(); err != nil {
+	if err := s.squash(d.bases); err != nil {
 		return wrap("drop", vpath.Root, err)
 	}
 	paths = slices.Clone(paths)

@@ -111,6 +111,8 @@ func (t *table) apply(r record) {
 		delete(t.bases, r.path)
 	case recordAlias:
 		t.aliases[r.ino] = r.alias
+	case recordUnalias:
+		delete(t.aliases, r.ino)
 	}
 }
 

@@ -40,7 +40,7 @@ func (s *Stack) CreateOrphan(mode uint32) (*Orphan, error) {
 		err = unix.Fchmodat(s.orphans, o.name, mode&modeMask, 0)
 	}
 	if err == nil {
-		err = s.countOrphan(o.name, 1)
+		err = s.countOrphan(o.name)
 	}
 	if err != nil {
 		_ = unlinkAt(s.orphans, o.name)
@@ -87,12 +87,8 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 }
 
 // pin prepares the orphan of e, whose name p is about to go. A file of a lower
-// layer is held by a handle; one of the delta is moved by adopt. Errors:
-// errNotInTop for a file that has to be copied up first.
+// layer is held by a handle; one of the delta is moved by adopt.
 func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
-	if e.part.origin == Frozen && e.st.nlink > 1 {
-		return nil, errNotInTop // its other names must stay names of the same file
-	}
 	o := &Orphan{s: s, path: p, pinned: -1, origin: e.part.origin, st: e.st}
 	if e.part.layer == top {
 		return o, nil
@@ -137,13 +133,13 @@ func (s *Stack) addOrphanName(ino uint64, n int) {
 	}
 }
 
-func (s *Stack) countOrphan(name string, n int) error {
+func (s *Stack) countOrphan(name string) error {
 	st, err := statAt(s.orphans, name)
 	if err != nil {
 		return err
 	}
-	s.addOrphanName(st.ino, n)
-	return nil
+	s.addOrphanName(st.ino, 1)
+	return s.number(&st)
 }
 
 // Info describes the orphan; Nlink counts the names it still has elsewhere.
@@ -293,4 +289,14 @@ func (o *Orphan) Forget() {
 			o.s.freed(&st)
 		}
 	}
+}
+
+// orphanNames returns how many names of the backing file are orphans'.
+func (s *Stack) orphanNames(st *stat) uint32 {
+	if st.nlink < 2 {
+		return 0
+	}
+	s.orphanMu.Lock()
+	defer s.orphanMu.Unlock()
+	return s.orphanLinks[st.ino]
 }

@@ -20,6 +20,7 @@ const (
 	recordContent recordKind = 'c' // the same with its content, taken later; counts if nothing else differs
 	recordDrop    recordKind = 'd' // path is not changed any more
 	recordAlias   recordKind = 'i' // the backing file ino shows another number
+	recordUnalias recordKind = 'u' // the backing file ino is gone
 )
 
 // record is one line of base.log:
@@ -28,6 +29,7 @@ const (
 //	CRC c (the same)
 //	CRC d PATH
 //	CRC i INO BIRTH SHOWN
+//	CRC u INO
 //
 // CRC is the CRC-32C of all that follows it, in eight hexadecimal digits.
 // MODE is octal, times are SECONDS.NANOSECONDS, BIRTH is nanoseconds, "-"
@@ -63,6 +65,8 @@ func appendRecord(b []byte, r record) []byte {
 		b = strconv.AppendInt(b, r.alias.birth, 10)
 		b = append(b, ' ')
 		b = strconv.AppendUint(b, r.alias.shown, 10)
+	case recordUnalias:
+		b = strconv.AppendUint(b, r.ino, 10)
 	}
 	crc := crc32.Checksum(b[start+crcDigits:], crcTable)
 	copy(b[start:], fmt.Sprintf("%08x", crc))
@@ -111,6 +115,8 @@ func parseRecord(line []byte) (r record, ok bool) {
 	case recordAlias:
 		r.ino = p.unsigned(10)
 		r.alias = inodeAlias{birth: p.signed(), shown: p.unsigned(10)}
+	case recordUnalias:
+		r.ino = p.unsigned(10)
 	default:
 		return record{}, false
 	}

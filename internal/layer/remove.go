@@ -41,6 +41,8 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 		return nil, unix.EISDIR
 	case e.st.mounted && e.part.origin == Source:
 		return nil, unix.EBUSY
+	case e.isLinkedFrozen():
+		return nil, errNotInTop
 	}
 	var o *Orphan
 	if keep {
@@ -65,6 +67,12 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 		return nil, err
 	}
 	return o, nil
+}
+
+// isLinkedFrozen says that e is to be copied up, with all its names, before one
+// of them goes: so that the others count right, and go on naming one file.
+func (e *entry) isLinkedFrozen() bool {
+	return e.part.origin == Frozen && e.st.nlink > 1 && !e.st.isDir()
 }
 
 // hide puts a whiteout at p if a lower layer would show through once e is
@@ -108,7 +116,7 @@ func (s *Stack) removeStored(e entry, name string) error {
 
 // freed says that the last name of a backing file is gone.
 func (s *Stack) freed(st *stat) {
-	s.inodes.forget(st.ino)
+	s.forgetCopy(st.ino)
 	s.quota.freed(st.ino)
 }
 

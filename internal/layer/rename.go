@@ -178,6 +178,8 @@ func (m *move) check() error {
 		return unix.ENOTDIR
 	case !m.from.st.isDir() && m.to.st.isDir():
 		return unix.EISDIR
+	case m.to.isLinkedFrozen():
+		return errLinked
 	}
 	return nil
 }
@@ -348,9 +350,6 @@ func (m *move) prepare(pl *place) error {
 // keepReplaced gives the replaced file a name among the orphans.
 func (m *move) keepReplaced() (*Orphan, error) {
 	o, err := m.s.pin(m.path, m.to)
-	if err == errNotInTop {
-		err = errLinked
-	}
 	if err != nil || m.to.part.layer != top {
 		return o, err
 	}

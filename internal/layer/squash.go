@@ -5,13 +5,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // squash merges every frozen layer into the delta, since only one layer's
 // entries can be dropped by themselves. Each step leaves the view as it was.
-// The caller holds ns exclusively.
-func (s *Stack) squash() error {
+// The caller holds ns exclusively; bases is what the log records.
+func (s *Stack) squash(bases map[vpath.Path]Base) error {
+	if len(s.layers) == 2 {
+		return nil
+	}
 	for len(s.layers) > 2 {
 		q := squashing{s: s, to: s.layers[top].root, from: s.layers[top+1].root}
 		if err := q.run(); err != nil {
@@ -31,7 +35,24 @@ func (s *Stack) squash() error {
 		s.layers = append([]*layer{s.layers[top]}, s.layers[top+2:]...)
 		s.views.purge(vpath.Root)
 	}
-	return nil
+	return s.dropIdleWhiteouts(bases)
+}
+
+// dropIdleWhiteouts removes the whiteouts that hid entries of frozen layers
+// only; they would hide what the user makes there one day.
+func (s *Stack) dropIdleWhiteouts(bases map[vpath.Path]Base) error {
+	return walkNames(s.layers[top].root, func(dir int, p vpath.Path, c storedChild) error {
+		if c.kind != storedWhiteout {
+			return nil
+		}
+		if _, recorded := bases[p]; recorded {
+			return nil
+		}
+		if _, err := s.SourceInfo(p); !fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return dropWhiteout(dir, c.name)
+	})
 }
 
 // squashing moves the layer from into the layer to, which is above it.

@@ -1,0 +1,167 @@
+package layer
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// ownBit marks numbers that are not the source's; hashBit those among them
+// that are derived from a path.
+const (
+	ownBit  = 1 << 63
+	hashBit = 1 << 62
+)
+
+// sourceIno returns the number shown for the source's entry at p.
+func (s *Stack) sourceIno(p vpath.Path, st *stat) uint64 {
+	if st.dev == s.sourceDev && st.ino&ownBit == 0 && (st.nlink == 1 || st.isDir()) {
+		return st.ino
+	}
+	return hashNumber(st.dev, st.ino, string(p))
+}
+
+// hashNumber derives a number of our own.
+func hashNumber(a, b uint64, c string) uint64 {
+	h := fnv.New64a()
+	var words [16]byte
+	binary.LittleEndian.PutUint64(words[:8], a)
+	binary.LittleEndian.PutUint64(words[8:], b)
+	_, _ = h.Write(words[:])
+	_, _ = h.Write([]byte(c))
+	return h.Sum64() | ownBit | hashBit
+}
+
+// ownNumber is shown for a file made in the delta.
+func ownNumber(ino uint64) uint64 { return ino&^hashBit | ownBit }
+
+// inodes remembers which number is shown for a backing file of a delta, where
+// it is not the one derived from its own.
+type inodes struct {
+	mu    sync.RWMutex
+	m     map[uint64]inodeAlias
+	taken map[uint64]int // how many of m show that number
+}
+
+type inodeAlias struct {
+	birth int64
+	shown uint64
+}
+
+// shown returns the number to show for a file of a delta. A backing number
+// that was given to another file since has another birth.
+func (n *inodes) shown(st *stat) uint64 {
+	n.mu.RLock()
+	a, ok := n.m[st.ino]
+	n.mu.RUnlock()
+	if ok && a.birth == st.birth {
+		return a.shown
+	}
+	return ownNumber(st.ino)
+}
+
+// has reports whether the backing file ino may show another number than its
+// own.
+func (n *inodes) has(ino uint64) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	_, ok := n.m[ino]
+	return ok
+}
+
+// isTaken reports whether some other file shows what a new file would show:
+// the copy of a frozen file that is gone, whose backing number came up again.
+func (n *inodes) isTaken(shown uint64) bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.taken[shown] > 0
+}
+
+// byShown returns the backing files by the numbers they show; files that are
+// gone may be among them.
+func (n *inodes) byShown() map[uint64][]uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	m := make(map[uint64][]uint64, len(n.m))
+	for ino, a := range n.m {
+		m[a.shown] = append(m[a.shown], ino)
+	}
+	return m
+}
+
+// unalias lets the backing file ino show another number, if it shows the given
+// one, and returns what is to be recorded.
+func (n *inodes) unalias(ino, shown uint64) (inodeAlias, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	a, ok := n.m[ino]
+	if !ok || a.shown != shown {
+		return inodeAlias{}, false
+	}
+	a.shown = hashNumber(ino, uint64(a.birth), "")
+	n.setLocked(ino, a)
+	return a, true
+}
+
+func (n *inodes) set(ino uint64, a inodeAlias) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.setLocked(ino, a)
+}
+
+func (n *inodes) setLocked(ino uint64, a inodeAlias) {
+	n.forgetLocked(ino)
+	n.m[ino] = a
+	n.taken[a.shown]++
+}
+
+// reset replaces all that is known.
+func (n *inodes) reset(m map[uint64]inodeAlias) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.m, n.taken = m, make(map[uint64]int, len(m))
+	for _, a := range m {
+		n.taken[a.shown]++
+	}
+}
+
+// forget drops what is known of a backing file whose last name is gone, and
+// says whether anything was.
+func (n *inodes) forget(ino uint64) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.forgetLocked(ino)
+}
+
+func (n *inodes) forgetLocked(ino uint64) bool {
+	a, ok := n.m[ino]
+	if !ok {
+		return false
+	}
+	delete(n.m, ino)
+	if n.taken[a.shown]--; n.taken[a.shown] <= 0 {
+		delete(n.taken, a.shown)
+	}
+	return true
+}
+
+// number makes sure that a file just made shows a number nobody else shows.
+func (s *Stack) number(st *stat) error {
+	if !s.inodes.isTaken(ownNumber(st.ino)) {
+		return nil
+	}
+	alias := inodeAlias{birth: st.birth, shown: hashNumber(st.ino, uint64(st.birth), "")}
+	s.inodes.set(st.ino, alias)
+	return s.journal.append(record{kind: recordAlias, ino: st.ino, alias: alias})
+}
+
+// forgetCopy drops the number of a backing file that is gone.
+func (s *Stack) forgetCopy(ino uint64) {
+	if s.inodes.forget(ino) {
+		// Births are as coarse as the kernel's tick, so the next file of this
+		// number could pass for it. A lost record costs no more than that.
+		_ = s.journal.append(record{kind: recordUnalias, ino: ino})
+	}
+}
