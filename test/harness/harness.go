@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,7 +34,7 @@ func Build(dir string) (string, error) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", errors.New(string(out))
 	}
-	return path, nil
+	return path, os.Chmod(dir, 0o755) // an ordinary user runs it too
 }
 
 // Sandbox is one named sandbox and what surrounds it.
@@ -41,16 +43,52 @@ type Sandbox struct {
 	Source string // the source directory
 	Home   string // AGENTFENSE_HOME
 	Name   string
+	user   *syscall.Credential // who runs agentfense, nil: we ourselves
 	t      testing.TB
+}
+
+// An Option changes what New makes.
+type Option func(*Sandbox)
+
+// Ordinary lets an ordinary user own the source and the state and run every
+// command. It needs root, unless an ordinary user runs the tests anyway.
+func Ordinary(s *Sandbox) {
+	needs.OpenFUSE(s.t)
+	needs.UserNS(s.t)
+	if os.Geteuid() != 0 {
+		return
+	}
+	const nobody = 65534
+	s.user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	for _, dir := range []string{s.Source, s.Home} {
+		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // testing's own
+			s.t.Fatal(err)
+		}
+		s.own(dir)
+	}
+}
+
+// own gives a file to the sandbox's user.
+func (s *Sandbox) own(path string) {
+	s.t.Helper()
+	if s.user == nil {
+		return
+	}
+	if err := os.Lchown(path, int(s.user.Uid), int(s.user.Gid)); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // New makes a source directory with files (path to content; a path that ends
 // in a slash is a directory) and an empty state directory.
-func New(t testing.TB, binary string, files map[string]string) *Sandbox {
+func New(t testing.TB, binary string, files map[string]string, options ...Option) *Sandbox {
 	t.Helper()
 	needs.FUSE(t)
 	needs.Bwrap(t)
 	s := &Sandbox{Binary: binary, Source: t.TempDir(), Home: t.TempDir(), Name: "attack", t: t}
+	for _, option := range options {
+		option(s)
+	}
 	for path, content := range files {
 		s.Write(path, content)
 	}
@@ -69,12 +107,16 @@ func (s *Sandbox) Write(path, content string) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		s.t.Fatal(err)
 	}
+	for d := dir; d != s.Source && len(d) > len(s.Source); d = filepath.Dir(d) {
+		s.own(d)
+	}
 	if dir == full {
 		return
 	}
 	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
+	s.own(full)
 }
 
 // Read returns the content of a file of the source.
@@ -113,6 +155,9 @@ func (s *Sandbox) Command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.Binary, args...)
 	cmd.Dir = s.Source
 	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+s.Home)
+	if s.user != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.user}
+	}
 	return cmd
 }
 
@@ -127,13 +172,41 @@ func (s *Sandbox) Run(script string, flags ...string) Result {
 // (see Programs), for what a shell cannot do.
 func (s *Sandbox) RunProgram(name string, args []string, flags ...string) Result {
 	s.t.Helper()
-	self, err := os.Executable()
+	return s.Agentfense(s.programCommand(name, args, flags)...)
+}
+
+// programCommand is the command line of RunProgram.
+func (s *Sandbox) programCommand(name string, args, flags []string) []string {
+	s.t.Helper()
+	self, err := copyOfSelf(filepath.Dir(s.Binary))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	all := append([]string{"run", "--name", s.Name, "--mount", self + ":/opt/program"}, flags...)
 	all = append(all, "--env", programVariable+"="+name, "--", "/opt/program")
-	return s.Agentfense(append(all, args...)...)
+	return append(all, args...)
+}
+
+var copying sync.Mutex
+
+// copyOfSelf returns the path of this program in dir, where, unlike where go
+// test put it, an ordinary user finds it.
+func copyOfSelf(dir string) (string, error) {
+	copying.Lock()
+	defer copying.Unlock()
+	path := filepath.Join(dir, "program")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(self)
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, data, 0o755)
 }
 
 const programVariable = "AGENTFENSE_TEST_PROGRAM"
