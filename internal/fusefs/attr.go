@@ -129,10 +129,8 @@ func (fs *FS) owner(info *layer.Info, a *fuse.Attr) uint32 {
 	if info.GID == o.RealGID {
 		a.Gid = o.GID
 	} else if info.UID != o.RealUID {
-		for _, g := range o.RealGroups {
-			if g == info.GID {
-				return info.Mode&^0o007 | info.Mode>>3&0o007
-			}
+		if slices.Contains(o.RealGroups, info.GID) {
+			return info.Mode&^0o007 | info.Mode>>3&0o007
 		}
 	}
 	return info.Mode

@@ -116,27 +116,30 @@ func (fs *FS) tell(d Denial) bool {
 	}
 }
 
-// flush reports what was counted, and forgets it once it is older than age.
-func (q *denials) flush(age time.Duration, tell func(Denial) bool) {
+// flush returns what was counted, and forgets it once it is older than age.
+func (q *denials) flush(age time.Duration) []Denial {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	var all []Denial
 	for k, c := range q.kinds {
-		if time.Since(c.first) < age || c.denial.Count == 0 && c.more == 0 {
-			continue
+		if time.Since(c.first) < age || c.denial.Count == 0 {
+			continue // young, or still being described
 		}
 		if c.more > 0 {
 			again := c.denial
-			again.Path, again.Count = k.path, c.more
-			if !tell(again) {
-				continue
-			}
+			again.Count = c.more
+			all = append(all, again)
 		}
 		delete(q.kinds, k)
 	}
-	if q.missed > 0 && tell(Denial{Path: vpath.Root, Operation: various, Rule: policy.NoRule,
-		Reason: "too many refusals to tell each", Count: q.missed}) {
+	if q.missed > 0 {
+		all = append(all, Denial{
+			Path: vpath.Root, Operation: various, Rule: policy.NoRule,
+			Reason: "too many refusals to tell each", Count: q.missed,
+		})
 		q.missed = 0
 	}
+	return all
 }
 
 // denyNode reports a refusal where only the node is known.

@@ -139,8 +139,13 @@ func TestChangesAreReported(t *testing.T) {
 		path, to vpath.Path
 	}
 	want := []change{
-		{fusefs.Created, "/new", ""}, {fusefs.Modified, "/old", ""}, {fusefs.Deleted, "/gone", ""},
-		{fusefs.Renamed, "/d", "/e"}, {fusefs.Created, "/m", ""}, {fusefs.Created, "/s", ""}, {fusefs.Created, "/hard", ""},
+		{fusefs.Created, "/new", ""},
+		{fusefs.Modified, "/old", ""},
+		{fusefs.Deleted, "/gone", ""},
+		{fusefs.Renamed, "/d", "/e"},
+		{fusefs.Created, "/m", ""},
+		{fusefs.Created, "/s", ""},
+		{fusefs.Created, "/hard", ""},
 		{fusefs.Modified, "/old", ""},
 	}
 	v.mu.Lock()

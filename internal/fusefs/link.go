@@ -19,6 +19,12 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if n.isDir() {
 		return fuse.EPERM
 	}
+	fs.moves.RLock()
+	to, st := fs.spotAt(in.NodeId, name)
+	fs.moves.RUnlock()
+	if st.Ok() && to.d.Permission == policy.Write {
+		fs.bringUp(n)
+	}
 	fs.moves.Lock()
 	defer fs.moves.Unlock()
 	s, st := fs.vacantAt(&in.InHeader, name, "link")

@@ -57,7 +57,7 @@ type FS struct {
 	rules    atomic.Pointer[rules]
 	swap     sync.Mutex // one change of rules at a time
 	moves    sync.RWMutex
-	stripes  [64]sync.Mutex
+	stripes  [256]sync.Mutex
 	nodes    table
 	fds      fdCache
 	watcher  watcher

@@ -42,7 +42,6 @@ const (
 
 func (n *node) isDir() bool      { return n.dir != nil }
 func (n *node) isRegular() bool  { return n.flags.Load()&typeMask == unix.S_IFREG>>12 }
-func (n *node) isSymlink() bool  { return n.flags.Load()&typeMask == unix.S_IFLNK>>12 }
 func (n *node) is(f uint32) bool { return n.flags.Load()&f != 0 }
 func (n *node) set(f uint32)     { n.flags.Or(f) }
 func (n *node) clear(f uint32)   { n.flags.And(^f) }

@@ -26,9 +26,11 @@ type notifier struct {
 
 // notice is one notification: of a name in node, or of node itself.
 type notice struct {
-	node uint64
-	name string
-	done chan struct{} // closed afterwards; node 0 only waits for its turn
+	node   uint64
+	name   string
+	offset int64 // of the pages to drop, and how many bytes; 0: to the end
+	length int64
+	done   chan struct{} // closed afterwards; node 0 only waits for its turn
 }
 
 func (q *notifier) init() {
@@ -43,10 +45,11 @@ func (q *notifier) entry(parent uint64, name string) { q.push(notice{node: paren
 // inode makes the kernel drop what it knows of node: attributes, pages, names.
 func (q *notifier) inode(node uint64) { q.push(notice{node: node}) }
 
-// inodeDone is inode; the channel is closed once the kernel did.
-func (q *notifier) inodeDone(node uint64) <-chan struct{} {
+// pages is inode for some pages; the channel is closed once the kernel has
+// dropped them.
+func (q *notifier) pages(node uint64, offset, length int64) <-chan struct{} {
 	done := make(chan struct{})
-	q.push(notice{node: node, done: done})
+	q.push(notice{node: node, offset: offset, length: length, done: done})
 	return done
 }
 
@@ -108,7 +111,7 @@ func (n notice) send(k kernel) {
 	case n.name != "":
 		k.EntryNotify(n.node, n.name)
 	case n.node != 0:
-		k.InodeNotify(n.node, 0, 0)
+		k.InodeNotify(n.node, n.offset, n.length)
 	}
 }
 

@@ -100,16 +100,38 @@ func (f *prefetcher) touch(n *node) bool {
 	return old&(flagTouched|flagStored) != flagStored || !f.abort(n)
 }
 
-// overwrite says that content of n is about to change.
-func (f *prefetcher) overwrite(n *node) {
+// overwrite says that the content of n is about to change, length bytes from
+// offset on; 0 is all. What a storer may have put over them goes: the kernel
+// copies a write into its pages before it asks.
+func (f *prefetcher) overwrite(n *node, offset, length uint64) {
 	if old := n.flags.Or(flagTouched | flagOverwritten); old&(flagOverwritten|flagStored) != flagStored {
 		return
 	}
 	f.abort(n)
+	end := f.storedEnd(n)
+	if length > 0 {
+		end = min(end, int64(offset+length))
+	}
+	if int64(offset) >= end {
+		return // beyond, where the request itself may hold a page
+	}
 	select {
-	case <-f.fs.notify.inodeDone(n.id):
+	case <-f.fs.notify.pages(n.id, int64(offset), end-int64(offset)):
 	case <-time.After(settleTime):
 	}
+}
+
+// storedEnd returns where the pages end that a store of n can have filled: n
+// has not been changed since.
+func (f *prefetcher) storedEnd(n *node) int64 {
+	f.fs.moves.RLock()
+	defer f.fs.moves.RUnlock()
+	info, st := f.fs.stat(n)
+	if !st.Ok() {
+		return storeBytes
+	}
+	const page = 4096
+	return (info.Size + page - 1) / page * page
 }
 
 // abort makes a store of n that is under way fail, and reports whether there

@@ -17,6 +17,7 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
 		return fuse.EINVAL
 	}
+	fs.copyFirst(in, oldName, newName)
 	fs.moves.Lock()
 	defer fs.moves.Unlock()
 	from, st := fs.occupiedAt(&in.InHeader, oldName, "rename")
@@ -36,6 +37,32 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 		return st
 	}
 	return fs.rename(&from, &to, in, isDirectory)
+}
+
+// copyFirst copies a source file up that is about to move, if it may: that can
+// take long, and nobody else should wait for it.
+func (fs *FS) copyFirst(in *fuse.RenameIn, oldName, newName string) {
+	fs.moves.RLock()
+	from, st := fs.spotAt(in.NodeId, oldName)
+	to, st2 := fs.spotAt(in.Newdir, newName)
+	fs.moves.RUnlock()
+	if !st.Ok() || !st2.Ok() || from.d.Permission < policy.Write || to.d.Permission < policy.Write {
+		return
+	}
+	if n := fs.nodes.child(from.parent, oldName); n != nil {
+		fs.bringUp(n)
+	}
+}
+
+// bringUp makes n's content the delta's if it is a regular file of the source.
+// What fails then fails again in the operation itself.
+func (fs *FS) bringUp(n *node) {
+	if !n.isRegular() || !n.is(flagSource) {
+		return
+	}
+	if h, st := fs.handle(n, true); st.Ok() {
+		fs.fds.release(h)
+	}
 }
 
 // mayMove reports whether what is at from is a directory and may move.
@@ -61,10 +88,14 @@ func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 	return directory || other.IsDir(), fuse.OK
 }
 
+// maxMoved bounds the entries that are asked about before a directory moves.
+// What the layer would have to copy for it has narrower bounds of its own.
+const maxMoved = 100_000
+
 // movable reports whether each entry below the directory from that shows is
 // write there and below to.
 func (fs *FS) movable(from, to vpath.Path) bool {
-	left := layer.DefaultRenameEntries
+	left := maxMoved
 	return fs.movableIn(from, to, fs.rules.Load().At(from), fs.rules.Load().At(to), &left)
 }
 

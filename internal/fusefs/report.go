@@ -51,18 +51,12 @@ func (fs *FS) runReports() {
 		case r := <-fs.reports:
 			fs.deliver(r)
 		case <-tick.C:
-			fs.denials.flush(repeatTime, fs.deliverDenial)
+			fs.deliverDenials(repeatTime)
 		case <-fs.ended:
-			for {
-				select {
-				case r := <-fs.reports:
-					fs.deliver(r)
-					continue
-				default:
-				}
-				break
+			for len(fs.reports) > 0 { // nobody adds to them any more
+				fs.deliver(<-fs.reports)
 			}
-			fs.denials.flush(0, fs.deliverDenial)
+			fs.deliverDenials(0)
 			return
 		}
 	}
@@ -70,15 +64,14 @@ func (fs *FS) runReports() {
 
 func (fs *FS) deliver(r report) {
 	if r.denial != nil {
-		fs.deliverDenial(*r.denial)
+		fs.o.OnDenial(*r.denial)
 		return
 	}
 	fs.o.OnChange(*r.change)
 }
 
-func (fs *FS) deliverDenial(d Denial) bool {
-	if fs.o.OnDenial != nil {
+func (fs *FS) deliverDenials(age time.Duration) {
+	for _, d := range fs.denials.flush(age) {
 		fs.o.OnDenial(d)
 	}
-	return true
 }

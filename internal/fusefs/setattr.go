@@ -18,7 +18,7 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	if !st.Ok() {
 		return st
 	}
-	fs.prefetch.overwrite(n)
+	fs.prefetch.overwrite(n, 0, 0)
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	mu := fs.stripe(n)

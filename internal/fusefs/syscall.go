@@ -2,6 +2,7 @@ package fusefs
 
 import (
 	"bytes"
+	"maps"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -82,12 +83,8 @@ var names = map[int]string{
 }
 
 func init() {
-	for n, a := range legacyAccesses {
-		accesses[n] = a
-	}
-	for n, s := range legacyNames {
-		names[n] = s
-	}
+	maps.Copy(accesses, legacyAccesses)
+	maps.Copy(names, legacyNames)
 }
 
 // name returns the operation for people, "lookup" if it is not known.

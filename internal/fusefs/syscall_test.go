@@ -11,8 +11,10 @@ func TestParseCall(t *testing.T) {
 		name, text string
 		want       call
 	}{
-		{"a waiting thread", "257 0xffffff9c 0x7ffe 0x241 0x1b6 0x0 0x0 0x7ffc 0x7f00\n",
-			call{true, 257, [6]uint64{0xffffff9c, 0x7ffe, 0x241, 0x1b6, 0, 0}}},
+		{
+			"a waiting thread", "257 0xffffff9c 0x7ffe 0x241 0x1b6 0x0 0x0 0x7ffc 0x7f00\n",
+			call{true, 257, [6]uint64{0xffffff9c, 0x7ffe, 0x241, 0x1b6, 0, 0}},
+		},
 		{"a running thread", "running\n", call{}},
 		{"a thread in no system call", "-1 0x7ffc 0x7f00\n", call{}},
 		{"nothing", "", call{}},

@@ -40,18 +40,24 @@ func TestChangesOfTheSourceShow(t *testing.T) {
 			var st unix.Stat_t
 			return unix.Lstat(v.source+"/d/f", &st) == nil && v.stat("d/f").Ino == st.Ino
 		}},
-		{"a mode", func(s string) error { return os.Chmod(s+"/d/f", 0o400) },
-			func(v *view) bool { return v.stat("d/f").Mode&0o777 == 0o400 }},
-		{"a new file", func(s string) error { return os.WriteFile(s+"/d/new", []byte("n"), 0o644) },
+		{
+			"a mode", func(s string) error { return os.Chmod(s+"/d/f", 0o400) },
+			func(v *view) bool { return v.stat("d/f").Mode&0o777 == 0o400 },
+		},
+		{
+			"a new file", func(s string) error { return os.WriteFile(s+"/d/new", []byte("n"), 0o644) },
 			func(v *view) bool {
 				_, err := os.Stat(v.path("d/new"))
 				return err == nil && v.names("d") == "f l new sub"
-			}},
-		{"a removed file", func(s string) error { return os.Remove(s + "/d/f") },
+			},
+		},
+		{
+			"a removed file", func(s string) error { return os.Remove(s + "/d/f") },
 			func(v *view) bool {
 				_, err := os.Stat(v.path("d/f"))
 				return os.IsNotExist(err) && v.names("d") == "l sub"
-			}},
+			},
+		},
 		{"another target of a link", func(s string) error {
 			if err := os.Remove(s + "/d/l"); err != nil {
 				return err

@@ -7,11 +7,12 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// writable is allowed for what changes content, and says so to the prefetcher.
-func (fs *FS) writable(id uint64, operation string, c *fuse.Caller) (*node, fuse.Status) {
+// writable is allowed for what changes length bytes from offset on, and says so
+// to the prefetcher.
+func (fs *FS) writable(id uint64, operation string, c *fuse.Caller, offset, length uint64) (*node, fuse.Status) {
 	n, st := fs.allowed(id, policy.Write, operation, c)
 	if st.Ok() {
-		fs.prefetch.overwrite(n)
+		fs.prefetch.overwrite(n, offset, length)
 	}
 	return n, st
 }
@@ -24,7 +25,7 @@ func (fs *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint
 // Writev writes through to the delta. The kernel has resolved O_APPEND.
 func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
 	fs.stats.count(opWrite)
-	n, st := fs.writable(in.NodeId, "write", &in.Caller)
+	n, st := fs.writable(in.NodeId, "write", &in.Caller, in.Offset, uint64(in.Size))
 	if !st.Ok() {
 		return 0, st
 	}
@@ -52,7 +53,7 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 // Fallocate makes or removes room in a file.
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	fs.stats.count(opFallocate)
-	n, st := fs.writable(in.NodeId, "fallocate", &in.Caller)
+	n, st := fs.writable(in.NodeId, "fallocate", &in.Caller, in.Offset, in.Length)
 	if !st.Ok() {
 		return st
 	}
@@ -75,7 +76,7 @@ func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32
 	if !st.Ok() {
 		return 0, st
 	}
-	to, st := fs.writable(in.NodeIdOut, "copy_file_range", &in.Caller)
+	to, st := fs.writable(in.NodeIdOut, "copy_file_range", &in.Caller, in.OffOut, in.Len)
 	if !st.Ok() {
 		return 0, st
 	}
