@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
@@ -54,10 +55,12 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 	}
 	if c != nil {
 		st, err := c.Status(ctx)
-		if err != nil {
+		switch {
+		case err == nil:
+			doc.Status, doc.Running = "running", &st
+		case !fault.Is(err, fault.Unavailable): // else it has just ended
 			return err
 		}
-		doc.Status, doc.Running = "running", &st
 	}
 	if asJSON {
 		return e.printJSON(doc)

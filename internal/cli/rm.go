@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
 )
 
 func newRm(e *env) *cobra.Command {
@@ -38,16 +39,18 @@ is not touched, and the audit log stays readable under the sandbox's id.`,
 }
 
 func runRm(ctx context.Context, home *sandbox.Home, name string, force bool) error {
-	if force {
-		sb, err := home.Open(name)
-		if fault.Is(err, fault.NotFound) {
-			return nil
-		}
-		if err == nil {
-			if err := stop(ctx, sb); err != nil {
-				return err
-			}
-		}
+	sb, err := home.Open(name)
+	switch {
+	case force && fault.Is(err, fault.NotFound):
+		return nil
+	case err != nil: // damaged ones can be removed too
+	case force:
+		err = stop(ctx, sb)
+	default:
+		err = supervise.ClearRemains(sb)
+	}
+	if sb != nil && err != nil {
+		return err
 	}
 	return home.Remove(name)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
 )
 
 func newStop(e *env) *cobra.Command {
@@ -37,8 +38,11 @@ func runStop(ctx context.Context, e *env, name string) error {
 // stop ends a sandbox if it runs and waits until it has let its lock go.
 func stop(ctx context.Context, sb *sandbox.Sandbox) error {
 	c, err := client(ctx, sb)
-	if err != nil || c == nil {
+	switch {
+	case err != nil:
 		return err
+	case c == nil:
+		return supervise.ClearRemains(sb)
 	}
 	return c.Stop(ctx)
 }

@@ -190,7 +190,7 @@ func (s *supervisor) terminalIDs() *ids {
 // first process into a group waits for a grace period of the kernel, 10 ms and
 // more, and an exec's descendants are found through its subreaper anyway.
 func (s *supervisor) makeGroup(context.Context) error {
-	limits := cgroup.Limits{MemoryBytes: s.record.Limits.MemoryBytes, CPUs: s.record.Limits.CPUs, PIDs: s.record.Limits.PIDs}
+	limits := groupLimits(s.record)
 	if limits.IsZero() {
 		return nil
 	}

@@ -35,8 +35,9 @@ var supervisorCaps = []uintptr{
 
 // Lease keeps a supervisor alive while its starter lives.
 type Lease struct {
-	file    *os.File
-	process *os.Process
+	file       *os.File
+	process    *os.Process
+	home, name string // of the sandbox
 }
 
 // Start starts the supervisor of the sandbox called name, whose state lives
@@ -72,9 +73,12 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	if err != nil {
 		lease.Close()
 		cmd.Wait()
+		if cmd.ProcessState.ExitCode() != setUpFailed {
+			err = errors.Join(err, clearRemainsOf(home, name))
+		}
 		return nil, err
 	}
-	return &Lease{file: lease, process: cmd.Process}, nil
+	return &Lease{file: lease, process: cmd.Process, home: home, name: name}, nil
 }
 
 // namespaces gives the supervisor a mount namespace of its own, and an
@@ -131,8 +135,7 @@ func (l *Lease) Release() error {
 	if n, _ := l.file.Read(b[:]); n == 1 {
 		return nil
 	}
-	_, err := l.process.Wait()
-	return err
+	return l.afterDeath()
 }
 
 func socketpair(kind int) (ours, theirs *os.File, err error) {

@@ -76,13 +76,17 @@ type supervisor struct {
 	execs   map[*execution]struct{}
 }
 
+// setUpFailed is the exit code of a supervisor that has told its starter why
+// it did not start, and has taken down what it had built.
+const setUpFailed = 1
+
 // Main runs a supervisor: args are the state directory and the sandbox's name.
 // It returns the process's exit code; what went wrong it has told its starter.
 func Main(args []string) int {
 	ready := os.NewFile(readyFD, "ready")
 	if len(args) != 2 {
 		report(ready, fault.New(fault.Internal, "supervisor: bad arguments"))
-		return 1
+		return setUpFailed
 	}
 	s := &supervisor{
 		stopping: make(chan struct{}),
@@ -92,13 +96,13 @@ func Main(args []string) int {
 	}
 	if err := s.open(args[0], args[1]); err != nil {
 		report(ready, err)
-		return 1
+		return setUpFailed
 	}
 	if err := s.setUp(context.Background()); err != nil {
 		s.logSetUp(err)
 		s.tearDown()
 		report(ready, err)
-		return 1
+		return setUpFailed
 	}
 	report(ready, nil)
 	s.run()
