@@ -76,26 +76,11 @@ func (r *ApplyResult) Count(o Outcome) int {
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path at
 // which nothing changed; Denied and Exhausted as the host has it; Canceled.
 func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
-	offline := o.Drop == nil && !o.DryRun
-	if offline {
-		lock, err := s.TryLock(PurposeApply)
-		if err != nil {
-			return result, err
-		}
-		defer lock.Release()
-	}
-	w, err := s.open(!offline)
+	w, err := s.openTo(PurposeApply, o.Drop != nil, o.DryRun)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	var turn *turn
-	if !o.DryRun {
-		if turn, err = w.takeTurn(); err != nil {
-			return result, err
-		}
-		defer turn.end()
-	}
 	changes, err := w.changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -112,26 +97,31 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		return result, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	a := applier{work: w, plan: p, drop: func(v []Version, all bool) ([]vpath.Path, error) {
-		switch {
-		case !offline:
-			return o.Drop(v)
-		case all && len(o.Paths) == 0:
-			return nil, w.stack.DropAll() // the same, at once
-		}
-		return DropVersions(w.stack, v)
-	}}
-	if err := turn.intend(p.paths()); err != nil {
-		return result, err
-	}
-	err = a.run(ctx)
-	err = errors.Join(err, turn.done())
+	stale, err := p.run(ctx, o)
 	result = p.result()
-	result.Changed = a.stale
+	result.Changed = stale
 	if event := p.event(); len(event.Paths)+len(event.Refused) > 0 {
 		err = errors.Join(err, log.Append(event))
 	}
 	return result, err
+}
+
+// run carries the plan out. It returns what the sandbox wrote to meanwhile.
+func (p *plan) run(ctx context.Context, o ApplyOptions) (stale []vpath.Path, err error) {
+	a := applier{work: p.work, plan: p, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+		switch {
+		case o.Drop != nil:
+			return o.Drop(v)
+		case all && len(o.Paths) == 0:
+			return nil, p.work.stack.DropAll() // the same, at once
+		}
+		return DropVersions(p.work.stack, v)
+	}}
+	if err := p.work.turn.intend(p.paths()); err != nil {
+		return nil, err
+	}
+	err = a.run(ctx)
+	return a.stale, errors.Join(err, p.work.turn.done())
 }
 
 // paths lists the paths of the source that will be touched.

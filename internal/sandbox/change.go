@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -32,59 +31,6 @@ func (s Status) String() string { return string(rune(s)) }
 
 // MarshalText returns git's letter.
 func (s Status) MarshalText() ([]byte, error) { return []byte{byte(s)}, nil }
-
-// work is a sandbox's changes opened to be shown, applied or discarded.
-type work struct {
-	sandbox *Sandbox
-	source  *os.File
-	tree    sourceTree // of source
-	stack   *layer.Stack
-	policy  *policy.Policy
-	earlier []*policy.Policy
-}
-
-// open opens the sandbox's source and layers. With readOnly it may run beside
-// a supervisor, else the caller holds the lock.
-func (s *Sandbox) open(readOnly bool) (*work, error) {
-	w := &work{sandbox: s}
-	if err := w.compile(); err != nil {
-		return nil, err
-	}
-	var err error
-	if w.source, err = s.record.Source.Open(); err != nil {
-		return nil, err
-	}
-	w.tree = sourceTree{root: w.source, owner: s.ID()}
-	w.stack, err = layer.Open(layer.Options{Source: w.source, Dir: s.LayersDir(), ReadOnly: readOnly})
-	if err != nil {
-		w.source.Close()
-		return nil, err
-	}
-	return w, nil
-}
-
-func (w *work) close() error { return errors.Join(w.stack.Close(), w.source.Close()) }
-
-// compile compiles the policies of now and before, with what is reserved.
-func (w *work) compile() error {
-	r := &w.sandbox.record
-	reserved, err := w.sandbox.home.Reserved(r.Source)
-	if err != nil {
-		return err
-	}
-	o := policy.Options{Reserved: reserved}
-	if w.policy, err = policy.Compile(r.Rules, o); err != nil {
-		return err
-	}
-	for _, rules := range r.EarlierRules {
-		p, err := policy.Compile(rules, o)
-		if err != nil {
-			return err
-		}
-		w.earlier = append(w.earlier, p)
-	}
-	return nil
-}
 
 // change is an entry of the delta and what it means for the source.
 type change struct {

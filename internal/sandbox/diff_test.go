@@ -49,39 +49,96 @@ func TestPatch(t *testing.T) {
 	}{
 		{"nothing changed", tree{"f": "1\n"}, func(*agent) {}, ""},
 		{"a file only opened for writing", tree{"f": "1\n"}, func(a *agent) { _, err := a.stack.CopyUp("/f"); a.check(err) }, ""},
-		{"a modified file", tree{"f": "1\n"}, func(a *agent) { a.write("/f", "2\n") },
-			"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n"},
-		{"a new file", tree{}, func(a *agent) { a.write("/f", "1\n") },
-			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+1\n"},
-		{"an empty new file", tree{}, func(a *agent) { a.write("/f", "") },
-			"diff --git a/f b/f\nnew file mode 100644\n"},
-		{"a deleted file", tree{"f": "1\n"}, func(a *agent) { a.remove("/f") },
-			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"},
-		{"a mode alone", tree{"f": "1\n"}, func(a *agent) { a.chmod("/f", 0o600) },
-			"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n"},
-		{"a rename is a deletion and an addition", tree{"f": "1\n"}, func(a *agent) { a.rename("/f", "/g") },
+		{
+			"a modified file",
+			tree{"f": "1\n"},
+			func(a *agent) { a.write("/f", "2\n") },
+			"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n",
+		},
+		{
+			"a new file",
+			tree{},
+			func(a *agent) { a.write("/f", "1\n") },
+			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+1\n",
+		},
+		{
+			"an empty new file",
+			tree{},
+			func(a *agent) { a.write("/f", "") },
+			"diff --git a/f b/f\nnew file mode 100644\n",
+		},
+		{
+			"a deleted file",
+			tree{"f": "1\n"},
+			func(a *agent) { a.remove("/f") },
+			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n",
+		},
+		{
+			"a mode alone",
+			tree{"f": "1\n"},
+			func(a *agent) { a.chmod("/f", 0o600) },
+			"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n",
+		},
+		{
+			"a rename is a deletion and an addition",
+			tree{"f": "1\n"},
+			func(a *agent) { a.rename("/f", "/g") },
 			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
-				"diff --git a/g b/g\nnew file mode 100644\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+1\n"},
-		{"a link's target", tree{"l": "-> old"}, func(a *agent) { a.remove("/l"); a.symlink("new", "/l") },
-			"diff --git a/l b/l\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-old\n\\ No newline at end of file\n+new\n\\ No newline at end of file\n"},
-		{"a file that became a link", tree{"f": "1\n"}, func(a *agent) { a.remove("/f"); a.symlink("g", "/f") },
+				"diff --git a/g b/g\nnew file mode 100644\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+1\n",
+		},
+		{
+			"a link's target",
+			tree{"l": "-> old"},
+			func(a *agent) { a.remove("/l"); a.symlink("new", "/l") },
+			"diff --git a/l b/l\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-old\n\\ No newline at end of file\n+new\n\\ No newline at end of file\n",
+		},
+		{
+			"a file that became a link",
+			tree{"f": "1\n"},
+			func(a *agent) { a.remove("/f"); a.symlink("g", "/f") },
 			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
-				"diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+g\n\\ No newline at end of file\n"},
-		{"a binary file", tree{"f": "\x00"}, func(a *agent) { a.write("/f", "\x00\x01") },
-			"diff --git a/f b/f\nBinary files a/f and b/f differ\n# binary, 1 to 2 bytes\n"},
-		{"a directory is told by what is in it, an empty one by itself", tree{"gone/": ""},
+				"diff --git a/f b/f\nnew file mode 120000\n--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+g\n\\ No newline at end of file\n",
+		},
+		{
+			"a binary file",
+			tree{"f": "\x00"},
+			func(a *agent) { a.write("/f", "\x00\x01") },
+			"diff --git a/f b/f\nBinary files a/f and b/f differ\n# binary, 1 to 2 bytes\n",
+		},
+		{
+			"a directory is told by what is in it, an empty one by itself",
+			tree{"gone/": ""},
 			func(a *agent) { a.mkdir("/d"); a.write("/d/f", ""); a.mkdir("/e"); a.removeAll("/gone") },
-			"diff --git a/d/f b/d/f\nnew file mode 100644\n# e: new directory, mode 0755\n# gone: deleted directory\n"},
-		{"special files are told of", tree{}, func(a *agent) { _, err := a.stack.Mknod("/p", unix.S_IFIFO|0o600); a.check(err) },
-			"# p: new fifo, mode 0600\n"},
-		{"names that could deceive are quoted", tree{}, func(a *agent) { a.write("/a\n+++ b\x1b[1m", "") },
-			`diff --git "a/a\n+++ b\033[1m" "b/a\n+++ b\033[1m"` + "\nnew file mode 100644\n"},
-		{"a name with a space ends in a tab", tree{}, func(a *agent) { a.write("/a b", "1\n") },
-			"diff --git a/a b b/a b\nnew file mode 100644\n--- /dev/null\n+++ b/a b\t\n@@ -0,0 +1 @@\n+1\n"},
-		{"contents that could deceive are escaped, and then it is no patch", tree{}, func(a *agent) { a.write("/f", "\x1b[2Jok\u202e\n") },
+			"diff --git a/d/f b/d/f\nnew file mode 100644\n# e: new directory, mode 0755\n# gone: deleted directory\n",
+		},
+		{
+			"special files are told of",
+			tree{},
+			func(a *agent) { _, err := a.stack.Mknod("/p", unix.S_IFIFO|0o600); a.check(err) },
+			"# p: new fifo, mode 0600\n",
+		},
+		{
+			"names that could deceive are quoted",
+			tree{},
+			func(a *agent) { a.write("/a\n+++ b\x1b[1m", "") },
+			`diff --git "a/a\n+++ b\033[1m" "b/a\n+++ b\033[1m"` + "\nnew file mode 100644\n",
+		},
+		{
+			"a name with a space ends in a tab",
+			tree{},
+			func(a *agent) { a.write("/a b", "1\n") },
+			"diff --git a/a b b/a b\nnew file mode 100644\n--- /dev/null\n+++ b/a b\t\n@@ -0,0 +1 @@\n+1\n",
+		},
+		{
+			"contents that could deceive are escaped, and then it is no patch",
+			tree{},
+			func(a *agent) { a.write("/f", "\x1b[2Jok\u202e\n") },
 			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n" +
-				"# control characters are shown escaped: this is no patch\n@@ -0,0 +1 @@\n+\\x1b[2Jok\\u{202e}\n"},
-		{"what can act on the host comes first", tree{},
+				"# control characters are shown escaped: this is no patch\n@@ -0,0 +1 @@\n+\\x1b[2Jok\\u{202e}\n",
+		},
+		{
+			"what can act on the host comes first",
+			tree{},
 			func(a *agent) {
 				a.mkdir("/.git")
 				a.mkdir("/.git/hooks")
@@ -98,7 +155,8 @@ func TestPatch(t *testing.T) {
 				"diff --git a/b.sh b/b.sh\nnew file mode 100755\n" +
 				"diff --git a/.envrc b/.envrc\nnew file mode 100644\n" +
 				"diff --git a/out b/out\nnew file mode 120000\n--- /dev/null\n+++ b/out\n@@ -0,0 +1 @@\n+../../etc\n\\ No newline at end of file\n" +
-				"diff --git a/a b/a\nnew file mode 100644\n"},
+				"diff --git a/a b/a\nnew file mode 100644\n",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,26 +32,11 @@ type DiscardResult struct {
 // Errors: Precondition if the sandbox is locked; NotFound for a path at which
 // nothing changed.
 func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
-	offline := o.Drop == nil && !o.DryRun
-	if offline {
-		lock, err := s.TryLock(PurposeDiscard)
-		if err != nil {
-			return result, err
-		}
-		defer lock.Release()
-	}
-	w, err := s.open(!offline)
+	w, err := s.openTo(PurposeDiscard, o.Drop != nil, o.DryRun)
 	if err != nil {
 		return result, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	if !o.DryRun {
-		turn, err := w.takeTurn()
-		if err != nil {
-			return result, err
-		}
-		defer turn.end()
-	}
 	changes, err := w.changes(o.Paths, false)
 	if err != nil {
 		return result, err

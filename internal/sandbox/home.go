@@ -153,8 +153,7 @@ func writeDurably(dir, name string, data []byte) error {
 		err = os.Rename(temp, filepath.Join(dir, name))
 	}
 	if err != nil {
-		os.Remove(temp)
-		return err
+		return errors.Join(err, os.Remove(temp))
 	}
 	return syncDir(dir)
 }

@@ -173,7 +173,7 @@ func TestAKilledApplyLeavesEachFileOldOrNew(t *testing.T) {
 				a.write(vpath.Path("/"+name), fresh)
 			}
 		})
-		for b.applyAndKill(time.Duration(3+rand.IntN(25)) * time.Millisecond) {
+		for try := 1; b.applyAndKill(time.Duration(rand.IntN(20*try)) * time.Millisecond); try++ {
 			for name, content := range withoutDirs(snapshot(t, b.dir)) {
 				if content != old && content != fresh {
 					t.Fatalf("%s has %d bytes, neither old nor new", name, len(content))

@@ -144,12 +144,12 @@ func (l *Lock) write(o Owner) error {
 	return err
 }
 
-// Release gives the lock up. A second call does nothing.
+// Release gives the lock up. A second call does nothing, nor does one on nil.
 func (l *Lock) Release() {
-	if l.file == nil {
+	if l == nil || l.file == nil {
 		return
 	}
-	l.file.Truncate(0)
+	_ = l.file.Truncate(0) // who holds it only informs
 	l.file.Close()
 	l.file = nil
 }

@@ -145,7 +145,7 @@ type marks struct {
 func table(groups ...marks) map[string]Mark {
 	m := map[string]Mark{}
 	for _, g := range groups {
-		for _, name := range strings.Fields(g.names) {
+		for name := range strings.FieldsSeq(g.names) {
 			m[name] = Mark{g.risk, g.reason}
 		}
 	}

@@ -1,6 +1,9 @@
 package sandbox
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+	"strings"
+)
 
 var adjectives = [...]string{
 	"able", "amber", "bold", "brave", "brisk", "bright", "calm", "clear", "clever", "cosy", "crisp", "eager", "early", "easy", "fair", "fast",
@@ -19,9 +22,9 @@ var nouns = [...]string{
 // proposeName draws a readable name. Whether it is free only making the
 // sandbox tells; after some tries the names get longer, so that one is found.
 func proposeName(try int) string {
-	name := adjectives[rand.IntN(len(adjectives))] + "-" + nouns[rand.IntN(len(nouns))]
-	for range try / 4 {
-		name += "-" + nouns[rand.IntN(len(nouns))]
+	words := []string{adjectives[rand.IntN(len(adjectives))]}
+	for range 1 + try/4 {
+		words = append(words, nouns[rand.IntN(len(nouns))])
 	}
-	return name
+	return strings.Join(words, "-")
 }

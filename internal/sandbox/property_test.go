@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +104,11 @@ func (a *actor) step() {
 		a.rename(p, drawPath(a.t))
 	case "chmod":
 		mode := rapid.SampledFrom([]uint32{0o644, 0o755, 0o700}).Draw(a.t, "mode")
-		if i, err := a.stack.Lookup(p); err == nil && i.Mode&unix.S_IFMT != unix.S_IFLNK {
+		i, err := a.stack.Lookup(p)
+		if err == nil && i.IsDir() {
+			mode |= 0o700 // else an ordinary user's test cannot look inside
+		}
+		if err == nil && i.Mode&unix.S_IFMT != unix.S_IFLNK {
 			_, _ = a.stack.SetAttr(p, layer.SetAttr{Mode: &mode})
 		}
 	case "symlink":
@@ -386,12 +391,8 @@ func TestNothingOutsideOfWriteChanges(t *testing.T) {
 }
 
 func union(a, b tree) tree {
-	all := tree{}
-	for _, t := range []tree{a, b} {
-		for name, content := range t {
-			all[name] = content
-		}
-	}
+	all := maps.Clone(a)
+	maps.Copy(all, b)
 	return all
 }
 

@@ -175,8 +175,7 @@ func sourceError(path string, err error) error {
 
 // unwrapErrno drops the path that the os package puts before the cause.
 func unwrapErrno(err error) error {
-	var errno unix.Errno
-	if errors.As(err, &errno) {
+	if errno, is := errors.AsType[unix.Errno](err); is {
 		return errno
 	}
 	return err

@@ -48,8 +48,12 @@ func (w *work) takeTurn() (*turn, error) {
 	return t, nil
 }
 
-// end gives the turn up. What is still listed stays so.
-func (t *turn) end() { t.file.Close() }
+// end gives the turn up, if there is one. What is still listed stays so.
+func (t *turn) end() {
+	if t != nil {
+		t.file.Close()
+	}
+}
 
 // intend lists, durably, the paths that are about to be touched.
 func (t *turn) intend(paths []vpath.Path) error {

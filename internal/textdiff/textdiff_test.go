@@ -20,19 +20,29 @@ import (
 func TestUnified(t *testing.T) {
 	tests := []struct{ name, before, after, want string }{
 		{"equal files have no diff", "a\n", "a\n", ""},
-		{"a changed line stands between its context", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n",
-			"--- a\n+++ b\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n"},
+		{
+			"a changed line stands between its context", "1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\nfive\n6\n7\n8\n9\n",
+			"--- a\n+++ b\n@@ -2,7 +2,7 @@\n 2\n 3\n 4\n-5\n+five\n 6\n 7\n 8\n",
+		},
 		{"a file made from nothing starts at line 0", "", "a\nb\n", "--- a\n+++ b\n@@ -0,0 +1,2 @@\n+a\n+b\n"},
 		{"a file emptied ends at line 0", "a\n", "", "--- a\n+++ b\n@@ -1 +0,0 @@\n-a\n"},
-		{"a newline lost at the end is told", "a\n", "a",
-			"--- a\n+++ b\n@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n"},
-		{"a newline missing on both sides is told once", "x\na", "y\na",
-			"--- a\n+++ b\n@@ -1,2 +1,2 @@\n-x\n+y\n a\n\\ No newline at end of file\n"},
+		{
+			"a newline lost at the end is told", "a\n", "a",
+			"--- a\n+++ b\n@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n",
+		},
+		{
+			"a newline missing on both sides is told once", "x\na", "y\na",
+			"--- a\n+++ b\n@@ -1,2 +1,2 @@\n-x\n+y\n a\n\\ No newline at end of file\n",
+		},
 		{"carriage returns are content", "a\r\n", "a\n", "--- a\n+++ b\n@@ -1 +1 @@\n-a\r\n+a\n"},
-		{"changes six lines apart share a hunk", "x\n1\n2\n3\n4\n5\n6\nx\n", "y\n1\n2\n3\n4\n5\n6\ny\n",
-			"--- a\n+++ b\n@@ -1,8 +1,8 @@\n-x\n+y\n 1\n 2\n 3\n 4\n 5\n 6\n-x\n+y\n"},
-		{"changes seven lines apart are two hunks", "x\n1\n2\n3\n4\n5\n6\n7\nx\n", "y\n1\n2\n3\n4\n5\n6\n7\ny\n",
-			"--- a\n+++ b\n@@ -1,4 +1,4 @@\n-x\n+y\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-x\n+y\n"},
+		{
+			"changes six lines apart share a hunk", "x\n1\n2\n3\n4\n5\n6\nx\n", "y\n1\n2\n3\n4\n5\n6\ny\n",
+			"--- a\n+++ b\n@@ -1,8 +1,8 @@\n-x\n+y\n 1\n 2\n 3\n 4\n 5\n 6\n-x\n+y\n",
+		},
+		{
+			"changes seven lines apart are two hunks", "x\n1\n2\n3\n4\n5\n6\n7\nx\n", "y\n1\n2\n3\n4\n5\n6\n7\ny\n",
+			"--- a\n+++ b\n@@ -1,4 +1,4 @@\n-x\n+y\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-x\n+y\n",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

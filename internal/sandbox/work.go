@@ -1,0 +1,95 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// work is a sandbox's changes opened to be shown, applied or discarded.
+type work struct {
+	sandbox *Sandbox
+	source  *os.File
+	tree    sourceTree // of source
+	stack   *layer.Stack
+	policy  *policy.Policy
+	earlier []*policy.Policy
+
+	lock *Lock // held if stack may be changed, else nil
+	turn *turn // taken if the source or the delta may be changed, else nil
+}
+
+// open opens the sandbox's source and layers. With readOnly it may run beside
+// a supervisor, else the caller holds the lock.
+func (s *Sandbox) open(readOnly bool) (*work, error) {
+	w := &work{sandbox: s}
+	if err := w.compile(); err != nil {
+		return nil, err
+	}
+	var err error
+	if w.source, err = s.record.Source.Open(); err != nil {
+		return nil, err
+	}
+	w.tree = sourceTree{root: w.source, owner: s.ID()}
+	w.stack, err = layer.Open(layer.Options{Source: w.source, Dir: s.LayersDir(), ReadOnly: readOnly})
+	if err != nil {
+		w.source.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// openTo opens the sandbox in order to change its source or its delta: by
+// itself, or live, beside a supervisor that changes the delta on request. A
+// dry run changes nothing. Errors: Precondition if somebody is in the way.
+func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
+	var lock *Lock
+	if !live && !dryRun {
+		var err error
+		if lock, err = s.TryLock(p); err != nil {
+			return nil, err
+		}
+	}
+	w, err := s.open(lock == nil)
+	if err != nil {
+		lock.Release()
+		return nil, err
+	}
+	w.lock = lock
+	if !dryRun {
+		if w.turn, err = w.takeTurn(); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
+	return w, nil
+}
+
+func (w *work) close() error {
+	w.turn.end()
+	err := errors.Join(w.stack.Close(), w.source.Close())
+	w.lock.Release()
+	return err
+}
+
+// compile compiles the policies of now and before, with what is reserved.
+func (w *work) compile() error {
+	r := &w.sandbox.record
+	reserved, err := w.sandbox.home.Reserved(r.Source)
+	if err != nil {
+		return err
+	}
+	o := policy.Options{Reserved: reserved}
+	if w.policy, err = policy.Compile(r.Rules, o); err != nil {
+		return err
+	}
+	for _, rules := range r.EarlierRules {
+		p, err := policy.Compile(rules, o)
+		if err != nil {
+			return err
+		}
+		w.earlier = append(w.earlier, p)
+	}
+	return nil
+}
