@@ -255,6 +255,7 @@ func (s *supervisor) forget(x *execution) {
 	s.mu.Lock()
 	delete(s.execs, x)
 	s.mu.Unlock()
+	s.idle.Reset(idleAfter)
 	if x.group == nil {
 		return
 	}

@@ -69,7 +69,6 @@ func (s *supervisor) setUp(ctx context.Context) error {
 			return err
 		}
 	}
-	debug.FreeOSMemory()
 	return nil
 }
 
@@ -79,9 +78,6 @@ func (s *supervisor) prepareProcess(context.Context) error {
 	unix.Umask(0)
 	unix.CloseOnExec(readyFD)
 	unix.CloseOnExec(leaseFD)
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fault.New(fault.Internal, "core limit: %w", err)
-	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fault.New(fault.Unsupported, "mount namespace: %w", err)
 	}
@@ -226,6 +222,7 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 		Workspace: s.record.Workspace,
 		Conceal:   []string{string(s.record.Source.Path), s.home.Dir()},
 		InitArgs:  []string{guest.InitVerb},
+		InitEnv:   guest.InitEnv,
 		Stderr:    &s.complaints,
 		UID:       os.Geteuid(), GID: os.Getegid(),
 		HostUID: -1, HostGID: -1,

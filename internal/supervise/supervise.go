@@ -22,6 +22,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -67,6 +68,8 @@ type supervisor struct {
 
 	attribution attribution
 	background  changeSet // of processes whose command has ended
+
+	idle *time.Timer // trims; started anew when a command has ended
 
 	mu      sync.Mutex
 	holds   int
@@ -124,6 +127,8 @@ func report(ready *os.File, err error) {
 func (s *supervisor) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	s.idle = time.AfterFunc(idleAfter, s.trim)
+	defer s.idle.Stop()
 	go s.serve(ctx)
 	go s.watchLease(os.NewFile(leaseFD, "lease"))
 	ended := make(chan error, 1)
@@ -138,6 +143,21 @@ func (s *supervisor) run() {
 		s.stop()
 	}
 	s.tearDown()
+}
+
+// idleAfter is how long nothing must run before memory is given back.
+const idleAfter = time.Second
+
+// trim gives back what an idle supervisor does not need: there is one for each
+// sandbox, and most wait.
+func (s *supervisor) trim() {
+	s.mu.Lock()
+	busy := len(s.execs) > 0
+	s.mu.Unlock()
+	if !busy {
+		debug.FreeOSMemory()
+		guest.DropText()
+	}
 }
 
 // setPolicy swaps the rules of the live view.
