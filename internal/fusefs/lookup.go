@@ -83,28 +83,18 @@ func (fs *FS) negative(parent *node, out *fuse.EntryOut) fuse.Status {
 // find looks name up in the layers and returns its node, which counts one
 // look-up more.
 func (fs *FS) find(parent *node, p vpath.Path, name string) (*node, layer.Info, fuse.Status) {
-	f := found{stale: true}
-	n, st := fs.bindFound(parent, p, name, &f)
-	return n, f.info, st
-}
-
-// bindFound is find after somebody looked already. What was found of a file
-// that changed over to the delta meanwhile is looked up again.
-func (fs *FS) bindFound(parent *node, p vpath.Path, name string, f *found) (*node, fuse.Status) {
 	n := fs.nodes.child(parent, name)
 	if n != nil {
 		mu := fs.stripe(n)
 		mu.Lock()
 		defer mu.Unlock()
 	}
-	if f.stale || n != nil && f.info.Origin == layer.Source && !n.is(flagSource) {
-		*f = fs.look(p, name)
-	}
+	info, err := fs.o.Layer.LookupIn(p, name)
 	switch {
-	case f.err == nil:
-		return fs.bind(parent, name, &f.info), fuse.OK
-	case !notFound(f.err):
-		return nil, fs.fail("look up", p.Child(name), f.err)
+	case err == nil:
+		return fs.bind(parent, name, &info), info, fuse.OK
+	case !notFound(err):
+		return nil, info, fs.fail("look up", p.Child(name), err)
 	}
 	if n != nil {
 		fs.nodes.mu.Lock()
@@ -113,7 +103,7 @@ func (fs *FS) bindFound(parent *node, p vpath.Path, name string, f *found) (*nod
 			fs.abandonLocked(n, parent, name)
 		}
 	}
-	return nil, fuse.ENOENT
+	return nil, info, fuse.ENOENT
 }
 
 // bind returns the node of the entry that info describes and counts one

@@ -80,100 +80,49 @@ func (fs *FS) OpenDir(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.S
 // ReadDir lists names and types only.
 func (fs *FS) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	fs.stats.count(opReadDir)
-	return fs.readDir(in, func(vpath.Path, []dirent) {}, func(_ *node, _ vpath.Path, e fuse.DirEntry) bool {
-		return out.AddDirEntry(e)
-	})
+	return fs.readDir(in, func(_ *node, _ vpath.Path, e fuse.DirEntry) bool { return out.AddDirEntry(e) })
 }
 
 // ReadDirPlus lists names with attributes; each counts as a look-up.
 func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	fs.stats.count(opReadDirPlus)
-	var look func(name string) found // of the names in their order
-	return fs.readDir(in, func(p vpath.Path, rest []dirent) {
-		look = fs.lookAhead(p, rest[:min(len(rest), int(in.Size)/plusSize)])
-	}, func(parent *node, p vpath.Path, e fuse.DirEntry) bool {
+	return fs.readDir(in, func(parent *node, p vpath.Path, e fuse.DirEntry) bool {
 		if e.Name == "." || e.Name == ".." {
 			return out.AddDirLookupEntry(e) != nil
 		}
-		return fs.addPlus(parent, p, e, look(e.Name), out)
+		return fs.addPlus(parent, p, e, out)
 	})
 }
 
 // addPlus adds an entry with its attributes, or skips it if it is not there
 // any more. It reports whether there was room.
-func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, f found, out *fuse.DirEntryList) bool {
-	n, st := fs.bindFound(parent, p, e.Name, &f)
+func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, out *fuse.DirEntryList) bool {
+	n, info, st := fs.find(parent, p, e.Name)
 	if st == fuse.ENOENT {
 		return true
 	}
 	if st.Ok() {
 		state := fs.stateOf(parent, p)
 		d := state.DecideChild(e.Name)
-		if !visible(d, f.info.Mode) {
+		if !visible(d, info.Mode) {
 			fs.forget(n, 1)
 			return true
 		}
 		fs.rule(n, state.Policy(), d)
-		e.Mode, e.Ino = f.info.Mode, f.info.Ino
+		e.Mode, e.Ino = info.Mode, info.Ino
 	}
 	entry := out.AddDirLookupEntry(e)
 	switch {
 	case entry == nil && st.Ok():
 		fs.forget(n, 1)
 	case entry != nil && st.Ok():
-		fs.fillEntry(n, parent, &f.info, entry)
+		fs.fillEntry(n, parent, &info, entry)
 	}
 	return entry != nil
 }
 
-// plusSize is the least an entry of READDIRPLUS takes, in bytes: struct
-// fuse_direntplus and a name of up to eight (linux/fuse.h).
-const plusSize = 160
-
-// found is what the layer said of a name.
-type found struct {
-	info  layer.Info
-	err   error
-	stale bool // it has to be asked
-}
-
-// manyEntries is from where on looking up in two goroutines is faster.
-const manyEntries = 32
-
-// lookAhead looks the names up, half of them beside the caller.
-func (fs *FS) lookAhead(p vpath.Path, entries []dirent) func(string) found {
-	if len(entries) < manyEntries {
-		return func(name string) found { return fs.look(p, name) }
-	}
-	all := make([]found, len(entries))
-	var other sync.WaitGroup
-	half := len(entries) / 2
-	other.Go(func() {
-		for i := half; i < len(entries); i++ {
-			all[i] = fs.look(p, entries[i].name)
-		}
-	})
-	for i := range half {
-		all[i] = fs.look(p, entries[i].name)
-	}
-	other.Wait()
-	next := 0
-	return func(name string) found {
-		if next++; next <= len(all) {
-			return all[next-1]
-		}
-		return fs.look(p, name)
-	}
-}
-
-func (fs *FS) look(p vpath.Path, name string) found {
-	info, err := fs.o.Layer.LookupIn(p, name)
-	return found{info: info, err: err}
-}
-
-// readDir calls add for each visible name after in.Offset until it says no,
-// and begin before with all that are not dots.
-func (fs *FS) readDir(in *fuse.ReadIn, begin func(vpath.Path, []dirent), add func(*node, vpath.Path, fuse.DirEntry) bool) fuse.Status {
+// readDir calls add for each visible name after in.Offset until it says no.
+func (fs *FS) readDir(in *fuse.ReadIn, add func(*node, vpath.Path, fuse.DirEntry) bool) fuse.Status {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	n, p, st := fs.dirAt(in.NodeId)
@@ -195,7 +144,6 @@ func (fs *FS) readDir(in *fuse.ReadIn, begin func(vpath.Path, []dirent), add fun
 	from, _ := slices.BinarySearchFunc(entries, in.Offset+1, func(e dirent, offset uint64) int {
 		return cmp.Compare(uint64(e.offset), offset)
 	})
-	begin(p, entries[from:])
 	for _, e := range entries[from:] {
 		if !add(n, p, fuse.DirEntry{Name: e.name, Mode: e.mode(), Off: uint64(e.offset)}) {
 			break
