@@ -15,7 +15,7 @@ import (
 const (
 	// batchFiles and batchBytes bound what is written before it is made
 	// durable and placed: descriptors and disk space in flight.
-	batchFiles = 64
+	batchFiles = 256
 	batchBytes = 64 << 20
 	// fewFiles are made durable one by one; more, with all that the file
 	// system has to write, by one syncfs(2).
@@ -24,30 +24,36 @@ const (
 
 // applier carries a plan out. Nothing in it is shared between goroutines.
 type applier struct {
-	work *work
-	plan *plan
+	work     *work
+	plan     *plan
+	progress func(tried, total int)
 	// drop lets the delta forget; all says that it is everything planned.
 	drop func(v []Version, all bool) (stale []vpath.Path, err error)
 
 	touched map[vpath.Path]bool // directories whose names are not durable yet
 	late    []*step             // directories that get their mode when they are full
-	failure error               // the first
-	stopped bool                // no use in going on
+	tried   int                 // steps
+	total   int
+	failure error // the first
+	stopped bool  // no use in going on
 	stale   []vpath.Path
 }
 
 // run does what was planned: directories, files, deletions, and then what
-// takes the place of a deleted directory.
+// takes the place of a deleted directory. A directory's mode changes first if
+// its owner can then fill it, else last.
 func (a *applier) run(ctx context.Context) error {
 	a.touched = map[vpath.Path]bool{}
-	var dirs, files, deletions, instead, modes []*step
+	var opened, dirs, files, deletions, instead, closed []*step
 	for _, s := range a.plan.steps {
 		switch {
 		case s.done || s.outcome != Applied:
 		case s.status == Deleted:
 			deletions = append(deletions, s)
+		case isDir(s.Info.Mode) && s.status == Modified && s.Info.Mode&0o700 == 0o700:
+			opened = append(opened, s)
 		case isDir(s.Info.Mode) && s.status == Modified:
-			modes = append(modes, s)
+			closed = append(closed, s)
 		case isDir(s.Info.Mode):
 			dirs = append(dirs, s)
 		case s.status == Retyped && isDir(s.baseMode()):
@@ -57,6 +63,7 @@ func (a *applier) run(ctx context.Context) error {
 		}
 	}
 	slices.Reverse(deletions)
+	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
 	if a.failure != nil {
@@ -67,7 +74,7 @@ func (a *applier) run(ctx context.Context) error {
 	a.each(ctx, deletions, a.remove)
 	a.each(ctx, instead, a.clearDir)
 	a.files(ctx, instead)
-	a.each(ctx, modes, a.chmod)
+	a.each(ctx, closed, a.chmod)
 	a.finishDirs()
 	return errors.Join(a.failure, a.settle())
 }
@@ -101,6 +108,8 @@ func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 
 // finish notes how a step went.
 func (a *applier) finish(s *step, err error) {
+	a.tried++
+	a.progress(min(a.tried, a.total), a.total)
 	if err == nil {
 		s.done = true
 		a.touched[s.Path.Dir()] = true

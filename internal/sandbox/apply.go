@@ -42,6 +42,8 @@ type ApplyOptions struct {
 	// (see DropVersions). Nil: the sandbox does not run; Apply takes its lock
 	// and forgets by itself.
 	Drop func([]Version) (stale []vpath.Path, err error)
+	// Progress, if not nil, is called after each path that was tried.
+	Progress func(tried, total int)
 }
 
 // ApplyResult tells what became of each selected path, by path.
@@ -108,7 +110,8 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 
 // run carries the plan out. It returns what the sandbox wrote to meanwhile.
 func (p *plan) run(ctx context.Context, o ApplyOptions) (stale []vpath.Path, err error) {
-	a := applier{work: p.work, plan: p, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+	paths := p.paths()
+	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, drop: func(v []Version, all bool) ([]vpath.Path, error) {
 		switch {
 		case o.Drop != nil:
 			return o.Drop(v)
@@ -117,7 +120,10 @@ func (p *plan) run(ctx context.Context, o ApplyOptions) (stale []vpath.Path, err
 		}
 		return DropVersions(p.work.stack, v)
 	}}
-	if err := p.work.turn.intend(p.paths()); err != nil {
+	if a.progress == nil {
+		a.progress = func(int, int) {}
+	}
+	if err := p.work.turn.intend(paths); err != nil {
 		return nil, err
 	}
 	err = a.run(ctx)

@@ -203,6 +203,21 @@ func TestApplyKeepsWhatTheFileWasBesides(t *testing.T) {
 	}
 }
 
+func TestApplyToTheRootItself(t *testing.T) {
+	b := newBench(t, tree{})
+	b.agent(func(a *agent) { a.chmod("/", 0o750); a.write("/f", "new") })
+	if got, want := b.changes(), []string{"M /", "A /f"}; !cmp.Equal(got, want) {
+		t.Errorf("changes = %q, want %q", got, want)
+	}
+	b.apply()
+	if st := statOf(t, b.dir); st.Mode&0o7777 != 0o750 {
+		t.Errorf("the root has mode %04o, want 0750", st.Mode&0o7777)
+	}
+	if left := b.changes(); len(left) != 0 {
+		t.Errorf("left %q", left)
+	}
+}
+
 func TestApplyNeverMakesAFileSetuid(t *testing.T) {
 	b := newBench(t, tree{"was": "x:old"})
 	if err := os.Chmod(filepath.Join(b.dir, "was"), 0o755|os.ModeSetuid); err != nil {

@@ -3,7 +3,9 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -110,6 +112,37 @@ func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
 	}
 	b.apply()
 	if diff := cmp.Diff(tree{"ok": "2", "sealed/": "", "sealed/f": "2", "sealed/g": "2"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+}
+
+// An ordinary user's supervisor can write to a read-only directory of the
+// delta, an ordinary user's apply cannot to one of the source.
+func TestApplyOpensADirectoryBeforeItFillsIt(t *testing.T) {
+	needs.Root(t)
+	b := newBench(t, tree{"d/": ""})
+	if err := os.Chmod(filepath.Join(b.dir, "d"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	b.agent(func(a *agent) { a.chmod("/d", 0o755); a.write("/d/f", "new") })
+	if err := os.Chmod(filepath.Dir(b.dir), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{b.dir, b.home.Dir()} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			return errors.Join(err, os.Lchown(path, 65534, 65534))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), applyEnv+"="+b.home.Dir())
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("apply: %v: %s", err, out)
+	}
+	if diff := cmp.Diff(tree{"d/": "", "d/f": "new"}, snapshot(t, b.dir)); diff != "" {
 		t.Errorf("source (-want +got):\n%s", diff)
 	}
 }

@@ -77,7 +77,11 @@ func (t *sourceTree) at(p vpath.Path, do func(entry) error) error {
 		return err
 	}
 	defer unix.Close(dir)
-	return do(entry{tree: t, dir: dir, name: p.Base(), temp: t.tempName(p)})
+	name := p.Base()
+	if p.IsRoot() {
+		name = "." // which can only get another mode
+	}
+	return do(entry{tree: t, dir: dir, name: name, temp: t.tempName(p)})
 }
 
 // tempName returns the name beside p under which a change passes: always the
