@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -181,11 +182,14 @@ func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
 
 // abandon removes a copy that got no name.
 func (s *Stack) abandon(name string) {
-	if st, err := statAt(s.work, name); err == nil {
-		s.forgetCopy(st.ino)
+	st, err := statAt(s.work, name)
+	if err == nil {
+		s.forgetNumber(st.ino)
+	}
+	if err != nil || !s.quota.freed(st.ino) {
+		s.quota.dropInodes(1)
 	}
 	s.discard(name)
-	s.quota.dropInodes(1)
 }
 
 func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
@@ -210,17 +214,14 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 	err = s.fillCopy(p, l, fd, name, size)
 	if err != nil {
 		s.abandon(name)
-		return err
 	}
-	if st, err := statFd(fd); err == nil {
-		s.quota.settle(&st)
-	}
-	return nil
+	return err
 }
 
 // fillCopy copies content and attributes into work/name and gives it p's name.
 func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64) error {
 	base := baseOf(&l.st)
+	awaitTick(&l.st)
 	if err := copyData(fd, l.fd, l.st.size, size); err != nil {
 		return err
 	}
@@ -251,16 +252,17 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 	return s.commitCopy(p, l, name)
 }
 
-// keepContent hashes and keeps the content of a file of the source.
-func (s *Stack) keepContent(b *Base, fd int, st *stat) error {
-	if st.size > ContentMax {
-		return s.journal.share(b, fd)
+// tick bounds how coarse the kernel's file times are (CONFIG_HZ_100; since
+// Linux 6.13 they are finer where somebody looks).
+const tick = 10 * time.Millisecond
+
+// awaitTick waits until a change to the file would show in its times, so that
+// one that comes while it is copied cannot pass unseen.
+func awaitTick(st *stat) {
+	changed := time.Unix(st.ctime.Sec, st.ctime.Nsec)
+	if age := time.Since(changed); age < tick {
+		time.Sleep(min(tick, tick-age))
 	}
-	content, err := readContent(fd, st.size)
-	if err != nil {
-		return err
-	}
-	return s.journal.keep(b, content)
 }
 
 // recordCopy writes down, durably, what p was and which number its copy shows.
@@ -286,6 +288,7 @@ func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) error {
 		return err
 	}
 	s.inodes.set(st.ino, alias)
+	s.quota.settle(st)
 	return nil
 }
 
@@ -336,157 +339,4 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 		return s.linkFrozenNames(p, e.part.layer, &l.st, pl)
 	}
 	return nil
-}
-
-// keepingTimes runs do, which changes names in dir but nothing that the view
-// shows, and gives dir its modification time back.
-func keepingTimes(dir int, do func() error) error {
-	st, err := statFd(dir)
-	if err != nil {
-		return err
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	return setTimes(dir, ".", nil, &st.mtime)
-}
-
-// takeAttributes gives work/name the owner (as far as this process may), mode
-// and times of the file it is a copy of.
-func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
-	st, err := statAt(dir, name)
-	if err != nil {
-		return err
-	}
-	if st.uid != from.uid || st.gid != from.gid {
-		err := unix.Fchownat(dir, name, int(from.uid), int(from.gid), unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil && err != unix.EPERM && err != unix.EINVAL { // EINVAL: not mapped in our user namespace
-			return err
-		}
-	}
-	if from.kind() != unix.S_IFLNK {
-		if err := unix.Fchmodat(dir, name, from.mode&modeMask, 0); err != nil {
-			return err
-		}
-	}
-	return setTimes(dir, name, &from.atime, &from.mtime)
-}
-
-// ensureDir brings the directory p into the delta, empty, so that it merges
-// with what is below, and returns its view. The caller holds ns exclusively.
-func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
-	v, err := s.view(p)
-	if err != nil || v.inTop() {
-		return v, err
-	}
-	defer s.views.release(v)
-	if v.sealed {
-		return nil, unix.EROFS
-	}
-	l := &lower{origin: v.parts[0].origin, fd: -1}
-	if l.st, err = statFd(v.parts[0].fd); err != nil {
-		return nil, err
-	}
-	up, err := s.ensureDir(p.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer s.views.release(up)
-	if err := s.quota.addInodes(1); err != nil {
-		return nil, err
-	}
-	if err := s.makeMerged(newPlace(up, p), l); err != nil {
-		return nil, err
-	}
-	s.views.forget(p)
-	return s.view(p)
-}
-
-// makeMerged makes the delta's directory at pl that merges with l.
-func (s *Stack) makeMerged(pl *place, l *lower) error {
-	name := s.temp()
-	err := unix.Mkdirat(s.work, name, 0o700)
-	if err != nil {
-		s.quota.dropInodes(1)
-		return err
-	}
-	st, err := statAt(s.work, name)
-	if err == nil {
-		err = s.takeAttributes(s.work, name, &l.st)
-	}
-	if err == nil {
-		err = s.record(pl.path, l, &st, baseOf(&l.st))
-	}
-	if err == nil {
-		err = pl.before()
-	}
-	if err == nil {
-		err = keepingTimes(pl.dir, func() error {
-			return unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
-		})
-	}
-	if err != nil {
-		s.abandon(name)
-	}
-	return err
-}
-
-// touchRoot lets the delta speak for the root's mode and times.
-func (s *Stack) touchRoot() error {
-	if s.rootTouched {
-		return nil
-	}
-	st, err := statFd(s.layers[s.bottom()].root)
-	if err != nil {
-		return err
-	}
-	if err := s.takeAttributes(s.layers[top].root, ".", &st); err != nil {
-		return err
-	}
-	if err := s.journal.append(baseRecord(vpath.Root, baseOf(&st))); err != nil {
-		return err
-	}
-	s.rootTouched = true
-	return nil
-}
-
-// keepCovered keeps the content of what p was in the source, which a whiteout
-// hides and something new is about to replace.
-func (s *Stack) keepCovered(p vpath.Path, v *view) error {
-	last := v.parts[len(v.parts)-1]
-	if last.origin != Source {
-		return nil
-	}
-	st, err := statAt(last.fd, p.Base())
-	if err != nil || !st.isRegular() {
-		return nil // gone meanwhile, or nothing to merge with later
-	}
-	return s.keepReplaced(p, entry{last, p.Base(), st}, recordContent)
-}
-
-// keepReplaced records e, of the source at p, with its content if it can be
-// read.
-func (s *Stack) keepReplaced(p vpath.Path, e entry, kind recordKind) error {
-	base := baseOf(&e.st)
-	if e.st.isRegular() {
-		s.addContent(&base, e)
-	}
-	return s.journal.append(record{kind: kind, path: p, base: base})
-}
-
-// addContent adds the content of e to base. One that cannot be read or kept
-// costs no more than a later merge.
-func (s *Stack) addContent(base *Base, e entry) {
-	fd, st, err := s.openEntry(e, false)
-	if err != nil {
-		return
-	}
-	defer unix.Close(fd)
-	whole := baseOf(&st)
-	if s.keepContent(&whole, fd, &st) != nil {
-		return
-	}
-	if now, err := statFd(fd); err == nil && st.unchanged(&now) {
-		*base = whole
-	}
 }

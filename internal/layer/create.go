@@ -194,6 +194,7 @@ func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (In
 		st.mode = st.kind() | mode
 	}
 	if err == nil {
+		s.quota.settle(&st)
 		err = s.number(&st)
 	}
 	if err == nil {

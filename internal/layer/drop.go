@@ -224,6 +224,11 @@ func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
 	}
 	if err != nil {
 		d.s.quota.dropInodes(1)
+		return false, err
+	}
+	st, err := statAt(at.dir, at.stored)
+	if err == nil {
+		d.s.quota.settle(&st)
 	}
 	return err == nil, err
 }

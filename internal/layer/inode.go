@@ -157,8 +157,8 @@ func (s *Stack) number(st *stat) error {
 	return s.journal.append(record{kind: recordAlias, ino: st.ino, alias: alias})
 }
 
-// forgetCopy drops the number of a backing file that is gone.
-func (s *Stack) forgetCopy(ino uint64) {
+// forgetNumber drops the number of a backing file that is gone.
+func (s *Stack) forgetNumber(ino uint64) {
 	if s.inodes.forget(ino) {
 		// Births are as coarse as the kernel's tick, so the next file of this
 		// number could pass for it. A lost record costs no more than that.

@@ -2,7 +2,6 @@ package layer
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,9 +47,8 @@ func newBench(t testing.TB, files map[string]string, change ...func(*Options)) *
 
 func (b *bench) open() {
 	b.t.Helper()
-	fd, err := unix.Open(b.source, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	must(b.t, err)
-	b.o.Source, b.o.Dir = os.NewFile(uintptr(fd), "source"), b.dir
+	var err error
+	b.o.Source, b.o.Dir = openSourceFile(b.t, b.source), b.dir
 	b.Stack, err = Open(b.o)
 	must(b.t, err)
 }
@@ -192,5 +190,3 @@ func (b *bench) removeAll(p string) {
 }
 
 func ptr[T any](v T) *T { return &v }
-
-var _ = fmt.Sprint

@@ -139,6 +139,7 @@ func (s *Stack) countOrphan(name string) error {
 		return err
 	}
 	s.addOrphanName(st.ino, 1)
+	s.quota.settle(&st)
 	return s.number(&st)
 }
 
@@ -266,6 +267,16 @@ func (o *Orphan) Forget() {
 	if o == nil {
 		return
 	}
+	o.s.ns.Lock() // other names of the file go one at a time, so that the last is known
+	defer o.s.ns.Unlock()
+	o.forgetLocked()
+}
+
+// forgetLocked is Forget for a caller that holds ns exclusively.
+func (o *Orphan) forgetLocked() {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.spent {
@@ -283,12 +294,11 @@ func (o *Orphan) Forget() {
 	if err != nil {
 		return
 	}
-	if unlinkAt(o.s.orphans, o.name) == nil {
-		o.s.addOrphanName(st.ino, -1)
-		if st.nlink <= 1 {
-			o.s.freed(&st)
-		}
+	o.s.addOrphanName(st.ino, -1)
+	if st.nlink <= 1 {
+		o.s.freed(&st)
 	}
+	_ = unlinkAt(o.s.orphans, o.name) // what it leaves, Open sweeps
 }
 
 // orphanNames returns how many names of the backing file are orphans'.

@@ -31,7 +31,7 @@ type quota struct {
 	limit Quota
 
 	mu       sync.Mutex
-	files    map[uint64]int64 // allocated bytes by backing inode
+	files    map[uint64]int64 // allocated bytes by backing inode; nil without a quota
 	bytes    int64            // sum of files
 	contents int64            // allocated bytes of recorded contents
 	reserved int64
@@ -84,6 +84,9 @@ func (q *quota) found(dir int, _ vpath.Path, c storedChild) error {
 
 // addInodes takes n inodes. Errors: EDQUOT.
 func (q *quota) addInodes(n int64) error {
+	if q.files == nil {
+		return nil
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.limit.Inodes > 0 && q.count+n > q.limit.Inodes {
@@ -93,7 +96,11 @@ func (q *quota) addInodes(n int64) error {
 	return nil
 }
 
+// dropInodes gives back what no file was made of.
 func (q *quota) dropInodes(n int64) {
+	if q.files == nil {
+		return
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.count -= n
@@ -122,9 +129,9 @@ func (q *quota) release(n int64) {
 	q.reserved -= n
 }
 
-// settle notes what a file has allocated now.
+// settle notes what a file, for which an inode was taken, has allocated now.
 func (q *quota) settle(st *stat) {
-	if !q.limitsBytes() {
+	if q.files == nil {
 		return
 	}
 	q.mu.Lock()
@@ -151,13 +158,19 @@ func (q *quota) clearContents() {
 	q.contents = 0
 }
 
-// freed notes that a file is gone.
-func (q *quota) freed(ino uint64) {
+// freed notes that a file is gone, and says whether it was counted: whiteouts
+// are not.
+func (q *quota) freed(ino uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	bytes, ok := q.files[ino]
+	if !ok {
+		return false
+	}
 	q.count--
-	q.bytes -= q.files[ino]
+	q.bytes -= bytes
 	delete(q.files, ino)
+	return true
 }
 
 // during runs do, which stores at most length bytes from off on in fd.

@@ -51,7 +51,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 		}
 	}
 	if err := s.hide(p, v, e); err != nil {
-		o.Forget()
+		o.forgetLocked()
 		return nil, err
 	}
 	if e.part.layer != top {
@@ -63,7 +63,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 		err = s.removeStored(e, p.Base())
 	}
 	if err != nil {
-		o.Forget()
+		o.forgetLocked()
 		return nil, err
 	}
 	return o, nil
@@ -105,18 +105,19 @@ func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
 // removeStored unlinks e, which is in the delta and no directory, and what
 // belongs to it.
 func (s *Stack) removeStored(e entry, name string) error {
-	if err := unix.Unlinkat(e.part.fd, e.stored, 0); err != nil {
-		return err
-	}
 	if e.st.nlink <= 1 {
 		s.freed(&e.st)
+	}
+	if err := unix.Unlinkat(e.part.fd, e.stored, 0); err != nil {
+		return err
 	}
 	return dropNameBeside(e.part.fd, name)
 }
 
-// freed says that the last name of a backing file is gone.
+// freed says that the last name of a backing file is about to go: before it
+// does, so that the next file of that inode number is not mistaken for it.
 func (s *Stack) freed(st *stat) {
-	s.forgetCopy(st.ino)
+	s.forgetNumber(st.ino)
 	s.quota.freed(st.ino)
 }
 
@@ -203,9 +204,9 @@ func (s *Stack) checkEmpty(p vpath.Path, visible func(name string) bool) error {
 // removeDir removes the delta's directory e, which may hold whiteouts and
 // what nobody sees, in one step.
 func (s *Stack) removeDir(e entry, name string) error {
+	s.freed(&e.st)
 	err := unix.Unlinkat(e.part.fd, e.stored, unix.AT_REMOVEDIR)
 	if err == nil {
-		s.freed(&e.st)
 		return dropNameBeside(e.part.fd, name)
 	}
 	if err != unix.ENOTEMPTY && err != unix.EEXIST {

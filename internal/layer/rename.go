@@ -258,7 +258,7 @@ func (m *move) replace() (*Orphan, error) {
 		}
 	}
 	if err := m.commit(pl); err != nil {
-		orphan.Forget()
+		orphan.forgetLocked()
 		return nil, err
 	}
 	return orphan, nil
@@ -286,6 +286,12 @@ func (m *move) clear() error {
 		return err
 	}
 	defer s.views.release(v)
+	if m.to.part.layer != top {
+		m.to.part.layer = top
+		if m.to.st, err = statFd(v.parts[0].fd); err != nil {
+			return err
+		}
+	}
 	up, err := s.ensureDir(m.path.Dir())
 	if err != nil {
 		return err
@@ -365,11 +371,11 @@ func (m *move) keepReplaced() (*Orphan, error) {
 // commit is the one step that moves.
 func (m *move) commit(pl *place) error {
 	s := m.s
-	if err := unix.Renameat(m.from.part.fd, m.from.stored, pl.dir, pl.stored); err != nil {
-		return err
-	}
 	if m.exists && m.to.part.layer == top && (m.to.st.isDir() || !m.o.KeepReplaced && m.to.st.nlink <= 1) {
 		s.freed(&m.to.st)
+	}
+	if err := unix.Renameat(m.from.part.fd, m.from.stored, pl.dir, pl.stored); err != nil {
+		return err
 	}
 	s.views.purge(m.old)
 	s.views.purge(m.path)

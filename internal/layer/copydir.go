@@ -1,0 +1,119 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// keepingTimes runs do, which changes names in dir but nothing that the view
+// shows, and gives dir its modification time back.
+func keepingTimes(dir int, do func() error) error {
+	st, err := statFd(dir)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return setTimes(dir, ".", nil, &st.mtime)
+}
+
+// takeAttributes gives work/name the owner (as far as this process may), mode
+// and times of the file it is a copy of.
+func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
+	st, err := statAt(dir, name)
+	if err != nil {
+		return err
+	}
+	if st.uid != from.uid || st.gid != from.gid {
+		err := unix.Fchownat(dir, name, int(from.uid), int(from.gid), unix.AT_SYMLINK_NOFOLLOW)
+		if err != nil && err != unix.EPERM && err != unix.EINVAL { // EINVAL: not mapped in our user namespace
+			return err
+		}
+	}
+	if from.kind() != unix.S_IFLNK {
+		if err := unix.Fchmodat(dir, name, from.mode&modeMask, 0); err != nil {
+			return err
+		}
+	}
+	return setTimes(dir, name, &from.atime, &from.mtime)
+}
+
+// ensureDir brings the directory p into the delta, empty, so that it merges
+// with what is below, and returns its view. The caller holds ns exclusively.
+func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
+	v, err := s.view(p)
+	if err != nil || v.inTop() {
+		return v, err
+	}
+	defer s.views.release(v)
+	if v.sealed {
+		return nil, unix.EROFS
+	}
+	l := &lower{origin: v.parts[0].origin, fd: -1}
+	if l.st, err = statFd(v.parts[0].fd); err != nil {
+		return nil, err
+	}
+	up, err := s.ensureDir(p.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer s.views.release(up)
+	if err := s.quota.addInodes(1); err != nil {
+		return nil, err
+	}
+	if err := s.makeMerged(newPlace(up, p), l); err != nil {
+		return nil, err
+	}
+	s.views.forget(p)
+	return s.view(p)
+}
+
+// makeMerged makes the delta's directory at pl that merges with l.
+func (s *Stack) makeMerged(pl *place, l *lower) error {
+	name := s.temp()
+	err := unix.Mkdirat(s.work, name, 0o700)
+	if err != nil {
+		s.quota.dropInodes(1)
+		return err
+	}
+	st, err := statAt(s.work, name)
+	if err == nil {
+		err = s.takeAttributes(s.work, name, &l.st)
+	}
+	if err == nil {
+		err = s.record(pl.path, l, &st, baseOf(&l.st))
+	}
+	if err == nil {
+		err = pl.before()
+	}
+	if err == nil {
+		err = keepingTimes(pl.dir, func() error {
+			return unix.Renameat2(s.work, name, pl.dir, pl.stored, unix.RENAME_NOREPLACE)
+		})
+	}
+	if err != nil {
+		s.abandon(name)
+	}
+	return err
+}
+
+// touchRoot lets the delta speak for the root's mode and times.
+func (s *Stack) touchRoot() error {
+	if s.rootTouched {
+		return nil
+	}
+	st, err := statFd(s.layers[s.bottom()].root)
+	if err != nil {
+		return err
+	}
+	if err := s.takeAttributes(s.layers[top].root, ".", &st); err != nil {
+		return err
+	}
+	if err := s.journal.append(baseRecord(vpath.Root, baseOf(&st))); err != nil {
+		return err
+	}
+	s.rootTouched = true
+	return nil
+}

@@ -1,0 +1,333 @@
+package layer
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func TestUnchangedFilesShowTheSourcesAttributes(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/file": "content"})
+	for _, p := range []string{"/", "/dir", "/dir/file"} {
+		host, err := os.Lstat(b.src(p))
+		must(t, err)
+		st := host.Sys().(*syscall.Stat_t)
+		i := b.lookup(p)
+		want := Info{
+			Mode: st.Mode, Ino: st.Ino, Size: st.Size, Blocks: st.Blocks, Nlink: 1, UID: st.Uid, GID: st.Gid,
+			Atime: unix.Timespec(st.Atim), Mtime: unix.Timespec(st.Mtim), Ctime: unix.Timespec(st.Ctim),
+			Origin: Source, ID: i.ID,
+		}
+		if diff := cmp.Diff(want, i); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", p, diff)
+		}
+		if i.ID.Ino != st.Ino || i.ID.Dev != st.Dev {
+			t.Errorf("%s is backed by %+v, want inode %d", p, i.ID, st.Ino)
+		}
+	}
+}
+
+func TestSeveralNamesOfASourceFileAreSeveralFiles(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "x"})
+	must(t, os.Link(b.src("a"), b.src("b")))
+	one, two := b.lookup("/a"), b.lookup("/b")
+	if one.Ino == two.Ino || one.Ino&ownBit == 0 || one.Nlink != 1 || !one.Shared {
+		t.Errorf("a shows %+v, b shows %+v", one, two)
+	}
+	b.write("/a", "changed")
+	if got := b.lookup("/a").Ino; got != one.Ino {
+		t.Errorf("copy-up made the number %#x of %#x", got, one.Ino)
+	}
+	b.rename("/a", "/c")
+	b.reopen()
+	if got := b.lookup("/c").Ino; got != one.Ino {
+		t.Errorf("rename and restart made the number %#x of %#x", got, one.Ino)
+	}
+	if got := b.read("/b"); got != "x" {
+		t.Errorf("the other name reads %q", got)
+	}
+}
+
+func TestErrorsNameTheVirtualPathAndTheErrno(t *testing.T) {
+	b := newBench(t, map[string]string{"file": ""})
+	tests := []struct {
+		name string
+		do   func() error
+		kind fault.Kind
+		want unix.Errno
+	}{
+		{"an absent name", func() error { _, err := b.Lookup("/x\n"); return err }, fault.NotFound, unix.ENOENT},
+		{"below a file", func() error { _, err := b.Lookup("/file/x\n"); return err }, fault.Precondition, unix.ENOTDIR},
+		{"a name too long", func() error { _, err := b.Mkdir(vpath.Path("/\n"+strings.Repeat("x", 256)), 0); return err }, fault.Invalid, unix.ENAMETOOLONG},
+		{"a name that is taken", func() error { _, err := b.Symlink("\n", "/file"); return err }, fault.Exists, unix.EEXIST},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.do()
+			if !errors.Is(err, tt.want) || !fault.Is(err, tt.kind) {
+				t.Fatalf("error = %v (%v), want %v (%v)", err, fault.KindOf(err), tt.want, tt.kind)
+			}
+			if strings.Contains(err.Error(), b.dir) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error text %q names the host or is not escaped", err)
+			}
+		})
+	}
+}
+
+func TestSymlinksOfTheSourceAreNeverFollowed(t *testing.T) {
+	b := newBench(t, map[string]string{"real/file": "inside"})
+	outside := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "file"), []byte("outside"), 0o644))
+	must(t, os.Symlink(outside, b.src("dir")))
+	must(t, os.Symlink(filepath.Join(outside, "file"), b.src("link")))
+
+	if target, err := b.Readlink("/link"); err != nil || target != filepath.Join(outside, "file") {
+		t.Errorf("Readlink = %q, %v", target, err)
+	}
+	for _, p := range []vpath.Path{"/dir/file", "/dir/new"} {
+		_, err := b.Lookup(p)
+		wantErr(t, "lookup through a link", err, unix.ENOTDIR)
+		_, _, err = b.Create(p, 0o644)
+		wantErr(t, "create through a link", err, unix.ENOTDIR)
+	}
+	for _, write := range []bool{false, true} {
+		_, _, err := b.Open("/link", write)
+		wantErr(t, "open a link", err, unix.ELOOP)
+	}
+	if _, err := b.OpenSource("/dir/file"); !errors.Is(err, unix.ENOTDIR) {
+		t.Errorf("OpenSource through a link: %v, want ENOTDIR", err)
+	}
+	if _, err := b.OpenSource("/link"); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("OpenSource of a link: %v, want ELOOP", err)
+	}
+}
+
+func TestASwappedDirectoryNeverLeadsOutside(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/file": "inside", "evil": ""})
+	outside := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(outside, "file"), []byte("outside"), 0o644))
+	must(t, os.Remove(b.src("evil")))
+	must(t, os.Symlink(outside, b.src("evil")))
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = unix.Renameat2(unix.AT_FDCWD, b.src("dir"), unix.AT_FDCWD, b.src("evil"), unix.RENAME_EXCHANGE)
+			}
+		}
+	}()
+	for range 2000 {
+		b.Invalidate(vpath.Root)
+		if content, err := readView(b.Stack, "/dir/file"); err == nil && content != "inside" {
+			t.Errorf("read %q", content)
+			break
+		}
+		if i, err := b.Lookup("/dir/file"); err == nil && i.Size != int64(len("inside")) {
+			t.Errorf("size %d is not the file's inside", i.Size)
+			break
+		}
+	}
+	close(stop)
+	<-done
+}
+
+func TestMovedSourceDirectoriesAreNoticed(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		b := newBench(t, map[string]string{"dir/file": "old", "other/file": "new"})
+		if got := b.read("/dir/file"); got != "old" {
+			t.Fatalf("read %q", got)
+		}
+		must(t, os.Rename(b.src("dir"), b.src("gone")))
+		must(t, os.Rename(b.src("other"), b.src("dir")))
+		if told {
+			b.Invalidate("/dir", "/other", "/gone")
+		} else {
+			b.views.age(2 * sourceTTL)
+		}
+		if got := b.read("/dir/file"); got != "new" {
+			t.Errorf("told %v: read %q after the directory was replaced", told, got)
+		}
+		_, err := b.ReadDir("/other")
+		wantErr(t, "list a directory that was moved away", err, unix.ENOENT)
+	}
+}
+
+// age makes all cached views older.
+func (c *viewCache) age(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for e := c.lru.Front(); e != nil; e = e.Next() {
+		v := e.Value.(*view)
+		v.born = v.born.Add(-d)
+	}
+}
+
+func TestCachedHandlesAreBounded(t *testing.T) {
+	b := newBench(t, nil)
+	for i := range 2 * maxViewFds {
+		p := vpath.Root.Child(strings.Repeat("x", i%200+1) + string(rune('a'+i/200)))
+		_, err := b.Mkdir(p, 0o755)
+		must(t, err)
+		_, err = b.ReadDir(p)
+		must(t, err)
+	}
+	if b.views.fds > maxViewFds || b.views.lru.Len() > maxViewFds {
+		t.Errorf("%d handles in %d views, want at most %d", b.views.fds, b.views.lru.Len(), maxViewFds)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	must(t, err)
+	if len(open) > maxViewFds+100 {
+		t.Errorf("%d descriptors are open", len(open))
+	}
+}
+
+func TestANestedMountIsAnEmptyDirectory(t *testing.T) {
+	needs.Root(t)
+	b := newBench(t, map[string]string{"mnt/below": "hidden", "file": ""})
+	must(t, unix.Mount("tmpfs", b.src("mnt"), "tmpfs", 0, "size=1m"))
+	defer func() { must(t, unix.Unmount(b.src("mnt"), unix.MNT_DETACH)) }()
+	must(t, os.WriteFile(b.src("mnt/secret"), nil, 0o644))
+	b.Invalidate(vpath.Root)
+
+	i := b.lookup("/mnt")
+	if !i.Mounted || i.Mode != unix.S_IFDIR|0o555 {
+		t.Errorf("the mount shows as %+v", i)
+	}
+	if got := b.names("/mnt"); len(got) != 0 {
+		t.Errorf("the mount lists %q", got)
+	}
+	_, err := b.Lookup("/mnt/secret")
+	wantErr(t, "lookup in a mount", err, unix.ENOENT)
+	_, err = b.Mkdir("/mnt/new", 0o755)
+	wantErr(t, "mkdir in a mount", err, unix.EROFS)
+	_, err = b.SetAttr("/mnt", SetAttr{Mode: ptr(uint32(0o777))})
+	wantErr(t, "chmod of a mount", err, unix.EROFS)
+	wantErr(t, "rmdir of a mount", b.Rmdir("/mnt", nil), unix.EBUSY)
+	_, err = b.Rename("/mnt", "/moved", RenameOptions{})
+	wantErr(t, "rename of a mount", err, unix.EROFS)
+	_, err = b.Rename("/file", "/mnt/file", RenameOptions{})
+	wantErr(t, "rename into a mount", err, unix.EROFS)
+	if entries, err := b.ReadSourceDir("/mnt"); err != nil || len(entries) != 0 {
+		t.Errorf("ReadSourceDir of a mount = %v, %v", entries, err)
+	}
+	if _, err := b.OpenSource("/mnt/secret"); !errors.Is(err, unix.EXDEV) {
+		t.Errorf("OpenSource in a mount: %v, want EXDEV", err)
+	}
+}
+
+func TestSpecialFilesAreNeverOpened(t *testing.T) {
+	b := newBench(t, nil)
+	must(t, unix.Mkfifo(b.src("fifo"), 0o644))
+	_, err := b.Mknod("/mine", unix.S_IFIFO|0o600)
+	must(t, err)
+	for _, p := range []vpath.Path{"/fifo", "/mine"} {
+		for _, write := range []bool{false, true} { // either would wait for the other end for ever
+			_, _, err := b.Open(p, write)
+			wantErr(t, "open a FIFO", err, unix.ENXIO)
+		}
+	}
+	_, err = b.SetAttr("/fifo", SetAttr{Mode: ptr(uint32(0o600))})
+	must(t, err)
+	b.rename("/fifo", "/moved")
+	if i := b.lookup("/moved"); i.Mode != unix.S_IFIFO|0o600 {
+		t.Errorf("the moved FIFO has mode %o", i.Mode)
+	}
+	for _, kind := range []uint32{unix.S_IFCHR, unix.S_IFBLK} {
+		_, err := b.Mknod("/dev", kind|0o666)
+		wantErr(t, "mknod of a device", err, unix.EPERM)
+	}
+}
+
+func TestReadsTheUsersModeRefusesAreRefused(t *testing.T) {
+	needs.Root(t)
+	me := User{UID: 1000, GID: 1000, Groups: []uint32{2000}}
+	b := newBench(t, map[string]string{
+		"mine": "x", "unreadable": "x", "group": "x", "other": "x",
+		"nosearch/file": "x", "nolist/file": "x",
+	}, func(o *Options) { o.User = &me })
+	for name, as := range map[string]struct {
+		uid, gid int
+		mode     os.FileMode
+	}{
+		"": {1000, 1000, 0o755}, "mine": {1000, 1000, 0o600}, "unreadable": {1000, 1000, 0o044}, "group": {0, 2000, 0o040},
+		"other": {0, 0, 0o640}, "nosearch": {0, 0, 0o744}, "nolist": {0, 0, 0o711},
+	} {
+		must(t, os.Chown(b.src(name), as.uid, as.gid))
+		must(t, os.Chmod(b.src(name), as.mode))
+	}
+	b.Invalidate(vpath.Root)
+	for p, want := range map[vpath.Path]error{
+		"/mine": nil, "/group": nil, "/unreadable": unix.EACCES, "/other": unix.EACCES,
+		"/nosearch/file": unix.EACCES, "/nolist/file": nil,
+	} {
+		_, err := readView(b.Stack, p)
+		if !errors.Is(err, want) {
+			t.Errorf("read %s: %v, want %v", p, err, want)
+		}
+		_, err = b.CopyUp(p)
+		if !errors.Is(err, want) {
+			t.Errorf("copy up %s: %v, want %v", p, err, want)
+		}
+	}
+	if _, err := b.ReadDir("/nolist"); !errors.Is(err, unix.EACCES) {
+		t.Errorf("list: %v, want EACCES", err)
+	}
+	if _, err := b.ReadDir("/nosearch"); err != nil {
+		t.Errorf("list what may be listed: %v", err)
+	}
+}
+
+func TestDeepTreesAndLongPaths(t *testing.T) {
+	b := newBench(t, nil)
+	p := vpath.Root
+	for range 2000 {
+		p = p.Child("deep")
+		_, err := b.Mkdir(p, 0o755)
+		must(t, err)
+	}
+	f, _, err := b.Create(p.Child("file"), 0o644)
+	must(t, err)
+	f.Close()
+	b.reopen()
+	if i, err := b.Lookup(p.Child("file")); err != nil || i.Size != 0 {
+		t.Fatalf("the deep file: %+v, %v", i, err)
+	}
+	changes, err := b.Changes()
+	must(t, err)
+	if len(changes) != 2001 {
+		t.Errorf("%d changes, want 2001", len(changes))
+	}
+	b.rename("/deep", "/moved")
+	must(t, b.DropAll())
+	if left, err := os.ReadDir(filepath.Join(b.dir, "work")); err != nil || len(left) != 0 {
+		t.Errorf("work holds %v, %v", left, err)
+	}
+
+	long := vpath.Root
+	for range 40 {
+		long = long.Child(".wh." + strings.Repeat("\xff", 251))
+		_, err := b.Mkdir(long, 0o755)
+		must(t, err)
+	}
+	b.write(string(long.Child("file")), "found")
+	b.reopen()
+	if got := b.read(string(long.Child("file"))); got != "found" {
+		t.Errorf("at the end of a path of %d bytes: %q", len(long), got)
+	}
+}

@@ -1,0 +1,130 @@
+package layer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func TestBytesAreBounded(t *testing.T) {
+	b := newBench(t, map[string]string{"source": "x"}, func(o *Options) { o.Quota.Bytes = 1 << 20 })
+	f, _, err := b.Create("/file", 0o644)
+	must(t, err)
+	defer f.Close()
+	block := make([]byte, 64<<10)
+	written := int64(0)
+	for {
+		n, err := f.WriteAt(block, written)
+		written += int64(n)
+		if err != nil {
+			wantErr(t, "write over the quota", err, unix.EDQUOT)
+			break
+		}
+	}
+	if written < 768<<10 || written > 1<<20 {
+		t.Errorf("%d bytes were written under a quota of 1 MiB", written)
+	}
+	if _, err := f.WriteAt([]byte("again"), 0); err != nil {
+		t.Errorf("overwriting in place: %v", err)
+	}
+	wantErr(t, "allocate over the quota", f.Allocate(0, 0, 1<<30), unix.EDQUOT)
+	_, err = b.SetAttr("/file", SetAttr{Size: ptr(int64(1 << 40))})
+	must(t, err) // a hole costs nothing
+	if _, err := f.WriteAt(block, 1<<39); !fault.Is(err, fault.Exhausted) {
+		t.Errorf("writing into a hole over the quota: %v", err)
+	}
+
+	used := b.Statfs()
+	b.reopen()
+	if got := b.Statfs(); got.Inodes != used.Inodes || got.Bytes > used.Bytes+blockBytes*64 || got.Bytes < used.Bytes/2 {
+		t.Errorf("counted at Open %+v, before %+v", got, used)
+	}
+	b.unlink("/file")
+	if got := b.Statfs().Bytes; got != 0 {
+		t.Errorf("%d bytes are in use after the file went", got)
+	}
+	b.write("/source", "copied up again")
+}
+
+func TestInodesAreBounded(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "", "b": "", "c": ""}, func(o *Options) { o.Quota.Inodes = 3 })
+	for _, p := range []string{"/1", "/2", "/3"} {
+		b.mkdir(p)
+	}
+	_, err := b.Mkdir("/4", 0o755)
+	wantErr(t, "mkdir over the quota", err, unix.EDQUOT)
+	_, _, err = b.Create("/4", 0o644)
+	wantErr(t, "create over the quota", err, unix.EDQUOT)
+	_, err = b.CopyUp("/a")
+	wantErr(t, "copy-up over the quota", err, unix.EDQUOT)
+	_, err = b.CreateOrphan(0o600)
+	wantErr(t, "a nameless file over the quota", err, unix.EDQUOT)
+	for _, p := range []string{"/a", "/b", "/c"} {
+		b.unlink(p) // removing is never refused
+	}
+	b.reopen()
+	must(t, b.Rmdir("/1", nil))
+	b.mkdir("/4")
+}
+
+func TestAFullDiskLosesNothing(t *testing.T) {
+	needs.Root(t)
+	root := t.TempDir()
+	disk := filepath.Join(root, "disk")
+	must(t, os.Mkdir(disk, 0o700))
+	must(t, unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"))
+	t.Cleanup(func() { must(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	b := &bench{t: t, source: filepath.Join(root, "source"), dir: filepath.Join(disk, "layers")}
+	must(t, os.Mkdir(b.source, 0o755))
+	for i := range 30 {
+		must(t, os.WriteFile(b.src(fmt.Sprintf("f%d", i)), bytes.Repeat([]byte{byte('a' + i)}, 100<<10), 0o644))
+	}
+	b.open()
+	t.Cleanup(b.close)
+
+	f, _, err := b.Create("/mine", 0o644)
+	must(t, err)
+	_, err = f.WriteAt([]byte("written"), 0)
+	must(t, err)
+	f.Close()
+	full := 0
+	for i := range 30 {
+		p := vpath.Path(fmt.Sprintf("/f%d", i))
+		if _, err := b.CopyUp(p); errors.Is(err, unix.ENOSPC) {
+			full++
+		} else {
+			must(t, err)
+		}
+	}
+	if full == 0 {
+		t.Fatal("the disk never was full")
+	}
+	g, _, err := b.Open("/mine", true)
+	must(t, err)
+	defer g.Close()
+	n, err := g.WriteAt(make([]byte, 1<<20), 100)
+	if !errors.Is(err, unix.ENOSPC) || !fault.Is(err, fault.Exhausted) || n == 1<<20 {
+		t.Errorf("writing to a full disk: %d, %v", n, err)
+	}
+	b.reopen()
+	if got := b.read("/mine")[:7]; got != "written" {
+		t.Errorf("what was written reads %q", got)
+	}
+	for i := range 30 {
+		want := string(bytes.Repeat([]byte{byte('a' + i)}, 100<<10))
+		if got := b.read(fmt.Sprintf("/f%d", i)); got != want {
+			t.Errorf("f%d has %d bytes after a full disk", i, len(got))
+		}
+	}
+	must(t, b.DropAll())
+	b.write("/f0", "there is room again")
+}
