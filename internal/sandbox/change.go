@@ -95,9 +95,9 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 		switch {
 		case err == nil:
 			list = append(list, c)
-		case !fault.Is(err, fault.NotFound): // gone again, in a live sandbox
+		case w.lock != nil || !fault.Is(err, fault.NotFound):
 			return nil, err
-		}
+		} // else it is gone again, from a live sandbox
 	}
 	return list, nil
 }
@@ -293,6 +293,9 @@ func (w *work) isSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 			return false, err
 		}
 		was, err := w.stack.SourceReadlink(p)
+		if fault.Is(err, fault.NotFound) {
+			return false, nil
+		}
 		return was == now, err
 	case unix.S_IFREG:
 	default:
@@ -307,6 +310,9 @@ func (w *work) isSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	}
 	defer now.Close()
 	was, err := w.stack.OpenSource(p)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil // it went this moment
+	}
 	if err != nil {
 		return false, err
 	}
