@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -44,7 +43,7 @@ func newDoctor(e *env) *cobra.Command {
 func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 	findings := []finding{
 		e.checkHome(),
-		checked("/dev/fuse", statusMissing, "can be opened", checkFUSE()),
+		checked("/dev/fuse", statusMissing, "can be opened", supervise.CheckFUSE()),
 		checked("namespaces", statusMissing, "can be made", supervise.Probe(ctx)),
 		checked("bubblewrap", statusMissing, "can build a sandbox", bwrap.New(bwrap.Options{}).Probe(ctx)),
 		checked("openat2", statusMissing, "known to the kernel", checkOpenat2()),
@@ -93,20 +92,6 @@ func (e *env) checkHome() finding {
 		return checked("state", statusMissing, "", err)
 	}
 	return finding{Check: "state", Status: statusOK, Detail: home.Dir()}
-}
-
-// checkFUSE opens the device as a mount does.
-func checkFUSE() error {
-	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
-	switch {
-	case os.IsNotExist(err):
-		return fault.New(fault.Unsupported, "no such device: `modprobe fuse`; in a container, pass the device in")
-	case os.IsPermission(err):
-		return fault.New(fault.Unsupported, "only root may open it: `chmod 0666 /dev/fuse`, as udev does (50-udev-default.rules)")
-	case err != nil:
-		return fault.New(fault.Unsupported, "%w", err)
-	}
-	return f.Close()
 }
 
 // checkOpenat2 tries the system call that keeps us beneath a directory

@@ -22,6 +22,7 @@ type execution struct {
 	command Command
 	inside  *guest.Exec
 	group   *cgroup.Group
+	before  cgroup.Usage // of the sandbox, when the command was about to start
 	changes changeSet
 	begun   time.Time
 
@@ -109,6 +110,7 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	s.mu.Lock()
 	s.execs[x] = struct{}{}
 	s.mu.Unlock()
+	x.before = s.resourceEvents()
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
 		closeAll(master)
@@ -225,7 +227,6 @@ func (s *supervisor) placed(x *execution, pid int) error {
 // finish waits for the command, says in the audit log what it was and did, and
 // returns how it ended.
 func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
-	before := s.resourceEvents()
 	end, err := x.inside.Wait(ctx)
 	exit := Exit{
 		Code: end.Code, Signal: end.Signal, Duration: time.Since(x.begun),
@@ -238,10 +239,7 @@ func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
 	x.mu.Lock()
 	exit.Reason = x.reason
 	x.mu.Unlock()
-	if exit.Reason == ReasonNone && err != nil {
-		exit.Reason = ReasonStopped
-	}
-	s.auditEnd(x, &exit, before)
+	s.auditEnd(x, &exit, err != nil)
 	s.forget(x)
 	return exit
 }
@@ -277,12 +275,16 @@ func (s *supervisor) resourceEvents() cgroup.Usage {
 }
 
 // auditEnd writes the events of a command that has ended.
-func (s *supervisor) auditEnd(x *execution, exit *Exit, before cgroup.Usage) {
-	after := s.resourceEvents()
+// One that was lost with its sandbox may have been ended by a limit, too.
+func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
+	before, after := x.before, s.resourceEvents()
 	// A shell reports the signal that ended its child in its own exit code.
 	killed := exit.Signal == int(unix.SIGKILL) || exit.Code == 128+int(unix.SIGKILL)
 	if after.OOMKills > before.OOMKills && killed && exit.Reason == ReasonNone {
 		exit.Reason = ReasonOutOfMemory
+	}
+	if lost && exit.Reason == ReasonNone {
+		exit.Reason = ReasonStopped
 	}
 	var events []audit.Event
 	if c := x.changes.take(); !c.empty() {

@@ -147,6 +147,9 @@ func (s *supervisor) mountView(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := CheckFUSE(); err != nil {
+		return err
+	}
 	mountpoint := filepath.Join(s.box.Dir(), viewDir)
 	if err := os.Mkdir(mountpoint, 0o700); err != nil && !os.IsExist(err) {
 		return fault.New(fault.Internal, "view: %w", err)
