@@ -1,0 +1,164 @@
+package attack_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// forkBomb forks until the kernel says no, and says how far it came.
+var forkBomb = program("fork bomb", func(in *inside, _ []string) {
+	const plenty = 500
+	forks, err := 0, error(nil)
+	for ; forks < plenty; forks++ {
+		pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if errno != 0 {
+			err = errno
+			break
+		}
+		if pid == 0 {
+			for {
+				_, _, _ = syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0) // sleeps for good
+			}
+		}
+	}
+	in.errno("the last fork", err, unix.EAGAIN)
+	if forks >= 40 {
+		in.fail("%d processes under --pids 40", forks)
+	}
+})
+
+func TestForkBomb(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	wantCode(t, s.Agentfense("run", "--detach", "--name", "other"), 0)
+	t.Cleanup(func() { s.Agentfense("stop", "other") })
+	passes(t, s, forkBomb, nil, "--pids", "40")
+	found := events(t, s, s.Name, "resource_limit_exceeded")
+	if len(found) != 1 || found[0]["resource"] != "pids.max" {
+		t.Errorf("audit: %v", found)
+	}
+	wantCode(t, s.Agentfense("exec", "other", "--", "true"), 0)
+	nothingLeft(t, s, inspect(t, s, s.Name))
+}
+
+// Memory is that of the sandbox, whichever way it is filled.
+func TestMemoryBomb(t *testing.T) {
+	tests := []struct{ name, script string }{
+		{"by a process", "head -c 300000000 /dev/zero | tail"},
+		{"by shared memory", "exec head -c 300000000 /dev/zero > /dev/shm/full"},
+		{"by a private /tmp", "exec head -c 300000000 /dev/zero > /tmp/full"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := harness.New(t, binary, nil)
+			wantCode(t, s.Agentfense("run", "--detach", "--name", "other"), 0)
+			t.Cleanup(func() { s.Agentfense("stop", "other") })
+			r := s.Run(tt.script, "--memory", "64M")
+			if r.Code != 137 || !strings.Contains(r.Stderr, "--memory") {
+				t.Errorf("exit code %d, want 137 with the reason; %s", r.Code, r.Stderr)
+			}
+			found := events(t, s, s.Name, "resource_limit_exceeded")
+			if len(found) == 0 || found[0]["resource"] != "memory.max" {
+				t.Errorf("audit: %v", found)
+			}
+			wantCode(t, s.Agentfense("exec", "other", "--", "true"), 0)
+			nothingLeft(t, s, inspect(t, s, s.Name))
+		})
+	}
+}
+
+// Output that nobody kept up with would have to be stored somewhere: it is
+// not, neither by the client nor by the supervisor.
+func TestOutputFloodIsNotStored(t *testing.T) {
+	const flood, most = 1 << 30, 80 << 10 // bytes, KiB
+	s := harness.New(t, binary, nil)
+	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "sh", "-c",
+		"head -c "+strconv.Itoa(flood)+" /dev/zero; read end")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := io.CopyN(io.Discard, stdout, flood); err != nil {
+		t.Fatalf("read %d bytes: %v", n, err)
+	}
+	for who, pid := range map[string]int{"client": cmd.Process.Pid, "supervisor": inspect(t, s, s.Name).Running.PID} {
+		if got := peakKiB(t, pid); got > most {
+			t.Errorf("the %s held %d KiB at most, want no more than %d", who, got, most)
+		}
+	}
+	if _, err := io.WriteString(stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// peakKiB is the most memory a process ever held at once.
+func peakKiB(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	n, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A caller that never closes its end of the input holds nothing up.
+func TestOpenInputDoesNotHang(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "true")
+	cmd.Stdin = read
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A reader that goes away ends the flood as it would without a sandbox.
+func TestClosedOutputEndsTheCommand(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "cat", "/dev/zero")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.CopyN(io.Discard, stdout, 1); err != nil {
+		t.Fatal(err)
+	}
+	stdout.Close()
+	_ = cmd.Wait() // the state tells
+	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || status.Signal() != unix.SIGPIPE && status.ExitStatus() != 128+int(unix.SIGPIPE) {
+		t.Errorf("%s, want SIGPIPE", cmd.ProcessState)
+	}
+	nothingLeft(t, s, inspect(t, s, s.Name))
+}
