@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,10 +79,6 @@ func (s *supervisor) prepareProcess(context.Context) error {
 	unix.CloseOnExec(leaseFD)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fault.New(fault.Unsupported, "mount namespace: %w", err)
-	}
-	// Only we need the capabilities: what we start must not inherit them.
-	if _, _, errno := syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, 0); errno != 0 {
-		return fault.New(fault.Internal, "ambient capabilities: %w", errno)
 	}
 	return nil
 }

@@ -90,6 +90,9 @@ func (p *process) run(l *launch, started chan<- error) {
 func (p *process) runHere(l *launch, started chan<- error) {
 	cmd, err := l.command()
 	if err == nil {
+		err = dropAmbient()
+	}
+	if err == nil {
 		cmd.Stderr = &p.complaints
 		cmd.WaitDelay = endDelay
 		if err = cmd.Start(); err != nil {
@@ -105,6 +108,16 @@ func (p *process) runHere(l *launch, started chan<- error) {
 		return
 	}
 	p.finish(cmd.Wait())
+}
+
+// dropAmbient keeps what this thread starts from inheriting our capabilities
+// (an ordinary user's supervisor has them as ambient ones): bubblewrap refuses
+// to run with any it did not expect.
+func dropAmbient() error {
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fault.New(fault.Internal, "ambient capabilities: %w", err)
+	}
+	return nil
 }
 
 // finish records how bubblewrap ended, which is how PID 1 ended, unless
