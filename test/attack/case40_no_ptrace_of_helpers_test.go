@@ -1,0 +1,70 @@
+package attack_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+func init() {
+	pids := map[string]func() int{
+		"PID 1":      func() int { return 1 },
+		"the leader": os.Getppid,
+	}
+	for who, pid := range pids {
+		open := func(file string, flags int) probe {
+			return func() error {
+				_, err := unix.Open("/proc/"+itoa(pid())+"/"+file, flags, 0)
+				return err
+			}
+		}
+		probes["attach to "+who] = func() error { return unix.PtraceAttach(pid()) }
+		probes["seize "+who] = func() error { return unix.PtraceSeize(pid()) }
+		probes["write the memory of "+who] = open("mem", unix.O_RDWR)
+		probes["read the maps of "+who] = open("maps", unix.O_RDONLY)
+		probes["read the environment of "+who] = open("environ", unix.O_RDONLY)
+		probes["take the socket of "+who] = open("fd/3", unix.O_RDWR)
+		probes["enter the root of "+who] = open("root/", unix.O_RDONLY)
+		probes["process_vm_writev into "+who] = func() error {
+			var b byte
+			local := []unix.Iovec{{Base: &b, Len: 1}}
+			_, err := unix.ProcessVMWritev(pid(), local, []unix.RemoteIovec{{Base: 0x10000, Len: 1}}, 0)
+			return err
+		}
+		probes["pidfd_getfd from "+who] = func() error {
+			fd, err := unix.PidfdOpen(pid(), 0)
+			if err != nil {
+				return err
+			}
+			_, err = unix.PidfdGetfd(fd, 3, 0)
+			return err
+		}
+		probes["kcmp with "+who] = func() error {
+			return syscallError(unix.SYS_KCMP, uintptr(pid()), uintptr(os.Getpid()), 0, 0, 0)
+		}
+	}
+}
+
+// Our helpers inside run as the same user as the command, and are out of its
+// reach all the same, whatever Yama says.
+func TestHelpersCannotBeTraced(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		want := map[string]string{}
+		for _, of := range []string{"PID 1", "the leader"} {
+			for _, attempt := range []string{"attach to ", "seize ", "process_vm_writev into ", "pidfd_getfd from ", "kcmp with "} {
+				want[attempt+of] = "EPERM"
+			}
+			for _, attempt := range []string{"write the memory of ", "read the maps of ", "read the environment of ",
+				"take the socket of ", "enter the root of "} {
+				want[attempt+of] = "EACCES"
+			}
+		}
+		wantAnswers(t, s, want)
+		// The sandbox has not noticed.
+		prints(t, s, "echo alive", "alive\n")
+	})
+}
