@@ -25,10 +25,14 @@ func TestSupervisorKilledWhileACommandRuns(t *testing.T) {
 	}{
 		{name: "while the command waits", script: "echo ready; exec sleep 600"},
 		{name: "while the command writes", script: "echo ready; while :; do echo more >> many; done"},
-		{name: "while the command copies files up",
-			script: "echo ready; while :; do echo more >> big; rm -f big2; cp big big2; done"},
-		{name: "while limits hold", script: "echo ready; while :; do sh -c 'echo more >> many'; done",
-			flags: []string{"--pids", "50"}},
+		{
+			name:   "while the command copies files up",
+			script: "echo ready; while :; do echo more >> big; rm -f big2; cp big big2; done",
+		},
+		{
+			name: "while limits hold", script: "echo ready; while :; do sh -c 'echo more >> many'; done",
+			flags: []string{"--pids", "50"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -137,7 +141,7 @@ func supervisorBelow(pid int) int {
 	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children") // gone meanwhile: none
 	for _, list := range lists {
 		children, _ := os.ReadFile(list)
-		for _, child := range strings.Fields(string(children)) {
+		for child := range strings.FieldsSeq(string(children)) {
 			cmdline, _ := os.ReadFile("/proc/" + child + "/cmdline")
 			if strings.Contains(string(cmdline), "\x00__supervise\x00") {
 				n, _ := strconv.Atoi(child)

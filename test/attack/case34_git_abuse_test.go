@@ -24,8 +24,10 @@ printf '[core]\n\tfsmonitor = touch pwned\n\thooksPath = evil\n[diff]\n\texterna
 echo x > .git/modules/m/config; echo x > .git/info/attributes; echo /tmp > .git/worktrees/w/gitdir
 echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x tool`, "--preset", "full-access")
 		wantCode(t, r, 0)
-		marked := []string{"/.git/config", "/.git/hooks/pre-commit", "/.git/index.lock", "/.git/info/attributes",
-			"/.git/modules/m/config", "/.git/worktrees/w/gitdir", "/.gitmodules", "/tool"}
+		marked := []string{
+			"/.git/config", "/.git/hooks/pre-commit", "/.git/index.lock", "/.git/info/attributes",
+			"/.git/modules/m/config", "/.git/worktrees/w/gitdir", "/.gitmodules", "/tool",
+		}
 		var doc struct {
 			Files []struct {
 				Path string          `json:"path"`

@@ -58,8 +58,10 @@ func TestHelpersCannotBeTraced(t *testing.T) {
 			for _, attempt := range []string{"attach to ", "seize ", "process_vm_writev into ", "pidfd_getfd from ", "kcmp with "} {
 				want[attempt+of] = "EPERM"
 			}
-			for _, attempt := range []string{"write the memory of ", "read the maps of ", "read the environment of ",
-				"take the socket of ", "enter the root of "} {
+			for _, attempt := range []string{
+				"write the memory of ", "read the maps of ", "read the environment of ",
+				"take the socket of ", "enter the root of ",
+			} {
 				want[attempt+of] = "EACCES"
 			}
 		}

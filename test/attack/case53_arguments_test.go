@@ -94,8 +94,16 @@ func TestNamesAreChecked(t *testing.T) {
 		strings.Repeat("n", 300), "sb_../../victim", "attack/../attack",
 	} {
 		for _, args := range [][]string{
-			{"run", "--name=" + name, "--", "true"}, {"create", "--", name}, {"exec", "--", name, "true"}, {"stop", "--", name},
-			{"rm", "--", name}, {"diff", "--", name}, {"apply", "--", name}, {"discard", "--", name}, {"audit", "--", name}, {"inspect", "--", name},
+			{"run", "--name=" + name, "--", "true"},
+			{"create", "--", name},
+			{"exec", "--", name, "true"},
+			{"stop", "--", name},
+			{"rm", "--", name},
+			{"diff", "--", name},
+			{"apply", "--", name},
+			{"discard", "--", name},
+			{"audit", "--", name},
+			{"inspect", "--", name},
 			{"files", "ls", "--", name, "/"},
 		} {
 			if name == "" && args[0] == "run" {

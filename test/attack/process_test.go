@@ -217,7 +217,7 @@ func syscallError(number uintptr, args ...uintptr) error {
 	copy(a[:], args)
 	_, _, errno := syscall.RawSyscall6(number, a[0], a[1], a[2], a[3], a[4], a[5])
 	if errno != 0 {
-		return unix.Errno(errno)
+		return errno
 	}
 	return nil
 }
