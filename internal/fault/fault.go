@@ -77,8 +77,7 @@ func (e *Error) Unwrap() error { return errors.Unwrap(e.err) }
 // KindOf returns the kind of the outermost *Error in err's chain, or Internal
 // if there is none.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal

@@ -25,12 +25,16 @@ func TestChanges(t *testing.T) {
 		{"made and removed again", func(b *bench) { b.write("/new", ""); b.unlink("/new") }, nil},
 		{"removed and made again", func(b *bench) { b.unlink("/a"); b.write("/a", "1") }, []string{"m /a"}},
 		{"a file moved", func(b *bench) { b.rename("/a", "/z") }, []string{"d /a", "c /z"}},
-		{"a mode", func(b *bench) { _, _ = b.SetAttr("/dir", SetAttr{Mode: ptr(uint32(0o700))}) }, []string{"m /dir"}},
-		{"the root's mode", func(b *bench) { _, _ = b.SetAttr("/", SetAttr{Mode: ptr(uint32(0o700))}) }, []string{"m /"}},
-		{"a directory made again keeps its fate", func(b *bench) { b.removeAll("/dir"); b.mkdir("/dir") },
-			[]string{"d /dir/c", "d /dir/sub", "d /dir/sub/d"}},
-		{"a directory replaced by a file", func(b *bench) { b.removeAll("/dir"); b.write("/dir", "x") },
-			[]string{"m /dir", "d /dir/c", "d /dir/sub", "d /dir/sub/d"}},
+		{"a mode", func(b *bench) { _, _ = b.SetAttr("/dir", SetAttr{Mode: new(uint32(0o700))}) }, []string{"m /dir"}},
+		{"the root's mode", func(b *bench) { _, _ = b.SetAttr("/", SetAttr{Mode: new(uint32(0o700))}) }, []string{"m /"}},
+		{
+			"a directory made again keeps its fate", func(b *bench) { b.removeAll("/dir"); b.mkdir("/dir") },
+			[]string{"d /dir/c", "d /dir/sub", "d /dir/sub/d"},
+		},
+		{
+			"a directory replaced by a file", func(b *bench) { b.removeAll("/dir"); b.write("/dir", "x") },
+			[]string{"m /dir", "d /dir/c", "d /dir/sub", "d /dir/sub/d"},
+		},
 		{"a file replaced by a directory", func(b *bench) { b.unlink("/a"); b.mkdir("/a"); b.write("/a/b", "") }, []string{"m /a", "c /a/b"}},
 		{"the user deleted it too", func(b *bench) { b.unlink("/a"); must(b.t, os.Remove(b.src("a"))) }, nil},
 	}
@@ -90,20 +94,44 @@ func TestDropTakesBackExactlyWhatItIsTold(t *testing.T) {
 		want  []string
 		shows []string // of /dir
 	}{
-		{"one of two changes", func(b *bench) { b.write("/dir/a", "x"); b.write("/file", "y") },
-			[]vpath.Path{"/file"}, []string{"m /dir/a"}, []string{"a", "b", "sub"}},
-		{"one file of a deleted directory", func(b *bench) { b.removeAll("/dir") },
-			[]vpath.Path{"/dir/a"}, []string{"d /dir/b", "d /dir/sub", "d /dir/sub/c"}, []string{"a"}},
-		{"a deep file of a deleted directory", func(b *bench) { b.removeAll("/dir") },
-			[]vpath.Path{"/dir/sub/c"}, []string{"d /dir/a", "d /dir/b"}, []string{"sub"}},
-		{"the deleted directory alone", func(b *bench) { b.removeAll("/dir") },
-			[]vpath.Path{"/dir"}, []string{"d /dir/a", "d /dir/b", "d /dir/sub", "d /dir/sub/c"}, nil},
-		{"one file of a directory made again", func(b *bench) { b.removeAll("/dir"); b.mkdir("/dir"); b.write("/dir/n", "") },
-			[]vpath.Path{"/dir/b"}, []string{"d /dir/a", "c /dir/n", "d /dir/sub", "d /dir/sub/c"}, []string{"b", "n"}},
-		{"a path that is not changed", func(b *bench) { b.write("/dir/a", "x") },
-			[]vpath.Path{"/dir/b", "/no/such"}, []string{"m /dir/a"}, []string{"a", "b", "sub"}},
+		{
+			"one of two changes", func(b *bench) { b.write("/dir/a", "x"); b.write("/file", "y") },
+			[]vpath.Path{"/file"},
+			[]string{"m /dir/a"},
+			[]string{"a", "b", "sub"},
+		},
+		{
+			"one file of a deleted directory", func(b *bench) { b.removeAll("/dir") },
+			[]vpath.Path{"/dir/a"},
+			[]string{"d /dir/b", "d /dir/sub", "d /dir/sub/c"},
+			[]string{"a"},
+		},
+		{
+			"a deep file of a deleted directory", func(b *bench) { b.removeAll("/dir") },
+			[]vpath.Path{"/dir/sub/c"},
+			[]string{"d /dir/a", "d /dir/b"},
+			[]string{"sub"},
+		},
+		{
+			"the deleted directory alone", func(b *bench) { b.removeAll("/dir") },
+			[]vpath.Path{"/dir"},
+			[]string{"d /dir/a", "d /dir/b", "d /dir/sub", "d /dir/sub/c"},
+			nil,
+		},
+		{
+			"one file of a directory made again", func(b *bench) { b.removeAll("/dir"); b.mkdir("/dir"); b.write("/dir/n", "") },
+			[]vpath.Path{"/dir/b"},
+			[]string{"d /dir/a", "c /dir/n", "d /dir/sub", "d /dir/sub/c"},
+			[]string{"b", "n"},
+		},
+		{
+			"a path that is not changed", func(b *bench) { b.write("/dir/a", "x") },
+			[]vpath.Path{"/dir/b", "/no/such"},
+			[]string{"m /dir/a"},
+			[]string{"a", "b", "sub"},
+		},
 		{"a mode while its content stays", func(b *bench) {
-			_, _ = b.SetAttr("/dir", SetAttr{Mode: ptr(uint32(0o700))})
+			_, _ = b.SetAttr("/dir", SetAttr{Mode: new(uint32(0o700))})
 			b.write("/dir/a", "x")
 		}, []vpath.Path{"/dir"}, []string{"m /dir/a"}, []string{"a", "b", "sub"}},
 	}
@@ -183,8 +211,8 @@ func TestASecondOpenerReadsBesideAWriter(t *testing.T) {
 		"drop": early.Drop("/a"), "dropAll": early.DropAll(), "freeze": early.Freeze(),
 		"rmdir": early.Rmdir("/moved", nil), "mkdir": second(early.Mkdir("/x", 0)), "copy up": second(early.CopyUp("/a")),
 		"unlink": second(early.Unlink("/a", false)), "rename": second(early.Rename("/a", "/b", RenameOptions{})),
-		"root": second(early.SetAttr("/", SetAttr{Mode: ptr(uint32(0))})), "orphan": second(early.CreateOrphan(0)),
-		"chmod": second(early.SetAttr("/a", SetAttr{Mode: ptr(uint32(0))})),
+		"root": second(early.SetAttr("/", SetAttr{Mode: new(uint32(0))})), "orphan": second(early.CreateOrphan(0)),
+		"chmod": second(early.SetAttr("/a", SetAttr{Mode: new(uint32(0))})),
 	} {
 		wantErr(t, what+" by a reader", err, unix.EROFS)
 	}

@@ -71,12 +71,12 @@ func TestSparseFilesStaySparse(t *testing.T) {
 
 func TestTruncationCopiesNoMoreThanItKeeps(t *testing.T) {
 	b := newBench(t, map[string]string{"big": strings.Repeat("x", 8<<20)}, func(o *Options) { o.Quota.Bytes = 1 << 20 })
-	i, err := b.SetAttr("/big", SetAttr{Size: ptr(int64(3))})
+	i, err := b.SetAttr("/big", SetAttr{Size: new(int64(3))})
 	must(t, err)
 	if i.Size != 3 || b.read("/big") != "xxx" {
 		t.Errorf("truncated it shows %+v", i)
 	}
-	_, err = b.SetAttr("/big", SetAttr{Size: ptr(int64(-1))})
+	_, err = b.SetAttr("/big", SetAttr{Size: new(int64(-1))})
 	wantErr(t, "a negative size", err, unix.EINVAL)
 }
 
@@ -184,7 +184,7 @@ func TestConcurrentUseOfOneTree(t *testing.T) {
 				p := vpath.Path(fmt.Sprintf("/d%d/f%d", i%4, i))
 				switch (w + i) % 8 {
 				case 0:
-					_, _ = b.SetAttr(p, SetAttr{Mode: ptr(uint32(0o600))})
+					_, _ = b.SetAttr(p, SetAttr{Mode: new(uint32(0o600))})
 				case 1:
 					o, _ := b.Unlink(p, true)
 					o.Forget()

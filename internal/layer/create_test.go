@@ -100,7 +100,7 @@ func TestModesAreExactAndNeverSetUID(t *testing.T) {
 		must(t, err)
 		_, err = b.CopyUp("/file")
 		must(t, err)
-		_, err = b.SetAttr("/dir/node", SetAttr{Mode: ptr(uint32(0o6711))})
+		_, err = b.SetAttr("/dir/node", SetAttr{Mode: new(uint32(0o6711))})
 		must(t, err)
 		unix.Umask(old)
 		for p, want := range map[string]uint32{

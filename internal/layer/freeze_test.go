@@ -14,7 +14,7 @@ func TestFreezeLeavesTheViewAsItIs(t *testing.T) {
 	b.write("/a", "first")
 	b.unlink("/b")
 	b.removeAll("/dir")
-	_, err := b.SetAttr("/", SetAttr{Mode: ptr(uint32(0o701))})
+	_, err := b.SetAttr("/", SetAttr{Mode: new(uint32(0o701))})
 	must(t, err)
 	before := b.changes()
 	f, _, err := b.Open("/a", true)
@@ -53,7 +53,7 @@ func TestFreezeLeavesTheViewAsItIs(t *testing.T) {
 func TestFreezeIsWholeAfterACrashBetweenItsSteps(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "source"})
 	b.write("/a", "frozen")
-	_, err := b.SetAttr("/", SetAttr{Mode: ptr(uint32(0o701))})
+	_, err := b.SetAttr("/", SetAttr{Mode: new(uint32(0o701))})
 	must(t, err)
 	b.close()
 	must(t, os.Mkdir(filepath.Join(b.dir, "frozen"), 0o700))

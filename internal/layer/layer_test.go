@@ -189,4 +189,5 @@ func (b *bench) removeAll(p string) {
 	must(b.t, b.Rmdir(vpath.Path(p), nil))
 }
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }

@@ -216,7 +216,7 @@ func TestANestedMountIsAnEmptyDirectory(t *testing.T) {
 	wantErr(t, "lookup in a mount", err, unix.ENOENT)
 	_, err = b.Mkdir("/mnt/new", 0o755)
 	wantErr(t, "mkdir in a mount", err, unix.EROFS)
-	_, err = b.SetAttr("/mnt", SetAttr{Mode: ptr(uint32(0o777))})
+	_, err = b.SetAttr("/mnt", SetAttr{Mode: new(uint32(0o777))})
 	wantErr(t, "chmod of a mount", err, unix.EROFS)
 	wantErr(t, "rmdir of a mount", b.Rmdir("/mnt", nil), unix.EBUSY)
 	_, err = b.Rename("/mnt", "/moved", RenameOptions{})
@@ -242,7 +242,7 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 			wantErr(t, "open a FIFO", err, unix.ENXIO)
 		}
 	}
-	_, err = b.SetAttr("/fifo", SetAttr{Mode: ptr(uint32(0o600))})
+	_, err = b.SetAttr("/fifo", SetAttr{Mode: new(uint32(0o600))})
 	must(t, err)
 	b.rename("/fifo", "/moved")
 	if i := b.lookup("/moved"); i.Mode != unix.S_IFIFO|0o600 {

@@ -37,7 +37,7 @@ func TestBytesAreBounded(t *testing.T) {
 		t.Errorf("overwriting in place: %v", err)
 	}
 	wantErr(t, "allocate over the quota", f.Allocate(0, 0, 1<<30), unix.EDQUOT)
-	_, err = b.SetAttr("/file", SetAttr{Size: ptr(int64(1 << 40))})
+	_, err = b.SetAttr("/file", SetAttr{Size: new(int64(1 << 40))})
 	must(t, err) // a hole costs nothing
 	if _, err := f.WriteAt(block, 1<<39); !fault.Is(err, fault.Exhausted) {
 		t.Errorf("writing into a hole over the quota: %v", err)

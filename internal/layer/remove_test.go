@@ -70,7 +70,7 @@ func TestOrphansLiveUntilForgotten(t *testing.T) {
 		if i.Nlink != 0 || i.Ino != before[p].Ino || i.Size != 3 {
 			t.Errorf("orphan of %s shows %+v", p, i)
 		}
-		i, err = o.SetAttr(SetAttr{Size: ptr(int64(1)), Mode: ptr(uint32(0o640))})
+		i, err = o.SetAttr(SetAttr{Size: new(int64(1)), Mode: new(uint32(0o640))})
 		must(t, err)
 		if i.Size != 1 || i.Ino != before[p].Ino || i.Mode != unix.S_IFREG|0o640 {
 			t.Errorf("changed orphan of %s shows %+v", p, i)
