@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -139,6 +140,9 @@ func opened(path string, flags int) error {
 	}
 	return err
 }
+
+// procFD is the name by which a descriptor can be opened again.
+func procFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 func watched(path string) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)

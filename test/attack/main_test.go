@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,15 @@ func (in *inside) errno(what string, err error, want unix.Errno) {
 	in.checks++
 	if got := errnoOf(err); got != want {
 		in.fail("%s: got %s, want %s", what, errnoName(got), errnoName(want))
+	}
+}
+
+// refused checks that a system call ended with one of several errors, where
+// kernels differ.
+func (in *inside) refused(what string, err error, want ...unix.Errno) {
+	in.checks++
+	if got := errnoOf(err); !slices.Contains(want, got) {
+		in.fail("%s: got %s", what, errnoName(got))
 	}
 }
 

@@ -1,0 +1,92 @@
+package attack_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// A rename carries nothing across a border of the policy: each visible entry
+// that moves must be write where it was and where it goes, what is hidden
+// stays where it is, and what is at the new name is told by the policy only.
+func TestRenameAcrossBorders(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{
+		"r/file": "r", "v/file": "v", "w/file": "w",
+		"mixed/w": "w", "mixed/hidden": "secret", "mixed/sub/hidden": "secret",
+		"partly/w": "w", "partly/deep/r": "r", "vault/inner": "secret", "swap/x": "x", "swap/hidden": "secret",
+	})
+	untouched := s.Untouched()
+	policy := []string{"--preset", "full-access", "--read", "r/", "--view", "v/", "--read", "partly/deep/r",
+		"--hide", "/mixed/hidden", "--hide", "/mixed/sub/hidden", "--hide", "vault/", "--hide", "gone/", "--hide", "/swap/hidden"}
+	passes(t, s, renameAcross, nil, policy...)
+	untouched()
+	// With other rules the next run sees no more of what was hidden than
+	// this one moved.
+	prints(t, s, "find . -name hidden; find . -name inner; cat moved/w", "./vault/inner\nw", "--preset", "full-access")
+	agentfense(t, s, "apply", s.Name)
+	for path, want := range map[string]string{
+		"mixed/hidden": "secret", "mixed/sub/hidden": "secret", "vault/inner": "secret", "swap/hidden": "secret",
+		"moved/w": "w", "r/file": "r", "v/file": "v",
+	} {
+		if got := s.Read(path); got != want {
+			t.Errorf("applied, %s holds %q, want %q", path, got, want)
+		}
+	}
+	if _, err := os.Lstat(s.Source + "/moved/hidden"); err == nil {
+		t.Error("applied, a hidden file moved")
+	}
+}
+
+var renameAcross = program("rename across", func(in *inside, _ []string) {
+	rename := func(from, to string, flags uint, want unix.Errno) {
+		in.errno("rename "+from+" to "+to, unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags), want)
+	}
+	for _, flags := range []uint{0, unix.RENAME_NOREPLACE} {
+		rename("r/file", "w/taken", flags, unix.EACCES)
+		rename("v/file", "w/taken", flags, unix.EACCES)
+		rename("w/file", "r/put", flags, unix.EACCES)
+		rename("w/file", "v/put", flags, unix.EACCES)
+		rename("vault/inner", "w/taken", flags, unix.ENOENT)
+		rename("vault", "w/taken", flags, unix.ENOENT)
+		rename("w/file", "vault/put", flags, unix.ENOENT)
+		// There or not, the answer is the policy's.
+		for _, to := range []string{"vault", "gone", "mixed/hidden"} {
+			rename("w/file", to, flags, unix.EACCES)
+		}
+		rename("w", "vault", flags, unix.EACCES)
+		rename("w", "gone", flags, unix.EACCES)
+	}
+	rename("w/file", "r/file", 0, unix.EACCES)
+	rename("w/file", "r/file", unix.RENAME_NOREPLACE, unix.EEXIST) // which its listing tells as well
+	rename("w/file", "r/file", unix.RENAME_EXCHANGE, unix.EACCES)
+	rename("r/file", "w/file", unix.RENAME_EXCHANGE, unix.EACCES)
+	rename("w/file", "vault", unix.RENAME_EXCHANGE, unix.ENOENT)
+	rename("w/file", "gone", unix.RENAME_EXCHANGE, unix.ENOENT)
+	rename("w/file", "w/white", unix.RENAME_WHITEOUT, unix.EINVAL)
+	// A directory with something in it that may not be moved stays.
+	rename("partly", "moved partly", 0, unix.EXDEV)
+	rename("partly", "w", unix.RENAME_EXCHANGE, unix.EXDEV)
+	in.errno("it stayed", opened("partly/deep/r", unix.O_RDONLY), 0)
+
+	// A directory with hidden entries moves without them. Its new place is
+	// one where the policy would show them.
+	rename("mixed", "moved", 0, 0)
+	for _, path := range []string{"moved/hidden", "moved/sub/hidden", "mixed", "mixed/hidden"} {
+		in.errno("stat "+path, unix.Lstat(path, new(unix.Stat_t)), unix.ENOENT)
+	}
+	in.errno("the rest moved", opened("moved/w", unix.O_RDONLY), 0)
+	in.works("mkdir", os.Mkdir("mixed", 0o755))
+	entries, err := os.ReadDir("mixed")
+	in.works("list", err)
+	in.is("entries of the directory made again", len(entries), 0)
+	in.errno("create at the hidden name", opened("mixed/hidden", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
+	in.works("rmdir", os.Remove("mixed"))
+
+	rename("swap", "w", unix.RENAME_EXCHANGE, 0)
+	in.errno("exchanged without the hidden", unix.Lstat("w/hidden", new(unix.Stat_t)), unix.ENOENT)
+	in.errno("exchanged", opened("w/x", unix.O_RDONLY), 0)
+	in.errno("exchanged", opened("swap/file", unix.O_RDONLY), 0)
+})
