@@ -13,7 +13,7 @@ import (
 
 // claimPatience bounds how long Create waits for a name whose lock a sweeper,
 // or a dying owner, may hold for a moment.
-const claimPatience = 100 * time.Millisecond
+const claimPatience = time.Second
 
 // claim makes the group name in t and locks it. The lock is the sign of life
 // for other processes: it goes when this one dies, however it dies.
