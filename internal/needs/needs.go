@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -148,10 +149,21 @@ func mountFUSE() error {
 }
 
 func runBwrap() error {
-	return run(exec.Command("bwrap",
-		"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
-		"--unshare-cgroup-try", "--disable-userns", "--die-with-parent", "--new-session",
-		"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"))
+	done := make(chan error)
+	go func() {
+		// Bubblewrap refuses ambient capabilities, which a test that plays an
+		// ordinary user's supervisor has. The thread ends with the goroutine.
+		runtime.LockOSThread()
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			done <- err
+			return
+		}
+		done <- run(exec.Command("bwrap",
+			"--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net",
+			"--unshare-cgroup-try", "--disable-userns", "--new-session",
+			"--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--", "true"))
+	}()
+	return <-done
 }
 
 // runUserNS makes a user namespace as an ordinary user: as nobody if we are
