@@ -236,6 +236,9 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 	if len(p.Base()) > vpath.NameMax {
 		return nil, unix.ENAMETOOLONG
 	}
+	if isDots(p.Base()) {
+		return nil, unix.EINVAL
+	}
 	v, err := s.view(p.Dir())
 	if err != nil {
 		return nil, err

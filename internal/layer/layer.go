@@ -270,8 +270,9 @@ func (s *Stack) closeHandles() {
 	s.views.purge(vpath.Root)
 	for _, l := range s.layers {
 		unix.Close(l.root)
+		l.root = -1 // so that a late call is answered EBADF
 	}
-	s.layers = nil
+	s.sourceRoot = -1
 	for _, fd := range []*int{&s.home, &s.work, &s.orphans} {
 		if *fd >= 0 {
 			unix.Close(*fd)

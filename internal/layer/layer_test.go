@@ -190,4 +190,3 @@ func (b *bench) removeAll(p string) {
 }
 
 //go:fix inline
-func ptr[T any](v T) *T { return new(v) }

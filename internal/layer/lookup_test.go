@@ -331,3 +331,43 @@ func TestDeepTreesAndLongPaths(t *testing.T) {
 		t.Errorf("at the end of a path of %d bytes: %q", len(long), got)
 	}
 }
+
+func TestDotsNeverLeadAnywhere(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/file": ""})
+	b.write("/dir/file", "x")
+	for _, name := range []string{".", ".."} {
+		for _, dir := range []vpath.Path{"/", "/dir"} {
+			_, err := b.LookupIn(dir, name)
+			if !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+				t.Errorf("lookup of %q in %s: %v", name, dir, err)
+			}
+			if _, err := b.Mkdir(dir.Child(name), 0o755); err == nil {
+				t.Errorf("mkdir of %q in %s succeeded", name, dir)
+			}
+			if _, err := b.SourceInfo(dir.Child(name)); err == nil {
+				t.Errorf("the source's %q in %s was found", name, dir)
+			}
+		}
+	}
+	if _, err := b.Lookup("/dir/../dir/file"); err == nil {
+		t.Error("a path through .. was found")
+	}
+}
+
+func TestAClosedStackAnswers(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/file": ""})
+	s := b.Stack
+	f, _, err := s.Create("/dir/new", 0o644)
+	must(t, err)
+	defer f.Close()
+	b.close()
+	for what, err := range map[string]error{
+		"lookup": second(s.Lookup("/dir/file")), "root": second(s.Lookup("/")), "mkdir": second(s.Mkdir("/x", 0o755)),
+		"list": second(s.ReadDir("/dir")), "copy up": second(s.CopyUp("/dir/file")), "changes": second(s.Changes()),
+		"drop": s.Drop("/dir/file"), "freeze": s.Freeze(),
+	} {
+		wantErr(t, what, err, unix.EBADF)
+	}
+	_, err = f.WriteAt([]byte("x"), 0)
+	wantErr(t, "write", err, unix.ESTALE)
+}

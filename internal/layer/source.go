@@ -12,8 +12,11 @@ import (
 // root for the root itself. The caller closes it.
 func (s *Stack) openSourceDir(p vpath.Path) (dir int, name string, err error) {
 	name = p.Base()
-	if p.IsRoot() {
+	switch {
+	case p.IsRoot():
 		name = "."
+	case isDots(name):
+		return -1, "", unix.EINVAL
 	}
 	dir, err = openDirAt(s.sourceRoot, p.Dir().Rel())
 	return dir, name, err

@@ -296,9 +296,16 @@ type entry struct {
 	st     stat
 }
 
+// isDots refuses what a vpath.Path never has, but would lead out of a
+// directory if it had.
+func isDots(name string) bool { return name == "" || name == "." || name == ".." }
+
 // find looks name up in the layers of v from number from on. Errors: ENOENT,
 // those of statx.
 func (s *Stack) find(v *view, name string, from int) (entry, error) {
+	if isDots(name) {
+		return entry{}, unix.EINVAL
+	}
 	for _, pt := range v.parts {
 		if pt.layer < from {
 			continue
