@@ -212,23 +212,13 @@ func (a *applier) settle() error {
 	all := true
 	for _, s := range a.plan.steps {
 		all = all && s.done
-		if s.done && !a.goesWithDir(s) {
+		if s.done {
 			versions = append(versions, s.version())
 		}
 	}
 	var err error
 	a.stale, err = a.drop(versions, all)
 	return err
-}
-
-// goesWithDir reports whether the delta has nothing of s to forget: it was
-// deleted with its directory, whose deletion is not done yet.
-func (a *applier) goesWithDir(s *step) bool {
-	if s.taken == "" || s.outcome == Kept {
-		return false
-	}
-	above := a.plan.at[s.taken]
-	return above == nil || !above.done
 }
 
 func (a *applier) syncNames() error {

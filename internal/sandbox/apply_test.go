@@ -266,6 +266,18 @@ func TestApplyOfParts(t *testing.T) {
 	}
 }
 
+func TestWhatWasAppliedInPartCanBeMadeAgain(t *testing.T) {
+	b := newBench(t, tree{"d/a": "1", "d/b": "1", "e/a": "1"})
+	b.agent(func(a *agent) { a.removeAll("/d"); a.removeAll("/e") })
+	b.apply("/d/a")
+	b.apply("/e")
+	b.agent(func(a *agent) { a.mkdir("/d"); a.write("/d/a", "2"); a.mkdir("/e"); a.write("/e/a", "2") })
+	b.apply()
+	if diff := cmp.Diff(tree{"d/": "", "d/a": "2", "e/": "", "e/a": "2"}, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+}
+
 func TestDryRunTouchesNothing(t *testing.T) {
 	b := newBench(t, tree{"a": "1"})
 	b.agent(func(a *agent) { a.write("/a", "2"); a.write("/b", "2") })

@@ -1,6 +1,11 @@
 package sandbox
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -42,27 +47,76 @@ func (c *change) version() Version {
 // then lets its view forget the paths too. Errors: Invalid for a path that is
 // not escaped; those of layer.Stack.Drop.
 func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err error) {
-	var paths []vpath.Path
+	current := map[vpath.Path]Version{}
 	for _, v := range versions {
-		text, err := vpath.Unescape(v.Path)
-		if err != nil {
-			return nil, err
-		}
-		p, err := vpath.Parse(text)
+		p, err := v.parse()
 		if err != nil {
 			return nil, err
 		}
 		same, err := v.holds(s, p)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if same {
-			paths = append(paths, p)
-		} else {
+		case same:
+			current[p] = v
+		default:
 			stale = append(stale, p)
 		}
 	}
-	return stale, s.Drop(paths...)
+	var paths []vpath.Path
+	gone := map[vpath.Path]bool{} // directories deleted with all below
+	for p, v := range current {
+		if v.Deleted && !noteGone(s, p, current, gone) {
+			continue
+		}
+		paths = append(paths, p)
+	}
+	if err := s.Drop(paths...); err != nil {
+		return stale, err
+	}
+	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
+}
+
+// noteGone adds to gone the directories above the deleted p that the view does
+// not show either and that are not dropped themselves. It reports false if a
+// file that is not dropped stands in place of one: as long as it does, there
+// is nothing to forget below it.
+func noteGone(s *layer.Stack, p vpath.Path, dropped map[vpath.Path]Version, gone map[vpath.Path]bool) bool {
+	for dir := p.Dir(); !dir.IsRoot(); dir = dir.Dir() {
+		info, err := s.Lookup(dir)
+		if err == nil {
+			_, goes := dropped[dir]
+			return info.IsDir() || goes
+		}
+		if _, goes := dropped[dir]; !goes && fault.Is(err, fault.NotFound) {
+			gone[dir] = true
+		}
+	}
+	return true
+}
+
+// deleteAgain deletes the directories that show again, because one path was
+// taken out of their deletion, if nothing shows in them.
+func deleteAgain(s *layer.Stack, dirs []vpath.Path) error {
+	for _, dir := range dirs {
+		err := s.Rmdir(dir, nil)
+		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
+			return err
+		}
+	}
+	return nil
+}
+
+func deepestFirst(a, b vpath.Path) int {
+	return cmp.Or(len(b)-len(a), strings.Compare(string(a), string(b)))
+}
+
+func (v Version) parse() (vpath.Path, error) {
+	text, err := vpath.Unescape(v.Path)
+	if err != nil {
+		return "", err
+	}
+	return vpath.Parse(text)
 }
 
 // holds reports whether the view still shows v at p.
