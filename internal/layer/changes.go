@@ -144,7 +144,11 @@ func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
 		dirs = append(dirs, sub...)
 	}
 	if d.source == sourceHidden && source >= 0 {
-		return dirs, w.hidden(d, source, names)
+		err := w.hidden(d, source, names)
+		if err == unix.EACCES {
+			err = nil // never seen by the sandbox
+		}
+		return dirs, err
 	}
 	return dirs, nil
 }

@@ -99,10 +99,14 @@ func (s *Stack) keepCovered(p vpath.Path, v *view) error {
 	if last.origin != Source {
 		return nil
 	}
+	if _, ok := s.covered[p]; ok {
+		return nil // else making and removing it for ever would fill the log
+	}
 	st, err := statAt(last.fd, p.Base())
 	if err != nil || !st.isRegular() {
 		return nil // gone meanwhile, or nothing to merge with later
 	}
+	s.covered[p] = struct{}{}
 	return s.keepReplaced(p, entry{last, p.Base(), st}, recordContent)
 }
 

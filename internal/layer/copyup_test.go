@@ -115,6 +115,21 @@ func TestContentIsKeptForALaterMerge(t *testing.T) {
 	}
 }
 
+func TestMakingAndRemovingForEverDoesNotFillTheLog(t *testing.T) {
+	b := newBench(t, map[string]string{"file": "before"})
+	var after int64
+	for i := range 100 {
+		b.unlink("/file")
+		b.write("/file", "x")
+		if i == 0 {
+			after = b.journal.size
+		}
+	}
+	if b.journal.size != after {
+		t.Errorf("the log grew from %d to %d bytes", after, b.journal.size)
+	}
+}
+
 func TestLongFilesAreRecordedByIdentity(t *testing.T) {
 	b := newBench(t, map[string]string{"long": strings.Repeat("x", ContentMax+1)})
 	b.write("/long", "new")

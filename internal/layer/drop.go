@@ -74,6 +74,7 @@ func (s *Stack) dropAll() error {
 	}
 	s.layers = []*layer{fresh, s.layers[s.bottom()]}
 	s.rootTouched = false
+	clear(s.covered)
 	return s.journal.clear()
 }
 
@@ -87,6 +88,7 @@ type dropping struct {
 func (d *dropping) drop(p vpath.Path) error {
 	s := d.s
 	delete(d.bases, p)
+	delete(s.covered, p)
 	if err := s.journal.append(record{kind: recordDrop, path: p}); err != nil {
 		return err
 	}

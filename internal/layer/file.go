@@ -73,7 +73,7 @@ func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 	if err := onlyRegular(&e.st); err != nil {
 		return -1, stat{}, err
 	}
-	if e.part.origin == Source && s.o.User != nil && !s.o.User.may(&e.st, 4) {
+	if e.part.origin == Source && (e.st.mounted || s.o.User != nil && !s.o.User.may(&e.st, 4)) {
 		return -1, stat{}, unix.EACCES
 	}
 	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
@@ -175,7 +175,11 @@ func (f *File) WriteAt(b []byte, off int64) (int, error) {
 
 // Allocate is fallocate(2) with its modes. Errors: as WriteAt; Unsupported.
 func (f *File) Allocate(mode uint32, off, length int64) error {
-	return wrap("allocate", f.path, f.change(off, length, func() error {
+	need := length
+	if mode&(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_COLLAPSE_RANGE) != 0 {
+		need = 0
+	}
+	return wrap("allocate", f.path, f.change(off, need, func() error {
 		for {
 			err := unix.Fallocate(f.fd, mode, off, length)
 			if err != unix.EINTR {

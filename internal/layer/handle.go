@@ -14,10 +14,7 @@ const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // openat2 opens path beneath dir. Errors: those of openat2(2); ELOOP for a
 // symbolic link, EXDEV for a mount.
 func openat2(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Resolve: resolve}
-	if flags&(unix.O_CREAT|unix.O_TMPFILE) != 0 {
-		how.Mode = uint64(mode)
-	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Mode: uint64(mode), Resolve: resolve}
 	for {
 		fd, err := unix.Openat2(dir, path, &how)
 		if err != unix.EINTR && err != unix.EAGAIN {

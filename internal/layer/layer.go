@@ -96,7 +96,8 @@ type Stack struct {
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64
 	sourceRemote bool
-	rootTouched  bool // the delta speaks for the root's own mode; guarded by ns
+	covered      map[vpath.Path]struct{} // whose hidden content keepCovered has seen; guarded by ns
+	rootTouched  bool                    // the delta speaks for the root's own mode; guarded by ns
 
 	orphanMu    sync.Mutex
 	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode
@@ -121,7 +122,7 @@ const sourceTTL = time.Second
 // what a crash left half-made or nameless. Errors: Invalid, Unsupported (the
 // kernel lacks openat2), Denied, Exhausted, Internal.
 func Open(o Options) (*Stack, error) {
-	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}}
+	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}}
 	if o.Source == nil {
 		return nil, fault.New(fault.Invalid, "open layers: no source")
 	}

@@ -188,5 +188,3 @@ func (b *bench) removeAll(p string) {
 	}
 	must(b.t, b.Rmdir(vpath.Path(p), nil))
 }
-
-//go:fix inline

@@ -231,6 +231,22 @@ func TestANestedMountIsAnEmptyDirectory(t *testing.T) {
 	}
 }
 
+func TestAFileMountedInTheSourceIsClosed(t *testing.T) {
+	needs.Root(t)
+	b := newBench(t, map[string]string{"file": "below", "other": "mounted"})
+	must(t, unix.Mount(b.src("other"), b.src("file"), "", unix.MS_BIND, ""))
+	defer func() { must(t, unix.Unmount(b.src("file"), unix.MNT_DETACH)) }()
+	if i := b.lookup("/file"); !i.Mounted || i.Mode != unix.S_IFREG || i.Size != 0 {
+		t.Errorf("the mount shows as %+v", i)
+	}
+	_, _, err := b.Open("/file", false)
+	wantErr(t, "open a mount", err, unix.EACCES)
+	_, _, err = b.Open("/file", true)
+	wantErr(t, "open a mount for writing", err, unix.EROFS)
+	_, err = b.Unlink("/file", false)
+	wantErr(t, "unlink a mount", err, unix.EBUSY)
+}
+
 func TestSpecialFilesAreNeverOpened(t *testing.T) {
 	b := newBench(t, nil)
 	must(t, unix.Mkfifo(b.src("fifo"), 0o644))

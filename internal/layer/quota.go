@@ -180,6 +180,9 @@ func (q *quota) during(fd int, off, length int64, do func() error) error {
 		return do()
 	}
 	need := length + 2*pageBytes
+	if length == 0 {
+		need = 0
+	}
 	if err := q.reserve(need); err != nil {
 		if !isAllocated(fd, off, length) {
 			return err

@@ -103,8 +103,14 @@ func (s *Stack) truncateAt(dir int, name string, st *stat, size int64) error {
 	defer unix.Close(fd)
 	s.writers.RLock()
 	defer s.writers.RUnlock()
-	// Only the last page may need a block; a longer file is a hole.
-	return s.quota.during(fd, size, 0, func() error { return unix.Ftruncate(fd, size) })
+	if err := unix.Ftruncate(fd, size); err != nil {
+		return err
+	}
+	now, err := statFd(fd) // shorter gives blocks back, longer is a hole
+	if err == nil {
+		s.quota.settle(&now)
+	}
+	return err
 }
 
 func (s *Stack) setRootAttr(a SetAttr) (Info, error) {
