@@ -27,9 +27,10 @@
 // In this order: FS.moves (shared by whatever goes from a node to its path and
 // on to the layer, exclusive for changes of names of directories and for
 // links), a node's stripe (FS.stripes: identity and descriptor of the node
-// change under it), dir.mu, table.mu, fdCache.mu. watcher.mu, notifier.mu and
-// denials.mu are leaves. No lock is held while the kernel is notified, but for
-// the prefetcher's own, which handlers only try; see prefetch.go.
+// change under it), dir.mu, table.mu, fdCache.mu. watcher.mu is taken before
+// what the layer locks; notifier.mu, denials.mu and storer.mu are leaves. No
+// lock that a handler takes is held while the kernel is notified: the storers
+// hold prefetcher.gate then, which only they and SetPolicy take.
 //
 // # Goroutines
 //

@@ -37,7 +37,9 @@ const (
 	flagExtra       = 1 << 6 // there is an entry in table.extras
 	flagTouched     = 1 << 7 // content was asked for or changed: never to be stored again
 	flagStored      = 1 << 8 // the prefetcher has stored the content, or is about to
-	flagOverwritten = 1 << 9 // content was changed
+	flagOverwritten = 1 << 9 // content was changed, and what was stored of it is settled
+
+	storedPagesShift = 12 // above it, how many pages were stored
 )
 
 func (n *node) isDir() bool      { return n.dir != nil }

@@ -22,7 +22,7 @@ import (
 // (flagTouched), each once (flagStored), and a request that comes while its
 // file is being stored makes the store fail before it is answered. What can
 // have been stored after a write was copied into a page and before its request
-// came is dropped by that request.
+// came is dropped by that request, between the change and the answer.
 type prefetcher struct {
 	fs      *FS
 	gate    sync.RWMutex // no handler takes it
@@ -67,8 +67,9 @@ type sequence struct {
 }
 
 const (
-	storeBytes  = 32 << 10 // a larger file is read ahead by the kernel
-	firstWindow = 4        // entries
+	pageBytes   = 4096
+	storeBytes  = 8 * pageBytes // a larger file is read ahead by the kernel
+	firstWindow = 4             // entries
 	lastWindow  = 128
 	freeWindow  = 8 // so few are not worth a doubt
 	// aheadTime bounds how long a READ is held back.
@@ -100,49 +101,56 @@ func (f *prefetcher) touch(n *node) bool {
 	return old&(flagTouched|flagStored) != flagStored || !f.abort(n)
 }
 
-// overwrite says that the content of n is about to change, length bytes from
-// offset on; 0 is all. What a storer may have put over them goes: the kernel
-// copies a write into its pages before it asks.
-func (f *prefetcher) overwrite(n *node, offset, length uint64) {
-	if old := n.flags.Or(flagTouched | flagOverwritten); old&(flagOverwritten|flagStored) != flagStored {
-		return
-	}
-	f.abort(n)
-	end := f.storedEnd(n)
-	if length > 0 {
-		end = min(end, int64(offset+length))
-	}
-	if int64(offset) >= end {
-		return // beyond, where the request itself may hold a page
-	}
-	select {
-	case <-f.fs.notify.pages(n.id, int64(offset), end-int64(offset)):
-	case <-time.After(settleTime):
-	}
+// overwritten are pages of a node that a storer may have put old content into.
+// The zero value is none.
+type overwritten struct {
+	node   *node
+	offset int64
+	length int64
 }
 
-// storedEnd returns where the pages end that a store of n can have filled: n
-// has not been changed since.
-func (f *prefetcher) storedEnd(n *node) int64 {
-	f.fs.moves.RLock()
-	defer f.fs.moves.RUnlock()
-	info, st := f.fs.stat(n)
-	if !st.Ok() {
-		return storeBytes
+// overwrite says that the content of n is about to change, length bytes from
+// offset on; 0 is all. What it returns is to be settled after the change and
+// before the answer: the kernel copies a write into its pages before it asks,
+// so a store may have come over them.
+func (f *prefetcher) overwrite(n *node, offset, length uint64) overwritten {
+	if old := n.flags.Or(flagTouched); old&(flagOverwritten|flagStored) != flagStored {
+		return overwritten{}
 	}
-	const page = 4096
-	return (info.Size + page - 1) / page * page
+	f.abort(n)
+	end := uint64(n.flags.Load()>>storedPagesShift) * pageBytes
+	if length > 0 {
+		end = min(end, offset+length)
+	}
+	if offset >= end {
+		return overwritten{} // beyond, where the request itself may hold a page
+	}
+	return overwritten{n, int64(offset), int64(end - offset)}
+}
+
+// settle has the kernel drop the pages. It must not do so before the change is
+// made: whoever reads them in between would bring the old content back. Changes
+// that come meanwhile settle their own.
+func (f *prefetcher) settle(o overwritten) {
+	if o.node == nil {
+		return
+	}
+	select {
+	case <-f.fs.notify.pages(o.node.id, o.offset, o.length):
+	case <-time.After(settleTime):
+	}
+	o.node.set(flagOverwritten)
 }
 
 // abort makes a store of n that is under way fail, and reports whether there
-// was one.
+// may have been one. Two storers may have n in hand, of which one will find
+// that the other was first: both are stopped.
 func (f *prefetcher) abort(n *node) bool {
+	found := false
 	for i := range f.storers {
-		if f.storers[i].abort(n) {
-			return true
-		}
+		found = f.storers[i].abort(n) || found
 	}
-	return false
+	return found
 }
 
 func (s *storer) abort(n *node) bool {
@@ -273,7 +281,8 @@ func (s *storer) store(n *node) {
 	s.mu.Lock()
 	s.at = n
 	s.mu.Unlock()
-	if old := n.flags.Or(flagStored); old&(flagTouched|flagStored) == 0 {
+	pages := uint32(size+pageBytes-1) / pageBytes
+	if s.claim(n, pages) {
 		fs.stats.count(opStore)
 		fs.server.InodeNotifyStoreCache(n.id, 0, s.buf[:size])
 	}
@@ -282,6 +291,20 @@ func (s *storer) store(n *node) {
 	s.at = nil
 	if s.cut {
 		s.cut = unix.Mprotect(s.buf, unix.PROT_READ|unix.PROT_WRITE) != nil
+	}
+}
+
+// claim says that n is about to be stored, unless its content was asked for or
+// another storer was first.
+func (s *storer) claim(n *node, pages uint32) bool {
+	for {
+		old := n.flags.Load()
+		if old&(flagTouched|flagStored) != 0 {
+			return false
+		}
+		if n.flags.CompareAndSwap(old, old|flagStored|pages<<storedPagesShift) {
+			return true
+		}
 	}
 }
 

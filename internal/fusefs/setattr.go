@@ -18,7 +18,8 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	if !st.Ok() {
 		return st
 	}
-	fs.prefetch.overwrite(n, 0, 0)
+	stale := fs.prefetch.overwrite(n, 0, 0)
+	defer fs.prefetch.settle(stale)
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
 	mu := fs.stripe(n)

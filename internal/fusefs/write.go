@@ -7,14 +7,20 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// writable is allowed for what changes length bytes from offset on, and says so
-// to the prefetcher.
-func (fs *FS) writable(id uint64, operation string, c *fuse.Caller, offset, length uint64) (*node, fuse.Status) {
+// overwrite changes length bytes of a file from offset on, if the policy lets
+// the caller.
+func (fs *FS) overwrite(id uint64, operation string, c *fuse.Caller, offset, length uint64, do func(*handle) error) fuse.Status {
 	n, st := fs.allowed(id, policy.Write, operation, c)
-	if st.Ok() {
-		fs.prefetch.overwrite(n, offset, length)
+	if !st.Ok() {
+		return st
 	}
-	return n, st
+	stale := fs.prefetch.overwrite(n, offset, length)
+	defer fs.prefetch.settle(stale)
+	h, st := fs.change(n, do)
+	if st.Ok() {
+		fs.modified(h, c)
+	}
+	return st
 }
 
 // Write is never called: Writev is.
@@ -25,12 +31,8 @@ func (fs *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint
 // Writev writes through to the delta. The kernel has resolved O_APPEND.
 func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32, fuse.Status) {
 	fs.stats.count(opWrite)
-	n, st := fs.writable(in.NodeId, "write", &in.Caller, in.Offset, uint64(in.Size))
-	if !st.Ok() {
-		return 0, st
-	}
 	var written int
-	h, st := fs.change(n, func(h *handle) error {
+	st := fs.overwrite(in.NodeId, "write", &in.Caller, in.Offset, uint64(in.Size), func(h *handle) error {
 		written = 0
 		for _, b := range data {
 			m, err := h.file.WriteAt(b, int64(in.Offset)+int64(written))
@@ -44,26 +46,15 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 		}
 		return nil
 	})
-	if st.Ok() {
-		fs.modified(h, &in.Caller)
-	}
 	return uint32(written), st
 }
 
 // Fallocate makes or removes room in a file.
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	fs.stats.count(opFallocate)
-	n, st := fs.writable(in.NodeId, "fallocate", &in.Caller, in.Offset, in.Length)
-	if !st.Ok() {
-		return st
-	}
-	h, st := fs.change(n, func(h *handle) error {
+	return fs.overwrite(in.NodeId, "fallocate", &in.Caller, in.Offset, in.Length, func(h *handle) error {
 		return h.file.Allocate(in.Mode, int64(in.Offset), int64(in.Length))
 	})
-	if st.Ok() {
-		fs.modified(h, &in.Caller)
-	}
-	return st
 }
 
 // copyChunk is how much CopyFileRange holds at a time, in bytes.
@@ -76,28 +67,22 @@ func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32
 	if !st.Ok() {
 		return 0, st
 	}
-	to, st := fs.writable(in.NodeIdOut, "copy_file_range", &in.Caller, in.OffOut, in.Len)
-	if !st.Ok() {
-		return 0, st
-	}
 	src, st := fs.handle(from, false)
 	if !st.Ok() {
 		return 0, st
 	}
 	defer fs.fds.release(src)
-	buf := make([]byte, min(in.Len, copyChunk))
-	size, err := src.file.ReadAt(buf, int64(in.OffIn))
-	if err != nil {
-		return 0, status(err)
-	}
+	length := min(in.Len, copyChunk)
 	var written int
-	h, st := fs.change(to, func(h *handle) error {
+	st = fs.overwrite(in.NodeIdOut, "copy_file_range", &in.Caller, in.OffOut, length, func(h *handle) error {
+		buf := make([]byte, length)
+		size, err := src.file.ReadAt(buf, int64(in.OffIn))
+		if err != nil {
+			return err
+		}
 		written, err = h.file.WriteAt(buf[:size], int64(in.OffOut))
 		return err
 	})
-	if st.Ok() && written > 0 {
-		fs.modified(h, &in.Caller)
-	}
 	return uint32(written), st
 }
 
