@@ -1,0 +1,59 @@
+package attack_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// Sandboxes of one source share no cache: what one has looked up, read or
+// written tells another nothing and opens nothing.
+func TestCachesAreNotShared(t *testing.T) {
+	files := map[string]string{"f": "secret", "sub/g": "secret", "w": "old"}
+	full := harness.New(t, binary, files)
+	boxes := map[string]*harness.Sandbox{}
+	for _, flag := range []string{"--view", "--hide", "--read"} {
+		s := harness.New(t, binary, nil)
+		s.Source = full.Source
+		boxes[flag] = s
+	}
+	untouched := full.Untouched()
+	start := func(s *harness.Sandbox, flags ...string) {
+		r := s.Agentfense(append(append([]string{"run", "--name", s.Name, "--detach"}, flags...), "--", "sleep", "600")...)
+		if r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+	}
+	start(full, "--preset", "full-access")
+	for flag, s := range boxes {
+		start(s, "--preset", "read-only", flag, "f", flag, "sub/g", flag, "w")
+	}
+	const use = "for f in f sub/g; do stat -c %A $f; cat $f; echo; cat $f; echo; done; printf new > w; cat w; echo; stat -c %d ."
+	shown := map[string]string{
+		"--view": strings.Repeat("----------\n\n\n", 2) + "\n",
+		"--hide": "\n\n\n\n\n",
+		"--read": strings.Repeat("-r--r--r--\nsecret\nsecret\n", 2) + "old\n",
+	}
+	devices := map[string]string{}
+	for range 2 { // before anybody and after everybody has looked
+		r := full.Agentfense("exec", full.Name, "--", "sh", "-c", use)
+		device := strings.TrimPrefix(r.Stdout, strings.Repeat("-rw-r--r--\nsecret\nsecret\n", 2)+"new\n")
+		if len(device) == len(r.Stdout) {
+			t.Errorf("full access: %q\n%s", r.Stdout, r.Stderr)
+		}
+		devices[device] = "full"
+		for flag, s := range boxes {
+			r := s.Agentfense("exec", s.Name, "--", "sh", "-c", use)
+			device, ok := strings.CutPrefix(r.Stdout, shown[flag])
+			if !ok {
+				t.Errorf("%s: got %q, want %q\n%s", flag, r.Stdout, shown[flag], r.Stderr)
+			}
+			devices[device] = flag
+		}
+	}
+	if len(devices) != 1+len(boxes) {
+		t.Errorf("mounts share a device: %v", devices)
+	}
+	untouched()
+}
