@@ -124,7 +124,7 @@ func TestWhatTheSandboxChangedHidesTheSource(t *testing.T) {
 // its path when what is known of it and above it is dropped.
 func TestGetcwdSurvivesInvalidation(t *testing.T) {
 	v := mount(t, tree{"d/sub/f": "1"}, "**=write")
-	script := "cd d/sub; ls >/dev/null; echo in >../../ready; while ! [ -e ../new ]; do sleep 0.01; done; /bin/pwd; ls"
+	script := "cd d/sub; ls >/dev/null; mkdir ../../ready; while ! [ -e ../new ]; do sleep 0.01; done; /bin/pwd; ls"
 	done := make(chan string)
 	go func() { done <- v.guest(script) }()
 	eventually(t, "somebody is in the directory", func() bool { _, err := v.layer.Lookup("/ready"); return err == nil })
