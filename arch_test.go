@@ -57,7 +57,7 @@ var forTests = []string{"internal/needs", "internal/isolate/isolatetest"}
 // is named.
 var rooms = map[string]string{
 	"github.com/aymanbagabas/go-udiff":  "internal/textdiff",
-	"github.com/bmatcuk/doublestar/v4":  "internal/policy",
+	"github.com/bmatcuk/doublestar/v4":  "",
 	"github.com/creack/pty":             "internal/cli internal/guest internal/supervise",
 	"github.com/elastic/go-seccomp-bpf": "internal/seccomp/denylist",
 	"github.com/google/go-cmp":          "",
