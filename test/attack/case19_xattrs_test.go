@@ -1,0 +1,77 @@
+package attack_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// There are no extended attributes in the view, so there is none to forge a
+// privilege, an access list or an overlay's mark with, none to fill the disk
+// with, and none of the source's to read.
+func TestThereAreNoExtendedAttributes(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{"f": "f", "dir/": "", "secret.pem": "s", "r": "r"}, who...)
+		f := filepath.Join(s.Source, "f")
+		if err := unix.Setxattr(f, "user.note", []byte("the host's"), 0); err != nil {
+			t.Fatal(err)
+		}
+		untouched := s.Untouched()
+		passes(t, s, useAttributes, nil, "--preset", "full-access", "--hide", "*.pem", "--read", "r")
+		untouched()
+		agentfense(t, s, "apply", s.Name)
+		for _, name := range []string{"f", "dir", "new"} {
+			buf := make([]byte, 1000)
+			n, err := unix.Listxattr(filepath.Join(s.Source, name), buf)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, attribute := range attributes {
+				if got := string(buf[:max(n, 0)]); got == attribute+"\x00" {
+					t.Errorf("applied, %s has %q", name, got)
+				}
+			}
+		}
+	})
+}
+
+var attributes = []string{
+	"user.x", "security.capability", "security.selinux", "security.evm", "trusted.overlay.opaque", "trusted.x",
+	"user.overlay.opaque", "user.containers.override_stat", "system.posix_acl_access", "system.posix_acl_default", "user.fuseoverlayfs.opaque",
+}
+
+var useAttributes = program("use attributes", func(in *inside, _ []string) {
+	in.works("write", os.WriteFile("new", []byte("n"), 0o644))
+	value := make([]byte, 60_000)
+	buf := make([]byte, 1000)
+	for _, name := range []string{"f", "dir", "new", "r", "."} {
+		for _, attribute := range attributes {
+			// trusted and posix_acl are refused by the kernel itself.
+			err := unix.Lsetxattr(name, attribute, value, 0)
+			in.refused("set "+attribute+" of "+name, err, unix.EOPNOTSUPP, unix.EPERM, unix.EACCES, unix.EINVAL)
+			_, err = unix.Lgetxattr(name, attribute, buf)
+			in.refused("get "+attribute+" of "+name, err, unix.EOPNOTSUPP, unix.ENODATA, unix.EPERM)
+			if attribute == "system.posix_acl_default" {
+				continue // a file has none, and the kernel says it is gone
+			}
+			err = unix.Lremovexattr(name, attribute)
+			in.refused("remove "+attribute+" of "+name, err, unix.EOPNOTSUPP, unix.EPERM, unix.EACCES)
+		}
+		n, err := unix.Llistxattr(name, buf)
+		in.is("list of "+name, n <= 0, true)
+		in.refused("list of "+name, err, unix.EOPNOTSUPP, 0)
+	}
+	_, err := unix.Lgetxattr("f", "user.note", buf)
+	in.errno("the source's attribute", err, unix.EOPNOTSUPP)
+	for _, name := range []string{"secret.pem", "absent.pem", "absent"} {
+		for _, attribute := range []string{"user.x", "security.capability", "system.posix_acl_access"} {
+			_, err := unix.Lgetxattr(name, attribute, buf)
+			in.errno("get "+attribute+" of "+name, err, unix.ENOENT)
+			in.errno("set "+attribute+" of "+name, unix.Lsetxattr(name, attribute, value[:1], 0), unix.ENOENT)
+		}
+	}
+})
