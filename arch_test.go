@@ -61,7 +61,7 @@ var rooms = map[string]string{
 	"github.com/creack/pty":             "internal/cli internal/guest internal/supervise",
 	"github.com/elastic/go-seccomp-bpf": "internal/seccomp/denylist",
 	"github.com/google/go-cmp":          "",
-	"github.com/google/jsonschema-go":   "internal/policy",
+	"github.com/google/jsonschema-go":   "",
 	"github.com/hanwen/go-fuse/v2":      "internal/fusefs",
 	"github.com/opencontainers/cgroups": "internal/cgroup",
 	"github.com/rogpeppe/go-internal":   "",
