@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -352,73 +351,4 @@ func (m *model) userEdits(t *rapid.T) {
 	for _, host := range []string{m.b.src(string(p)), m.host(p)} {
 		must(m.b.t, os.WriteFile(host, []byte("edited"), 0o644))
 	}
-}
-
-// discard drops everything, one by one or at once.
-func (m *model) discard(t *rapid.T) {
-	if rapid.Bool().Draw(t, "all") {
-		must(m.b.t, m.b.DropAll())
-	} else {
-		changes, err := m.b.Changes()
-		must(m.b.t, err)
-		paths := []vpath.Path{}
-		for _, c := range changes {
-			paths = append(paths, c.Path)
-		}
-		must(m.b.t, m.b.Drop(paths...))
-	}
-	must(m.b.t, os.RemoveAll(m.plain))
-	copyTree(m.b.t, m.b.source, m.plain)
-	m.inos = nil
-	if left := m.b.changes(); len(left) > 0 {
-		t.Fatalf("changes after dropping all: %q", left)
-	}
-	for _, l := range m.b.layers[:m.b.bottom()] {
-		must(m.b.t, walkNames(l.root, func(_ int, p vpath.Path, c storedChild) error {
-			if c.kind != storedEntry || c.mode != unix.S_IFDIR { // one whose times were set is no change
-				t.Fatalf("%q is left in the delta after dropping all", p)
-			}
-			return nil
-		}))
-	}
-}
-
-// dropOne discards the change of one file.
-func (m *model) dropOne(t *rapid.T) {
-	changes, err := m.b.Changes()
-	must(m.b.t, err)
-	changes = slices.DeleteFunc(changes, func(c Change) bool {
-		return c.Info.IsDir() || c.Base == nil || c.TypeChanged || c.Kind == Created
-	})
-	if len(changes) == 0 {
-		return
-	}
-	p := rapid.SampledFrom(changes).Draw(t, "change").Path
-	if !m.restore(p) {
-		return
-	}
-	must(m.b.t, m.b.Drop(p))
-	m.inos = nil
-}
-
-// restore gives the plain directory the source's p, with the directories
-// above it if they are gone. It says no if something else is in their place.
-func (m *model) restore(p vpath.Path) bool {
-	for a := range p.Ancestors() {
-		if i, err := os.Lstat(m.host(a)); err == nil && !i.IsDir() {
-			return false
-		}
-	}
-	for a := range p.Ancestors() {
-		i, err := os.Stat(m.b.src(string(a)))
-		if err != nil {
-			return false
-		}
-		if os.Mkdir(m.host(a), 0o700) == nil {
-			must(m.b.t, os.Chmod(m.host(a), i.Mode().Perm()))
-		}
-	}
-	must(m.b.t, os.RemoveAll(m.host(p)))
-	copyTree(m.b.t, m.b.src(string(p)), m.host(p))
-	return true
 }
