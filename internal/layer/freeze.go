@@ -10,8 +10,9 @@ import (
 
 // Freeze puts an empty delta above the present one, which is never written
 // again: a snapshot, in constant time. Writable files become stale: their next
-// write is ESTALE, and opening them again copies them up. Errors: Exhausted,
-// Internal.
+// write is ESTALE, and opening them again copies them up. So what a process
+// inside has mapped shared and writable goes to the new delta from then on.
+// Errors: Exhausted, Internal.
 func (s *Stack) Freeze() error {
 	if err := s.writable(); err != nil {
 		return wrap("freeze", vpath.Root, err)

@@ -22,7 +22,7 @@
 //
 // A Stack is safe for concurrent use. Lock order: flights (one copy-up per
 // path), then Stack.ns (the name space: shared by look-ups, exclusive for
-// changes of names), then Stack.writers (shared by writes, exclusive while
+// changes of names), then Orphan.mu, then Stack.writers (shared by writes, exclusive while
 // freezing), then the leaves: viewCache.mu, quota.mu, inodes.mu, journal.mu,
 // orphanMu, garbageMu.
 // The content of a file is copied up outside of Stack.ns. The package starts
