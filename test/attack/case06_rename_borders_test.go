@@ -19,8 +19,10 @@ func TestRenameAcrossBorders(t *testing.T) {
 		"partly/w": "w", "partly/deep/r": "r", "vault/inner": "secret", "swap/x": "x", "swap/hidden": "secret",
 	})
 	untouched := s.Untouched()
-	policy := []string{"--preset", "full-access", "--read", "r/", "--view", "v/", "--read", "partly/deep/r",
-		"--hide", "/mixed/hidden", "--hide", "/mixed/sub/hidden", "--hide", "vault/", "--hide", "gone/", "--hide", "/swap/hidden"}
+	policy := []string{
+		"--preset", "full-access", "--read", "r/", "--view", "v/", "--read", "partly/deep/r",
+		"--hide", "/mixed/hidden", "--hide", "/mixed/sub/hidden", "--hide", "vault/", "--hide", "gone/", "--hide", "/swap/hidden",
+	}
 	passes(t, s, renameAcross, nil, policy...)
 	untouched()
 	// With other rules the next run sees no more of what was hidden than

@@ -152,7 +152,7 @@ func byHandle(in *inside) {
 	mount, err := unix.Open(".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	in.works("open the workspace", err)
 	for inode := range byte(100) {
-		forged := unix.NewFileHandle(0x81, []byte{inode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // FUSE's, linux/exportfs.h
+		forged := unix.NewFileHandle(0x81, []byte{inode, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}) // FUSE's, FILEID_INO64_GEN
 		_, err := unix.OpenByHandleAt(mount, forged, unix.O_RDONLY)
 		in.refused("open by a forged handle", err, unix.EPERM, unix.ENOSYS)
 	}

@@ -19,8 +19,10 @@ func TestTheUsersChangesAreNotOverwritten(t *testing.T) {
 		inside string // what the sandbox does to f
 		change func(path string) error
 	}{
-		{"the user writes what the sandbox wrote", "echo sandbox > f",
-			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) }},
+		{
+			"the user writes what the sandbox wrote", "echo sandbox > f",
+			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
+		},
 		{"the user replaces it by rename, with the same size and time", "echo sandbox > f", replaceAlike},
 		{"the user removes it", "echo sandbox >> f", os.Remove},
 		{"the user changes its mode", "echo sandbox > f", func(p string) error { return os.Chmod(p, 0o600) }},
@@ -30,12 +32,18 @@ func TestTheUsersChangesAreNotOverwritten(t *testing.T) {
 		{"the user puts a link in its place", "echo sandbox > f", func(p string) error {
 			return swapFor(p, func() error { return os.Symlink("kept", p) })
 		}},
-		{"the user writes what the sandbox removed", "rm f",
-			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) }},
-		{"the user writes what the sandbox moved away", "mv f g",
-			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) }},
-		{"the user writes what the sandbox gave another mode", "chmod 755 f",
-			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) }},
+		{
+			"the user writes what the sandbox removed", "rm f",
+			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
+		},
+		{
+			"the user writes what the sandbox moved away", "mv f g",
+			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
+		},
+		{
+			"the user writes what the sandbox gave another mode", "chmod 755 f",
+			func(p string) error { return os.WriteFile(p, []byte("user\n"), 0o644) },
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := harness.New(t, binary, map[string]string{"f": "old\n", "kept": "kept\n", "also": "also\n"})
