@@ -30,6 +30,8 @@ type part struct {
 	fd       int  // O_PATH
 	noList   bool // Options.User may not list it
 	noSearch bool // Options.User may not look names up in it
+
+	spelling *spelling // of a source directory
 }
 
 // inTop reports whether the directory is in the delta.
@@ -186,6 +188,9 @@ func (s *Stack) rootView() (*view, error) {
 // addPart appends fd, which then belongs to v or is closed.
 func (s *Stack) addPart(v *view, n, fd int) error {
 	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
+	if pt.origin == Source {
+		pt.spelling = &spelling{}
+	}
 	if s.o.User != nil && pt.origin == Source {
 		st, err := statFd(fd)
 		if err != nil {
@@ -257,7 +262,7 @@ func (s *Stack) descendSource(v *view, pt part, name string) error {
 	fd, err := openDir(pt.fd, name)
 	switch err {
 	case nil:
-		return s.addPart(v, pt.layer, fd)
+		return s.addSpelt(v, pt, name, fd)
 	case unix.EXDEV:
 		v.sealed = len(v.parts) == 0
 		return nil
@@ -269,6 +274,19 @@ func (s *Stack) descendSource(v *view, pt part, name string) error {
 		}
 		return nil
 	}
+	return err
+}
+
+// addSpelt adds the source's directory fd, found in pt, if it is spelt name.
+func (s *Stack) addSpelt(v *view, pt part, name string, fd int) error {
+	st, err := statFd(fd)
+	if err == nil {
+		var spelt bool
+		if spelt, err = pt.spelling.spelt(pt.fd, name, &st); spelt && err == nil {
+			return s.addPart(v, pt.layer, fd)
+		}
+	}
+	unix.Close(fd)
 	return err
 }
 
@@ -314,8 +332,7 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 			if pt.noSearch {
 				return entry{}, unix.EACCES
 			}
-			st, err := statAt(pt.fd, name)
-			return entry{pt, name, st}, err
+			return findSource(pt, name)
 		}
 		stored, _ := storedName(name)
 		st, err := statAt(pt.fd, stored)
@@ -334,6 +351,19 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 		}
 	}
 	return entry{}, unix.ENOENT
+}
+
+// findSource is find in a directory of the source.
+func findSource(pt part, name string) (entry, error) {
+	st, err := statAt(pt.fd, name)
+	if err != nil {
+		return entry{}, err
+	}
+	spelt, err := pt.spelling.spelt(pt.fd, name, &st)
+	if err == nil && !spelt {
+		err = unix.ENOENT
+	}
+	return entry{pt, name, st}, err
 }
 
 // may reports whether u may do what the bits (4 read, 2 write, 1 search) of
