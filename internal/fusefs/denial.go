@@ -168,6 +168,11 @@ func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
 			}
 		}
 	}
+	for _, name := range r.strictest(x.file) {
+		if other := r.Decide(name); other.Permission < d.Permission {
+			p, d = name, other
+		}
+	}
 	return p, d, true
 }
 

@@ -24,6 +24,9 @@ import (
 type Options struct {
 	Layer  *layer.Stack // stays the caller's, to be closed after the mount has ended
 	Policy *policy.Policy
+	// PolicyChanged says that the delta was made under other policies too, so
+	// that the names of one file may differ in class.
+	PolicyChanged bool
 
 	// UID and GID own what the real user owns, as the view shows it: the
 	// sandbox's ids in the user namespace of the mount.
@@ -128,7 +131,13 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 		return nil, err
 	}
 	fs.remote = root.Shared
-	fs.rules.Store(&rules{o.Policy, 1})
+	strict := strictNames{}
+	if o.PolicyChanged {
+		if strict, err = fs.findStrict(o.Policy); err != nil {
+			return nil, err
+		}
+	}
+	fs.rules.Store(&rules{o.Policy, 1, strict})
 	fs.root = fs.nodes.init()
 	fs.fds.init(o.descriptors())
 	fs.notify.init()

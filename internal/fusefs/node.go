@@ -323,7 +323,7 @@ func (t *table) extra(n *node) extra {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if x := t.extras[n]; x != nil {
-		return extra{orphan: x.orphan, links: append([]place(nil), x.links...), last: x.last}
+		return extra{orphan: x.orphan, links: append([]place(nil), x.links...), last: x.last, file: x.file}
 	}
 	return extra{}
 }

@@ -9,8 +9,14 @@ import (
 // or of another place in the tree, from current ones.
 type rules struct {
 	*policy.Policy
-	epoch uint32
+	epoch  uint32
+	strict strictNames
 }
+
+// strictNames holds, of each file of the delta whose names differ in class, the
+// name of the strictest: the kernel need not know that name for it to count.
+// nil: it could not be found out, and no file of several names may be read.
+type strictNames map[fileKey]vpath.Path
 
 // A verdict is epoch<<8 | traversable<<7 | permission. Epoch 0 is never in
 // force.
@@ -55,6 +61,7 @@ func (fs *FS) judge(n *node, r *rules) uint32 {
 	fs.nodes.mu.RLock()
 	p, named := fs.nodes.pathLocked(n)
 	paths := []vpath.Path{p}
+	worst := uint32(policy.Write) // what never had a name was made by whoever holds it
 	if n.is(flagExtra) {
 		if x := fs.nodes.extras[n]; x != nil {
 			for _, l := range x.links {
@@ -65,12 +72,15 @@ func (fs *FS) judge(n *node, r *rules) uint32 {
 			if !named {
 				paths[0] = x.last
 			}
+			paths = append(paths, r.strictest(x.file)...)
+			if r.strict == nil && x.file != (fileKey{}) {
+				worst = uint32(policy.View)
+			}
 		}
 	} else if !named {
 		paths[0] = ""
 	}
 	fs.nodes.mu.RUnlock()
-	worst := uint32(policy.Write) // what never had a name was made by whoever holds it
 	for _, p := range paths {
 		if p == "" {
 			continue
@@ -80,6 +90,41 @@ func (fs *FS) judge(n *node, r *rules) uint32 {
 		}
 	}
 	return worst
+}
+
+// strictest returns the name of the file behind key that has the strictest
+// class, if that is another than its other names have.
+func (r *rules) strictest(key fileKey) []vpath.Path {
+	if p, ok := r.strict[key]; ok {
+		return []vpath.Path{p}
+	}
+	return nil
+}
+
+// findStrict looks for the files of the delta whose names p puts in different
+// classes. Links never cross a class, so that p must differ from what was in
+// force when they were made.
+func (fs *FS) findStrict(p *policy.Policy) (strictNames, error) {
+	linked, err := fs.o.Layer.Linked()
+	if err != nil {
+		return nil, err
+	}
+	strict := strictNames{}
+	for key, names := range linked {
+		worst := names[0]
+		differ := false
+		for _, name := range names[1:] {
+			is, was := p.Decide(name).Permission, p.Decide(worst).Permission
+			differ = differ || is != was
+			if is < was {
+				worst = name
+			}
+		}
+		if differ {
+			strict[key] = worst
+		}
+	}
+	return strict, nil
 }
 
 // decide returns what the policy says of name in the directory parent at p.
@@ -109,19 +154,19 @@ func visible(d policy.Decision, mode uint32) bool {
 	return d.Permission != policy.None || d.Traversable && isDir(mode)
 }
 
-// nextEpoch puts p in force, nil: keeps the policy, and drops every verdict.
-func (fs *FS) nextEpoch(p *policy.Policy) {
+// nextEpoch puts p in force, nil: keeps what is, and drops every verdict.
+func (fs *FS) nextEpoch(p *policy.Policy, strict strictNames) {
 	fs.swap.Lock()
 	defer fs.swap.Unlock()
 	old := fs.rules.Load()
 	if p == nil {
-		p = old.Policy
+		p, strict = old.Policy, old.strict
 	}
 	epoch := (old.epoch + 1) & epochMask
 	if epoch == 0 {
 		epoch = 1
 	}
-	fs.rules.Store(&rules{p, epoch})
+	fs.rules.Store(&rules{p, epoch, strict})
 }
 
 // SetPolicy puts p in force for every operation that begins from now on and
@@ -132,7 +177,13 @@ func (fs *FS) nextEpoch(p *policy.Policy) {
 func (fs *FS) SetPolicy(p *policy.Policy) {
 	fs.prefetch.gate.Lock() // what is being stored was judged by the old one
 	old := fs.rules.Load().Policy
-	fs.nextEpoch(p)
+	fs.moves.Lock() // no link is made under the old one that findStrict misses
+	strict, err := fs.findStrict(p)
+	if err != nil {
+		fs.log.Error("look for links", "err", err)
+	}
+	fs.nextEpoch(p, strict)
+	fs.moves.Unlock()
 	fs.prefetch.gate.Unlock()
 	for _, n := range fs.nodes.all() {
 		fs.repeal(n, old)

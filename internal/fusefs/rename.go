@@ -158,7 +158,7 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 	from.parent.dir.changed()
 	to.parent.dir.changed()
 	if directory {
-		fs.nextEpoch(nil)
+		fs.nextEpoch(nil, nil)
 	}
 	fs.report(Change{Path: from.path, To: to.path, Kind: Renamed, PID: int(in.Pid)})
 	return fuse.OK

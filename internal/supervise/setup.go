@@ -151,7 +151,8 @@ func (s *supervisor) mountView(context.Context) error {
 	}
 	uid, gid := s.hostIDs()
 	s.view, err = fusefs.Mount(mountpoint, fusefs.Options{
-		Layer: s.stack, Policy: p, UID: uint32(uid), GID: uint32(gid),
+		Layer: s.stack, Policy: p, PolicyChanged: len(s.record.EarlierRules) > 0,
+		UID: uint32(uid), GID: uint32(gid),
 		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
 		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, Logger: s.log,
 	})

@@ -1,0 +1,41 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Linked returns the names in the view of each file of the delta that has
+// several. It visits the whole delta.
+func (s *Stack) Linked() (map[FileID][]vpath.Path, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	linked := map[FileID][]vpath.Path{}
+	for _, l := range s.layers[:s.bottom()] {
+		err := walkNames(l.root, func(dir int, p vpath.Path, c storedChild) error {
+			if c.kind != storedEntry || c.mode == unix.S_IFDIR {
+				return nil
+			}
+			stored, _ := storedName(c.name)
+			st, err := statAt(dir, stored)
+			if err != nil || st.nlink < 2 {
+				return err
+			}
+			shown, err := s.lookup(p)
+			if id := (FileID{st.dev, st.ino, st.birth}); err == nil && shown.ID == id {
+				linked[id] = append(linked[id], p)
+			}
+			return nil // else another layer has the name, or hides it
+		})
+		if err != nil {
+			return nil, wrap("list links", vpath.Root, err)
+		}
+	}
+	for id, names := range linked {
+		if len(names) < 2 {
+			delete(linked, id) // its other name is an orphan's
+		}
+	}
+	return linked, nil
+}
