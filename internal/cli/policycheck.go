@@ -18,7 +18,8 @@ func newPolicyCheck(e *env) *cobra.Command {
 		Short: "Check a policy file and warn of what is probably not meant",
 		Long: `Check a policy file (default: .agentfense.yaml). Errors name the line and the
 nearest valid word. Warnings, which do not change the exit code, tell of rules
-that never decide, that tie, or that let names of hidden directories show.`,
+that never decide, that tie, or that let names of hidden directories show. Notes
+tell of rules that match nothing in the current directory.`,
 		Example: `  agentfense policy check
   agentfense policy check policy.yaml --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -51,6 +52,10 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 		return err
 	}
 	warnings := p.Check()
+	idle, err := unmatched(".", rules)
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		list := make([]warningJSON, len(warnings))
 		for i, w := range warnings {
@@ -63,10 +68,16 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 			SchemaVersion int           `json:"schema_version"`
 			Rules         []policy.Rule `json:"rules"`
 			Warnings      []warningJSON `json:"warnings"`
-		}{schemaVersion, rules, list})
+			Unmatched     []int         `json:"unmatched"` // indexes of rules that match nothing here
+		}{schemaVersion, rules, list, idle})
 	}
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(e.stdout, "warning: %s: %s\n", w.Kind, w.Text); err != nil {
+			return err
+		}
+	}
+	for _, i := range idle {
+		if _, err := fmt.Fprintf(e.stdout, "note: %s matches nothing here\n", rules[i]); err != nil {
 			return err
 		}
 	}
