@@ -132,7 +132,7 @@ func (p *pid1) step() error {
 }
 
 // idleAfter is how long nothing must happen before memory is given back.
-const idleAfter = time.Second
+const idleAfter = 500 * time.Millisecond
 
 // patience is how long to wait for an event, in milliseconds.
 func (p *pid1) patience() int {

@@ -110,6 +110,7 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	s.mu.Lock()
 	s.execs[x] = struct{}{}
 	s.mu.Unlock()
+	s.trimmer.touch()
 	x.before = s.resourceEvents()
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
@@ -253,7 +254,7 @@ func (s *supervisor) forget(x *execution) {
 	s.mu.Lock()
 	delete(s.execs, x)
 	s.mu.Unlock()
-	s.idle.Reset(idleAfter)
+	s.trimmer.touch()
 	if x.group == nil {
 		return
 	}

@@ -11,8 +11,9 @@
 // exec lasts as long as the command. Descriptors travel inward only as pipes.
 //
 // Goroutines: one accepts, one per connection, one per detached command, one
-// waits for the process tree, one for the starter's lease. Lock order:
-// supervisor.mu, then attribution.mu, then changeSet.mu.
+// waits for the process tree, one for the starter's lease, and a timer's, which
+// trims. Lock order: trimmer.mu, then supervisor.mu, then attribution.mu, then
+// changeSet.mu.
 package supervise
 
 import (
@@ -22,7 +23,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -69,7 +69,7 @@ type supervisor struct {
 	attribution attribution
 	background  changeSet // of processes whose command has ended
 
-	idle *time.Timer // trims; started anew when a command has ended
+	trimmer trimmer
 
 	mu      sync.Mutex
 	holds   int
@@ -127,8 +127,8 @@ func report(ready *os.File, err error) {
 func (s *supervisor) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	s.idle = time.AfterFunc(idleAfter, s.trim)
-	defer s.idle.Stop()
+	s.trimmer.start(s.busy)
+	defer s.trimmer.stop()
 	go s.serve(ctx)
 	go s.watchLease(os.NewFile(leaseFD, "lease"))
 	ended := make(chan error, 1)
@@ -145,21 +145,6 @@ func (s *supervisor) run() {
 	s.tearDown()
 }
 
-// idleAfter is how long nothing must run before memory is given back.
-const idleAfter = time.Second
-
-// trim gives back what an idle supervisor does not need: there is one for each
-// sandbox, and most wait.
-func (s *supervisor) trim() {
-	s.mu.Lock()
-	busy := len(s.execs) > 0
-	s.mu.Unlock()
-	if !busy {
-		debug.FreeOSMemory()
-		guest.DropText()
-	}
-}
-
 // setPolicy swaps the rules of the live view.
 func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
@@ -171,6 +156,13 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	s.record.Rules = rules
 	s.mu.Unlock()
 	return nil
+}
+
+// busy reports whether a command runs.
+func (s *supervisor) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.execs) > 0
 }
 
 // rules returns the rules in force.

@@ -1,0 +1,94 @@
+package supervise
+
+import (
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/guest"
+)
+
+// When a supervisor counts as idle. Nobody tells it when a running command
+// uses the view; the processor time that it takes itself does.
+const (
+	idleAfter = 500 * time.Millisecond // without work
+	quietCPU  = 10 * time.Millisecond  // what is no work, in that time
+	lookAgain = 20 * time.Second       // while a command runs that was idle
+)
+
+// trimmer gives back the memory that an idle supervisor does not need: there
+// is one for each sandbox, and most wait, with a command that runs or without.
+type trimmer struct {
+	mu      sync.Mutex
+	timer   *time.Timer // nil before start and after stop
+	busy    func() bool
+	worked  bool // since memory was given back
+	lastCPU time.Duration
+}
+
+// start makes t look from now on; busy reports whether a command runs.
+func (t *trimmer) start(busy func() bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.busy, t.worked = busy, true
+	t.lastCPU = ownCPU()
+	t.timer = time.AfterFunc(idleAfter, t.look)
+}
+
+func (t *trimmer) stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.timer.Stop()
+		t.timer = nil
+	}
+}
+
+// touch says that there was work.
+func (t *trimmer) touch() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.worked = true
+	t.resetLocked(idleAfter)
+}
+
+func (t *trimmer) resetLocked(after time.Duration) {
+	if t.timer != nil {
+		t.timer.Reset(after)
+	}
+}
+
+// look gives memory back if there was work and none lately.
+func (t *trimmer) look() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	used := ownCPU()
+	works := used-t.lastCPU > quietCPU
+	t.lastCPU = used
+	switch {
+	case works:
+		t.worked = true
+		t.resetLocked(idleAfter)
+		return
+	case t.worked:
+		debug.FreeOSMemory()
+		guest.DropText()
+		t.worked = false
+		t.lastCPU = ownCPU()
+	}
+	if t.busy() {
+		t.resetLocked(lookAgain)
+	}
+}
+
+// ownCPU is the processor time that this process has used; 0 where the kernel
+// does not say.
+func ownCPU() time.Duration {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
