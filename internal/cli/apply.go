@@ -48,6 +48,9 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 	if err != nil {
 		return err
 	}
+	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
+		return err
+	}
 	result, err := apply(ctx, sb, paths, o.DryRun)
 	if o.JSON {
 		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {

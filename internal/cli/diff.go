@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -29,8 +31,8 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
   agentfense diff fix --raw | git apply --check`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runDiff(e, args[0], args[1:], o)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runDiff(cmd.Context(), e, args[0], args[1:], o)
 		},
 	}
 	f := cmd.Flags()
@@ -42,13 +44,16 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	return cmd
 }
 
-func runDiff(e *env, name string, args []string, o diffOptions) error {
+func runDiff(ctx context.Context, e *env, name string, args []string, o diffOptions) error {
 	paths, err := workspacePaths(args)
 	if err != nil {
 		return err
 	}
 	_, sb, err := e.open(name)
 	if err != nil {
+		return err
+	}
+	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
 	review, err := sb.Review(paths...)

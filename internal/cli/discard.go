@@ -39,6 +39,9 @@ func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun,
 	if err != nil {
 		return err
 	}
+	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
+		return err
+	}
 	drop, err := dropLive(ctx, sb)
 	if err != nil {
 		return err

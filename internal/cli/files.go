@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -35,11 +37,24 @@ type look struct {
 	source *os.File
 }
 
-func (e *env) lookInto(name string) (*look, error) {
+// lookInto calls do with the view of the sandbox called name.
+func (e *env) lookInto(ctx context.Context, name string, do func(*look) error) error {
 	home, sb, err := e.open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
+		return err
+	}
+	l, err := openLook(home, sb)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	return do(l)
+}
+
+func openLook(home *sandbox.Home, sb *sandbox.Sandbox) (*look, error) {
 	reserved, err := home.Reserved(sb.Record().Source)
 	if err != nil {
 		return nil, err
@@ -51,7 +66,7 @@ func (e *env) lookInto(name string) (*look, error) {
 	if l.source, err = sb.Record().Source.Open(); err != nil {
 		return nil, err
 	}
-	l.stack, err = layer.Open(layer.Options{Source: l.source, Dir: sb.LayersDir(), ReadOnly: true})
+	l.stack, err = sb.OpenLayers(l.source, true)
 	if err != nil {
 		l.source.Close()
 		return nil, err
@@ -132,35 +147,32 @@ func newFilesLs(e *env) *cobra.Command {
 		Example:           `  agentfense files ls fix src`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(_ *cobra.Command, args []string) error {
-			return runFilesLs(e, args[0], strings.Join(args[1:], ""), asJSON)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runFilesLs(cmd.Context(), e, args[0], strings.Join(args[1:], ""), asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func runFilesLs(e *env, name, where string, asJSON bool) error {
+func runFilesLs(ctx context.Context, e *env, name, where string, asJSON bool) error {
 	dir, err := workspacePath(where)
 	if err != nil {
 		return err
 	}
-	l, err := e.lookInto(name)
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	entries, err := l.list(dir)
-	if err != nil {
-		return err
-	}
-	if asJSON {
-		return e.printJSON(struct {
-			SchemaVersion int         `json:"schema_version"`
-			Entries       []fileEntry `json:"entries"`
-		}{schemaVersion, entries})
-	}
-	return printRows(e.stdout, fileRows(entries))
+	return e.lookInto(ctx, name, func(l *look) error {
+		entries, err := l.list(dir)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return e.printJSON(struct {
+				SchemaVersion int         `json:"schema_version"`
+				Entries       []fileEntry `json:"entries"`
+			}{schemaVersion, entries})
+		}
+		return printRows(e.stdout, fileRows(entries))
+	})
 }
 
 // list returns the visible entries of dir, or dir itself if it is no
@@ -215,27 +227,24 @@ func newFilesStat(e *env) *cobra.Command {
 		Example:           `  agentfense files stat fix src/main.go --json`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := workspacePath(args[1])
 			if err != nil {
 				return err
 			}
-			l, err := e.lookInto(args[0])
-			if err != nil {
-				return err
-			}
-			defer l.close()
-			entry, _, err := l.at(path)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return e.printJSON(struct {
-					SchemaVersion int `json:"schema_version"`
-					fileEntry
-				}{schemaVersion, entry})
-			}
-			return printRows(e.stdout, fileRows([]fileEntry{entry}))
+			return e.lookInto(cmd.Context(), args[0], func(l *look) error {
+				entry, _, err := l.at(path)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return e.printJSON(struct {
+						SchemaVersion int `json:"schema_version"`
+						fileEntry
+					}{schemaVersion, entry})
+				}
+				return printRows(e.stdout, fileRows([]fileEntry{entry}))
+			})
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -249,18 +258,15 @@ func newFilesCat(e *env) *cobra.Command {
 		Example:           `  agentfense files cat fix src/main.go`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(_ *cobra.Command, args []string) error {
-			l, err := e.lookInto(args[0])
-			if err != nil {
-				return err
-			}
-			defer l.close()
-			for _, arg := range args[1:] {
-				if err := l.cat(e.stdout, arg); err != nil {
-					return err
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return e.lookInto(cmd.Context(), args[0], func(l *look) error {
+				for _, arg := range args[1:] {
+					if err := l.cat(e.stdout, arg); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -24,6 +25,10 @@ import (
 // the process's exit code.
 func Main(args []string) int {
 	e := newEnv()
+	if len(args) > 0 && args[0] == supervise.OwnerVerb {
+		e.owner, args = true, args[1:]
+	}
+	e.args = args
 	root := newRoot(e)
 	root.SetArgs(args)
 	root.SetOut(e.stdout)
@@ -75,7 +80,7 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newRm(e), newFiles(e),
 		newDiff(e), newApply(e), newDiscard(e),
-		newPolicy(e), newAudit(e), newDoctor(e), newVersion(e),
+		newPolicy(e), newAudit(e), newDoctor(e), newVersion(e), newAfterRun(e),
 	)
 	return root
 }
@@ -94,6 +99,8 @@ const annotationInside = "inside"
 type env struct {
 	stdin, stdout, stderr *os.File
 	getenv                func(string) string
+	args                  []string // the command line
+	owner                 bool     // we are what supervise.RunAsOwner runs
 }
 
 func newEnv() *env {

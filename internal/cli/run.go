@@ -149,11 +149,7 @@ func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.San
 	}
 	code := exitOf(exit)
 	e.explainExit(exit)
-	var after error
-	if o.Apply && code == exitOK {
-		after = e.applyAll(ctx, sb)
-	}
-	after = errors.Join(after, e.printSummary(sb, before))
+	after := e.afterRun(ctx, sb, before, o.Apply && code == exitOK)
 	if o.Remove {
 		after = errors.Join(after, home.Remove(sb.Name()))
 	}

@@ -80,7 +80,11 @@ func (a *applier) write(b *batch, s *step, e entry) error {
 	if err != nil {
 		return err
 	}
-	src, err := a.work.stack.OpenDelta(s.Path)
+	var src *os.File
+	err = asOwner(func() (err error) {
+		src, err = a.work.stack.OpenDelta(s.Path)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -160,7 +164,11 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 		}
 		return e.link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
-		target, err := a.work.stack.Readlink(s.Path)
+		var target string
+		err := asOwner(func() (err error) {
+			target, err = a.work.stack.Readlink(s.Path)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -190,7 +190,11 @@ func (w *work) classify(c *change) error {
 // that lost names elsewhere is: each of them that is deleted or replaced
 // moves the ctime of the others.
 func (w *work) isFresh(p vpath.Path, b *layer.Base) (bool, error) {
-	fresh, err := w.stack.SourceMatches(p, b)
+	var fresh bool
+	err := asUser(func() (err error) {
+		fresh, err = w.stack.SourceMatches(p, b)
+		return err
+	})
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return b.Absent, nil // nothing can be where the directory is none

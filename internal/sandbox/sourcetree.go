@@ -70,8 +70,13 @@ type entry struct {
 	name, temp string
 }
 
-// at calls do with the entry of p, whose directory is open meanwhile.
+// at calls do with the entry of p, whose directory is open meanwhile, and with
+// no rights but the user's.
 func (t *sourceTree) at(p vpath.Path, do func(entry) error) error {
+	return asUser(func() error { return t.openAt(p, do) })
+}
+
+func (t *sourceTree) openAt(p vpath.Path, do func(entry) error) error {
 	dir, err := t.openDir(p.Dir(), unix.O_PATH)
 	if err != nil {
 		return err
@@ -94,12 +99,14 @@ func (t *sourceTree) tempName(p vpath.Path) string {
 
 // sync makes the names in the directory p durable.
 func (t *sourceTree) sync(p vpath.Path) error {
-	fd, err := t.openDir(p, unix.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Fsync(fd)
+	return asUser(func() error {
+		fd, err := t.openDir(p, unix.O_RDONLY)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Fsync(fd)
+	})
 }
 
 // stat describes the entry; nil if there is none.

@@ -33,12 +33,21 @@ func (s *Sandbox) open(readOnly bool) (*work, error) {
 		return nil, err
 	}
 	w.tree = sourceTree{root: w.source, owner: s.ID()}
-	w.stack, err = layer.Open(layer.Options{Source: w.source, Dir: s.LayersDir(), ReadOnly: readOnly})
+	w.stack, err = s.OpenLayers(w.source, readOnly)
 	if err != nil {
 		w.source.Close()
 		return nil, err
 	}
 	return w, nil
+}
+
+// OpenLayers opens the sandbox's layers over its source.
+func (s *Sandbox) OpenLayers(source *os.File, readOnly bool) (*layer.Stack, error) {
+	user, err := sourceUser()
+	if err != nil {
+		return nil, err
+	}
+	return layer.Open(layer.Options{Source: source, Dir: s.LayersDir(), ReadOnly: readOnly, User: user})
 }
 
 // openTo opens the sandbox in order to change its source or its delta: by

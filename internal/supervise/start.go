@@ -89,12 +89,18 @@ func namespaces() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 {
 		return attr
 	}
+	ownUserNamespace(attr, supervisorCaps)
+	return attr
+}
+
+// ownUserNamespace adds a user namespace in which the user keeps the own ids
+// and has caps.
+func ownUserNamespace(attr *syscall.SysProcAttr, caps []uintptr) {
 	uid, gid := os.Geteuid(), os.Getegid()
 	attr.Cloneflags |= syscall.CLONE_NEWUSER
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
-	attr.AmbientCaps = supervisorCaps
-	return attr
+	attr.AmbientCaps = caps
 }
 
 // explainStart names the fix for a host that refuses the namespaces.

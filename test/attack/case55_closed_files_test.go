@@ -1,0 +1,81 @@
+package attack_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// TestClosedFilesAreReviewed: modes that close files and directories to
+// everybody, their owner too, keep nothing from review, apply, discard and
+// removal, and open nothing in the source.
+func TestClosedFilesAreReviewed(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{"a": "old\n", "locked/b": "old\n"}, who...)
+		r := s.Run(`echo new >a && echo x >file && mkdir dir shut && echo y >dir/f && echo z >shut/g && ln -s t shut/l &&
+			chmod 0 a file shut && chmod 0311 dir`, "--preset", "full-access")
+		if r.Code != 0 || !strings.Contains(r.Stderr, "A shut/g") {
+			t.Fatalf("run: exit code %d, want 0 and a summary\n%s", r.Code, r.Stderr)
+		}
+		const changed = "M\ta\nA\tdir/f\nA\tfile\nA\tshut/g\nA\tshut/l\n"
+		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != changed {
+			t.Errorf("diff: got %q, want %q", got, changed)
+		}
+		if got := agentfense(t, s, "files", "cat", s.Name, "file", "shut/g"); got != "x\nz\n" {
+			t.Errorf("files cat: got %q", got)
+		}
+		agentfense(t, s, "discard", s.Name, "shut/l")
+		agentfense(t, s, "apply", s.Name)
+		for path, want := range map[string]uint32{"a": 0, "file": 0, "dir": 0o311, "shut": 0} {
+			var st unix.Stat_t
+			if err := unix.Stat(filepath.Join(s.Source, path), &st); err != nil || st.Mode&0o777 != want {
+				t.Errorf("%s: got mode %o, %v, want %o", path, st.Mode&0o777, err, want)
+			}
+		}
+		if err := os.Chmod(filepath.Join(s.Source, "shut"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Read("shut/g"); got != "z\n" {
+			t.Errorf("shut/g: got %q", got)
+		}
+		if r := s.Run("mkdir d && echo x >d/f && chmod 0 d"); r.Code != 0 {
+			t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
+		}
+		agentfense(t, s, "discard", s.Name)
+		if r := s.Run("mkdir d && echo x >d/f && chmod 0 d"); r.Code != 0 {
+			t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
+		}
+		agentfense(t, s, "rm", s.Name)
+	})
+}
+
+// TestClosedFilesOpenNothingInTheSource: the rights with which an ordinary
+// user's apply gets at closed files of the delta do not reach the source.
+func TestClosedFilesOpenNothingInTheSource(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"locked/b": "old\n"}, harness.Ordinary)
+	if r := s.Run("echo new >locked/b && echo x >closed && chmod 0 closed", "--preset", "full-access"); r.Code != 0 {
+		t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
+	}
+	if err := os.Chmod(filepath.Join(s.Source, "locked"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Agentfense("apply", s.Name)
+	if r.Code == 0 || !strings.Contains(r.Stdout, "failed\tM\tlocked/b\tpermission denied") {
+		t.Errorf("apply into a directory without w: exit code %d, want a failure\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if got := s.Read("locked/b"); got != "old\n" {
+		t.Errorf("locked/b: got %q", got)
+	}
+	if err := os.Chmod(filepath.Join(s.Source, "locked"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	agentfense(t, s, "apply", s.Name)
+	if got := s.Read("locked/b"); got != "new\n" {
+		t.Errorf("locked/b, then: got %q", got)
+	}
+}
