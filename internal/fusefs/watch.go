@@ -233,17 +233,19 @@ func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
 // must not be called from OnDenial or OnChange.
 func (fs *FS) Invalidate(paths ...vpath.Path) {
 	fs.o.Layer.Invalidate(paths...)
-	for _, p := range paths {
-		fs.invalidate(p)
-	}
+	fs.invalidate(paths...)
 	fs.notify.barrier()
 }
 
-func (fs *FS) invalidate(root vpath.Path) {
+func (fs *FS) invalidate(roots ...vpath.Path) {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
-	fs.renewBelow(root)
-	if parent := fs.nodeAt(root.Dir()); parent != nil && !root.IsRoot() {
+	fs.renewBelow(roots...)
+	for _, root := range roots {
+		parent := fs.nodeAt(root.Dir())
+		if parent == nil || root.IsRoot() {
+			continue
+		}
 		parent.dir.changed()
 		if fs.nodes.child(parent, root.Base()) == nil {
 			fs.notify.entry(parent.id, root.Base())
@@ -252,14 +254,37 @@ func (fs *FS) invalidate(root vpath.Path) {
 	}
 }
 
-// renewBelow forgets what was taken over of what is at and below root. The
-// caller holds fs.moves.
-func (fs *FS) renewBelow(root vpath.Path) {
+// renewBelow forgets what was taken over of what is at and below the roots.
+// The caller holds fs.moves. All nodes are looked at once, if at all: there may
+// be a million, and as many roots.
+func (fs *FS) renewBelow(roots ...vpath.Path) {
+	dirs := map[vpath.Path]bool{}
+	for _, root := range roots {
+		if fs.nodeAt(root) != nil {
+			dirs[root] = true
+		} else if parent := fs.nodeAt(root.Dir()); parent != nil {
+			if n := fs.nodes.child(parent, root.Base()); n != nil {
+				fs.renew(n, root)
+			}
+		}
+	}
+	if len(dirs) == 0 {
+		return
+	}
 	for _, n := range fs.nodes.all() {
-		if p, ok := fs.nodes.path(n); ok && p.Within(root) {
+		if p, ok := fs.nodes.path(n); ok && withinAny(p, dirs) {
 			fs.renew(n, p)
 		}
 	}
+}
+
+func withinAny(p vpath.Path, dirs map[vpath.Path]bool) bool {
+	for a := range p.Ancestors() {
+		if dirs[a] {
+			return true
+		}
+	}
+	return dirs[p]
 }
 
 // renew forgets what was taken over of the entry at p.
@@ -296,7 +321,7 @@ func (fs *FS) renewDir(n *node, p vpath.Path) {
 	}
 }
 
-// nodeAt returns the node at p if the kernel knows it.
+// nodeAt returns the node of the directory p if the kernel knows it.
 func (fs *FS) nodeAt(p vpath.Path) *node {
 	fs.nodes.mu.RLock()
 	defer fs.nodes.mu.RUnlock()
