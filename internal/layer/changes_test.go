@@ -2,6 +2,7 @@ package layer
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -153,6 +154,30 @@ func TestDropTakesBackExactlyWhatItIsTold(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestDropIfLeavesNoMomentForAWrite(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "1", "b": "1", "c": "1"})
+	b.write("/a", "2")
+	b.write("/b", "2")
+	b.unlink("/c")
+	f, _, err := b.Open("/a", true)
+	must(t, err)
+	defer f.Close()
+	looked := map[vpath.Path]bool{} // found
+	kept, err := b.DropIf(func(p vpath.Path, i Info, err error) bool {
+		_, writeErr := f.WriteAt([]byte("x"), 0)
+		wantErr(t, "a write while it is decided", writeErr, unix.ESTALE)
+		looked[p] = err == nil && i.Origin == Delta
+		return p != "/b"
+	}, "/a", "/b", "/c")
+	must(t, err)
+	if want := map[vpath.Path]bool{"/a": true, "/b": true, "/c": false}; !maps.Equal(looked, want) {
+		t.Errorf("looked at %v, want %v", looked, want)
+	}
+	if got, want := b.changes(), []string{"m /b"}; !slices.Equal(kept, []vpath.Path{"/b"}) || !slices.Equal(got, want) {
+		t.Errorf("kept %q, changes %q, want /b alone", kept, got)
 	}
 }
 

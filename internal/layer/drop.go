@@ -17,8 +17,16 @@ import (
 // the delta first. Files open for writing become stale, as after Freeze.
 // Errors: Exhausted, Internal.
 func (s *Stack) Drop(paths ...vpath.Path) error {
+	_, err := s.DropIf(nil, paths...)
+	return err
+}
+
+// DropIf is Drop of those paths for which holds says yes to what Lookup
+// answers there, and returns the others. holds is called while nothing in the
+// stack can change; it must not use the stack. Nil is a yes to everything.
+func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, paths ...vpath.Path) (kept []vpath.Path, err error) {
 	if err := s.writable(); err != nil {
-		return wrap("drop", vpath.Root, err)
+		return nil, wrap("drop", vpath.Root, err)
 	}
 	defer s.sweep()
 	s.ns.Lock()
@@ -27,55 +35,38 @@ func (s *Stack) Drop(paths ...vpath.Path) error {
 	s.gen.Add(1)
 	s.writers.Unlock()
 	d := dropping{s: s, aliases: s.inodes.byShown()}
-	var err error
 	if d.bases, err = s.journal.bases(); err != nil {
-		return wrap("drop", vpath.Root, err)
-	}
-	if err := s.squash(d.bases); err != nil {
-		return wrap("drop", vpath.Root, err)
+		return nil, wrap("drop", vpath.Root, err)
 	}
 	paths = slices.Clone(paths)
 	slices.SortFunc(paths, func(a, b vpath.Path) int { return comparePaths(b, a) })
-	for _, p := range slices.Compact(paths) {
+	paths = slices.Compact(paths)
+	if holds != nil {
+		paths = slices.DeleteFunc(paths, func(p vpath.Path) bool {
+			i, err := s.lookupLocked(p)
+			no := !holds(p, i, wrap("stat", p, err))
+			if no {
+				kept = append(kept, p)
+			}
+			return no
+		})
+	}
+	if err := s.squash(d.bases); err != nil {
+		return kept, wrap("drop", vpath.Root, err)
+	}
+	for _, p := range paths {
 		if err := d.drop(p); err != nil {
-			return wrap("drop", p, err)
+			return kept, wrap("drop", p, err)
 		}
 	}
-	return nil
+	return kept, nil
 }
 
-// DropAll forgets everything: the view is the source again. Errors: Internal.
-func (s *Stack) DropAll() error {
-	if err := s.writable(); err != nil {
-		return wrap("drop", vpath.Root, err)
+func (s *Stack) lookupLocked(p vpath.Path) (Info, error) {
+	if p.IsRoot() {
+		return s.rootInfo()
 	}
-	defer s.sweep()
-	s.ns.Lock()
-	defer s.ns.Unlock()
-	s.writers.Lock()
-	defer s.writers.Unlock()
-	s.gen.Add(1)
-	s.views.purge(vpath.Root)
-	return wrap("drop", vpath.Root, s.dropAll())
-}
-
-func (s *Stack) dropAll() error {
-	for _, name := range []string{"top", "frozen"} {
-		if err := s.moveToGarbage(s.home, name); err != nil && err != unix.ENOENT {
-			return err
-		}
-	}
-	fresh, err := s.newTop(nil)
-	if err != nil {
-		return err
-	}
-	for _, l := range s.layers[:s.bottom()] {
-		unix.Close(l.root)
-	}
-	s.layers = []*layer{fresh, s.layers[s.bottom()]}
-	s.rootTouched = false
-	clear(s.covered)
-	return s.journal.clear()
+	return s.lookup(p)
 }
 
 // dropping is one Drop in progress; ns is held exclusively.

@@ -71,7 +71,13 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		}
 		paths = append(paths, p)
 	}
-	if err := s.Drop(paths...); err != nil {
+	// Once more, now that nobody can write in between.
+	late, err := s.DropIf(func(p vpath.Path, i layer.Info, err error) bool {
+		same, err := current[p].isAt(p, i, err)
+		return same && err == nil
+	}, paths...)
+	stale = append(stale, late...)
+	if err != nil {
 		return stale, err
 	}
 	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
@@ -122,6 +128,11 @@ func (v Version) parse() (vpath.Path, error) {
 // holds reports whether the view still shows v at p.
 func (v Version) holds(s *layer.Stack, p vpath.Path) (bool, error) {
 	info, err := s.Lookup(p)
+	return v.isAt(p, info, err)
+}
+
+// isAt is holds for what Lookup answered.
+func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition): // or below what is no directory
 		return v.Deleted, nil

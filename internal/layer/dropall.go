@@ -1,0 +1,41 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// DropAll forgets everything: the view is the source again. Errors: Internal.
+func (s *Stack) DropAll() error {
+	if err := s.writable(); err != nil {
+		return wrap("drop", vpath.Root, err)
+	}
+	defer s.sweep()
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	s.writers.Lock()
+	defer s.writers.Unlock()
+	s.gen.Add(1)
+	s.views.purge(vpath.Root)
+	return wrap("drop", vpath.Root, s.dropAll())
+}
+
+func (s *Stack) dropAll() error {
+	for _, name := range []string{"top", "frozen"} {
+		if err := s.moveToGarbage(s.home, name); err != nil && err != unix.ENOENT {
+			return err
+		}
+	}
+	fresh, err := s.newTop(nil)
+	if err != nil {
+		return err
+	}
+	for _, l := range s.layers[:s.bottom()] {
+		unix.Close(l.root)
+	}
+	s.layers = []*layer{fresh, s.layers[s.bottom()]}
+	s.rootTouched = false
+	clear(s.covered)
+	return s.journal.clear()
+}
