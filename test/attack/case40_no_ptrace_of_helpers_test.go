@@ -10,6 +10,9 @@ import (
 )
 
 func init() {
+	probes["limit oneself"] = func() error {
+		return unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 32, Max: 64}, nil)
+	}
 	pids := map[string]func() int{
 		"PID 1":      func() int { return 1 },
 		"the leader": os.Getppid,
@@ -42,6 +45,9 @@ func init() {
 			_, err = unix.PidfdGetfd(fd, 3, 0)
 			return err
 		}
+		probes["limit "+who] = func() error {
+			return unix.Prlimit(pid(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}, nil)
+		}
 		probes["kcmp with "+who] = func() error {
 			return syscallError(unix.SYS_KCMP, uintptr(pid()), uintptr(os.Getpid()), 0, 0, 0)
 		}
@@ -55,7 +61,7 @@ func TestHelpersCannotBeTraced(t *testing.T) {
 		s := harness.New(t, binary, nil, who...)
 		want := map[string]string{}
 		for _, of := range []string{"PID 1", "the leader"} {
-			for _, attempt := range []string{"attach to ", "seize ", "process_vm_writev into ", "pidfd_getfd from ", "kcmp with "} {
+			for _, attempt := range []string{"attach to ", "seize ", "process_vm_writev into ", "pidfd_getfd from ", "kcmp with ", "limit "} {
 				want[attempt+of] = "EPERM"
 			}
 			for _, attempt := range []string{
@@ -65,6 +71,7 @@ func TestHelpersCannotBeTraced(t *testing.T) {
 				want[attempt+of] = "EACCES"
 			}
 		}
+		want["limit oneself"] = "done"
 		wantAnswers(t, s, want)
 		// The sandbox has not noticed.
 		prints(t, s, "echo alive", "alive\n")

@@ -86,6 +86,14 @@ func rules() []rule {
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSTI)},
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCLINUX)},
 		{action: errno(unix.EPERM), calls: []string{"ioctl"}, when: lowWordIs(1, unix.TIOCSETD)},
+		// The limits of a process by its pid: PID 1 and the leaders run as the
+		// same user, and the kernel asks for no more. A program that gives its
+		// own pid, which a filter cannot know, is refused as well; reading is
+		// not.
+		{
+			action: errno(unix.EPERM), calls: []string{"prlimit64"},
+			when: append(noneOf(2, 0), anyBit(0, ^uint32(0))),
+		},
 		// The core limit stays at 1, which is what keeps a crash from a host's
 		// core_pattern program (see bwrap.limitCore): with 0 the kernel would
 		// pipe it there. Programs that set 0 themselves, for the same purpose,
