@@ -8,7 +8,8 @@
 // a limit around us goes on to hold. Only where v2 forbids that (a group with
 // processes hands no controllers down) and we are root is the base the root of
 // the hierarchy. NAME has one leaf, "init", for what Add places, and one for
-// each Sub. The owner holds a lock on NAME for as long as it lives, so a group
+// each Sub; NAME itself has processes only at first, while a sandbox makes its
+// namespaces. The owner holds a lock on NAME for as long as it lives, so a group
 // without one belongs to nobody: Create takes its name over and Sweep removes
 // it. The parent "agentfense" goes when the last group below it goes.
 //

@@ -53,7 +53,7 @@ func (t hierarchy) wanted(l Limits) []string {
 
 func (h Host) tryClaim(t hierarchy, parent string, p place) (int, error) {
 	if t.version == 2 {
-		if err := h.handDown(t.base, p.controllers); err != nil {
+		if err := h.kernel.handDown(t.base, selfName, p.controllers); err != nil {
 			return -1, err
 		}
 	}
@@ -85,7 +85,7 @@ func (h Host) tryClaim(t hierarchy, parent string, p place) (int, error) {
 // prepare makes groups below parent count into it, and have the controllers.
 func (h Host) prepare(parent string, p place) error {
 	if p.version == 2 {
-		return h.handDown(parent, p.controllers)
+		return h.kernel.handDown(parent, selfName, p.controllers)
 	}
 	// Always 1 since kernel 5.11.
 	if mode, _ := read(parent, "memory.use_hierarchy"); mode == "0" {

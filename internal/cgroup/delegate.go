@@ -83,7 +83,7 @@ func (h *Host) reasonV2(t hierarchy, name string) (reason, fix string) {
 
 // handDown makes dir's subgroups have the controllers. Processes in dir are
 // moved into a leaf where that is what hinders; place has seen that they may be.
-func (h *Host) handDown(dir string, controllers []string) error {
+func (k kernel) handDown(dir, leaf string, controllers []string) error {
 	var want []string
 	have := words(dir, "cgroup.subtree_control")
 	for _, name := range controllers {
@@ -100,31 +100,34 @@ func (h *Host) handDown(dir string, controllers []string) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return failed(dir, "write cgroup.subtree_control", err)
 		}
-		if err := h.emptyIntoLeaf(dir); err != nil {
+		moved, err := k.emptyInto(dir, leaf)
+		if err != nil {
 			return err
+		}
+		if moved == 0 {
+			time.Sleep(time.Millisecond) // a process is on its way out
 		}
 	}
 	return fault.New(fault.Unavailable, "cgroup %s: its processes fork faster than they can be moved", groupName(dir))
 }
 
-func (h *Host) emptyIntoLeaf(dir string) error {
-	leaf := filepath.Join(dir, selfName)
-	if err := h.kernel.mkdir(leaf); err != nil && !errors.Is(err, unix.EEXIST) {
-		return failed(dir, "make "+selfName, err)
+// emptyInto moves the processes of dir into its subgroup leaf and says how many
+// there were.
+func (k kernel) emptyInto(dir, leaf string) (int, error) {
+	to := filepath.Join(dir, leaf)
+	if err := k.mkdir(to); err != nil && !errors.Is(err, unix.EEXIST) {
+		return 0, failed(dir, "make "+leaf, err)
 	}
 	pids, err := processes(dir)
 	if err != nil {
-		return failed(dir, "read cgroup.procs", err)
-	}
-	if len(pids) == 0 {
-		time.Sleep(time.Millisecond) // a process is on its way out
+		return 0, failed(dir, "read cgroup.procs", err)
 	}
 	for _, pid := range pids {
-		if err := write(leaf, "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
-			return failed(dir, "move its processes", err)
+		if err := write(to, "cgroup.procs", strconv.Itoa(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+			return 0, failed(dir, "move its processes", err)
 		}
 	}
-	return nil
+	return len(pids), nil
 }
 
 // groupName is dir without the part that only this host has: what a message

@@ -163,7 +163,8 @@ func TestProcessesOfADelegatedGroupMakeRoom(t *testing.T) {
 		t.Errorf("base = %q, want %q: the leaf is not a place for groups", got, want)
 	}
 	f.put("/cg/own/cgroup.procs", "1000\n")
-	f.must(h.emptyIntoLeaf(f.root + "/cg/own"))
+	_, err := h.kernel.emptyInto(f.root+"/cg/own", selfName)
+	f.must(err)
 	if got := f.get("/cg/own/" + selfName + "/cgroup.procs"); got != "1000" {
 		t.Errorf("the leaf holds %q, want 1000", got)
 	}

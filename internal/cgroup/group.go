@@ -13,14 +13,16 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 )
 
-// Group is a sandbox's group, or a Sub of one.
+// Group is a sandbox's group, or a Sub of one. Lock order: settling, then mu.
 type Group struct {
 	name   string
 	kernel kernel
 	places []place
 	locks  []int  // open directories; only of a sandbox's group
 	parent *Group // nil for a sandbox's group
-	init   *Group // nil for a Sub
+
+	settling sync.Mutex
+	init     *Group // the leaf, once settled; nil for a Sub
 
 	mu      sync.Mutex
 	subs    map[string]*Group
@@ -66,7 +68,7 @@ func (h Host) unusable() error {
 	return fault.New(fault.Unsupported, "cgroup: no group can be made: no hierarchy is mounted (fix: mount cgroup2 on /sys/fs/cgroup)")
 }
 
-// fill makes g's directories, its limits and its init leaf.
+// fill makes g's directories and its limits.
 func (h Host) fill(g *Group, l Limits) error {
 	for _, t := range h.hierarchies {
 		if t.base == "" {
@@ -79,22 +81,7 @@ func (h Host) fill(g *Group, l Limits) error {
 		g.places = append(g.places, p)
 		g.locks = append(g.locks, lock)
 	}
-	if err := g.limit(l); err != nil {
-		return err
-	}
-	for _, p := range g.places {
-		if p.version != 2 {
-			continue
-		}
-		// Not cpu: a sub needs no share of its own, and is counted without.
-		count := slices.DeleteFunc(slices.Clone(p.controllers), func(c string) bool { return c == CPU })
-		if err := h.handDown(p.dir, count); err != nil {
-			return err
-		}
-	}
-	var err error
-	g.init, err = g.sub(initName)
-	return err
+	return g.limit(l)
 }
 
 // serves reports whether a limit of l is enforced in t.
@@ -102,13 +89,63 @@ func (t hierarchy) serves(l Limits) bool {
 	return slices.ContainsFunc(l.controllers(), func(c string) bool { return slices.Contains(t.controllers, c) })
 }
 
-// Add moves process pid, with all its threads, into the group; what it starts
-// from then on is born there. Errors: Invalid, NotFound if there is no such
-// process, Denied.
-func (g *Group) Add(pid int) error {
-	if g.init != nil {
-		return g.init.Add(pid)
+// Enter moves process pid into the sandbox's group itself and not into a leaf,
+// so that a cgroup namespace which it makes there has its root there: inside,
+// no path of ours shows in /proc/PID/cgroup. Errors: as from Add; Precondition
+// once the group is settled.
+func (g *Group) Enter(pid int) error {
+	g.settling.Lock()
+	defer g.settling.Unlock()
+	if g.init != nil || g.parent != nil {
+		return fault.New(fault.Precondition, "cgroup %s: has its leaves already", g.name)
 	}
+	return g.add(pid)
+}
+
+// Settle moves what has entered the sandbox's group into its leaf for PID 1,
+// because a v2 group with processes has no controllers for its leaves. Add and
+// Sub do so too. Errors: Denied, Exhausted, Unavailable.
+func (g *Group) Settle() error {
+	g.settling.Lock()
+	defer g.settling.Unlock()
+	if g.init != nil || g.parent != nil {
+		return nil
+	}
+	leaf, err := g.sub(initName)
+	if err != nil {
+		return err
+	}
+	for _, p := range g.places {
+		if _, err := g.kernel.emptyInto(p.dir, initName); err != nil {
+			return err
+		}
+		if p.version != 2 {
+			continue
+		}
+		// Not cpu: a sub needs no share of its own, and is counted without.
+		count := slices.DeleteFunc(slices.Clone(p.controllers), func(c string) bool { return c == CPU })
+		if err := g.kernel.handDown(p.dir, initName, count); err != nil {
+			return err
+		}
+	}
+	g.init = leaf
+	return nil
+}
+
+// Add moves process pid, with all its threads, into the group, a sandbox's into
+// its leaf; what it starts from then on is born there. Errors: Invalid,
+// NotFound if there is no such process, Denied.
+func (g *Group) Add(pid int) error {
+	if err := g.Settle(); err != nil {
+		return err
+	}
+	if g.init != nil {
+		return g.init.add(pid)
+	}
+	return g.add(pid)
+}
+
+func (g *Group) add(pid int) error {
 	if pid <= 0 {
 		return fault.New(fault.Invalid, "cgroup %s: process %d: not a process id", g.name, pid)
 	}
@@ -129,6 +166,9 @@ func (g *Group) Sub(name string) (*Group, error) {
 	}
 	if g.parent != nil {
 		return nil, fault.New(fault.Precondition, "cgroup %s: a sub group has none itself", g.name)
+	}
+	if err := g.Settle(); err != nil {
+		return nil, err
 	}
 	return g.sub(name)
 }

@@ -75,6 +75,36 @@ func TestCreateWritesTheLimits(t *testing.T) {
 	}
 }
 
+func TestWhatEntersIsInTheGroupUntilItSettles(t *testing.T) {
+	for name, hierarchies := range map[string]map[string]string{"v1": onlyV1, "v2": onlyV2, "hybrid": hybrid} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, hierarchies, "/own")
+			g := f.create("sb_1", allLimits)
+			f.must(g.Enter(4711))
+			for _, at := range hierarchies {
+				dir := at + "/own/agentfense/sb_1"
+				if got := f.get(dir + "/cgroup.procs"); got != "4711" {
+					t.Errorf("%s holds %q, want the process", dir, got)
+				}
+				if got := f.get(dir + "/cgroup.subtree_control"); got != "-" && got != "" {
+					t.Errorf("%s hands down %q, want nothing yet", dir, got)
+				}
+			}
+			f.must(g.Settle())
+			f.must(g.Settle())
+			for _, at := range hierarchies {
+				dir := at + "/own/agentfense/sb_1/init"
+				if got := f.get(dir + "/cgroup.procs"); got != "4711" {
+					t.Errorf("%s holds %q, want the process", dir, got)
+				}
+			}
+			if err := g.Enter(4712); !fault.Is(err, fault.Precondition) {
+				t.Errorf("Enter of a settled group = %v, want Precondition", err)
+			}
+		})
+	}
+}
+
 func merge(parts ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, m := range parts {
@@ -112,7 +142,7 @@ func TestAnUnlimitedGroupChangesNothingAroundIt(t *testing.T) {
 	}
 	f.must(g.Delete())
 	f.put("/cg/own/cgroup.subtree_control", "memory pids")
-	f.create("sb_2", Limits{})
+	f.must(f.create("sb_2", Limits{}).Settle())
 	if got := f.get("/cg/own/agentfense/sb_2/cgroup.subtree_control"); got != "+memory +pids" {
 		t.Errorf("the group hands down %q, want what it has itself", got)
 	}
@@ -154,7 +184,7 @@ func TestDeleteLeavesNothingAndSparesOthers(t *testing.T) {
 	f.must(err)
 	f.must(a.Delete())
 	f.must(a.Delete())
-	if got := f.get("/cg/memory/own/agentfense/b/init/cgroup.procs"); got != "" {
+	if got := f.get("/cg/memory/own/agentfense/b/cgroup.procs"); got != "" {
 		t.Errorf("the other sandbox's group is %q, want it there", got)
 	}
 	if _, err := a.Usage(); !fault.Is(err, fault.NotFound) {

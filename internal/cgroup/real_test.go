@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -21,13 +22,16 @@ import (
 // realHost is the machine itself, if it can enforce l.
 func realHost(t *testing.T, l Limits) Host {
 	t.Helper()
-	needs.Root(t)
+	needs.Cgroup(t, l.controllers()...)
 	h, err := Detect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Check(l); err != nil || !h.Usable() {
-		t.Skipf("needs cgroups: %v", err)
+	if err := h.Check(l); err != nil {
+		t.Fatal(err)
+	}
+	if !h.Usable() {
+		t.Fatal(h.unusable())
 	}
 	return h
 }
@@ -162,23 +166,24 @@ func TestCPUTimeIsReadAndLimited(t *testing.T) {
 
 func TestKillEndsAll(t *testing.T) {
 	tests := []struct {
-		name string
-		keep func(hierarchy) bool
+		name    string
+		version int // of the hierarchies that are used; 0: all
+		without string
 	}{
-		{"by the best way there is", func(hierarchy) bool { return true }},
-		{"on v1 with the freezer", func(h hierarchy) bool { return h.version == 1 }},
-		{"on v1 without the freezer", func(h hierarchy) bool {
-			return h.version == 1 && !slices.Contains(h.controllers, "freezer")
-		}},
-		{"on v2", func(h hierarchy) bool { return h.version == 2 }},
+		{"by the best way there is", 0, ""},
+		{"on v1 with the freezer", 1, ""},
+		{"on v1 without the freezer", 1, "freezer"},
+		{"on v2", 2, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := realHost(t, Limits{})
-			h.hierarchies = slices.DeleteFunc(slices.Clone(h.hierarchies), func(h hierarchy) bool { return !tt.keep(h) })
-			if !h.Usable() {
-				t.Skip("needs such a hierarchy")
+			if tt.version != 0 {
+				needs.CgroupVersion(t, tt.version)
 			}
+			h := realHost(t, Limits{})
+			h.hierarchies = slices.DeleteFunc(slices.Clone(h.hierarchies), func(h hierarchy) bool {
+				return tt.version != 0 && h.version != tt.version || slices.Contains(h.controllers, tt.without)
+			})
 			g := realGroup(t, h, Limits{})
 			s, err := g.Sub("exec-1")
 			if err != nil {
@@ -256,6 +261,7 @@ func TestAnEndedProcessCannotBeAdded(t *testing.T) {
 // TestV2HandsControllersDown does it with hugetlb, the controller that a
 // hybrid host leaves to v2.
 func TestV2HandsControllersDown(t *testing.T) {
+	needs.CgroupVersion(t, 2)
 	h := realHost(t, Limits{})
 	i := slices.IndexFunc(h.hierarchies, func(h hierarchy) bool {
 		return h.version == 2 && h.base == h.mount && slices.Contains(words(h.mount, "cgroup.controllers"), "hugetlb")
@@ -277,12 +283,12 @@ func TestV2HandsControllersDown(t *testing.T) {
 			_ = write(root, "cgroup.subtree_control", "-hugetlb")
 		}
 	})
-	if err := h.handDown(root, []string{"hugetlb"}); err != nil {
+	if err := h.kernel.handDown(root, selfName, []string{"hugetlb"}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sleep", "100")
 	startIn(t, func(pid int) error { return write(base, "cgroup.procs", fmt.Sprint(pid)) }, cmd)
-	if err := h.handDown(base, []string{"hugetlb"}); err != nil {
+	if err := h.kernel.handDown(base, selfName, []string{"hugetlb"}); err != nil {
 		t.Fatalf("handing down with a process inside: %v", err)
 	}
 	if got := words(base, "cgroup.subtree_control"); !slices.Contains(got, "hugetlb") {
@@ -293,5 +299,51 @@ func TestV2HandsControllersDown(t *testing.T) {
 	}
 	if err := h.kernel.killAll(base); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestANamespaceHasItsRootWhereItsMakerEntered looks from inside: a namespace
+// shows what lies outside of it as a path that begins with "/..".
+func TestANamespaceHasItsRootWhereItsMakerEntered(t *testing.T) {
+	g := realGroup(t, realHost(t, Limits{}), Limits{})
+	const show = "cut -d: -f3 /proc/self/cgroup | sort -u; echo end"
+	cmd := exec.Command("sh", "-c", `read go; exec unshare -C sh -c "`+show+`; read go; `+show+`"`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewScanner(out)
+	answer := func() (groups []string) {
+		if _, err := io.WriteString(in, "go\n"); err != nil {
+			t.Fatal(err)
+		}
+		for lines.Scan() && lines.Text() != "end" {
+			groups = append(groups, lines.Text())
+		}
+		return groups
+	}
+	if err := g.Enter(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if got := answer(); !slices.Equal(got, []string{"/"}) {
+		t.Errorf("where it entered it sees itself in %q, want /", got)
+	}
+	if err := g.Settle(); err != nil {
+		t.Fatal(err)
+	}
+	// Hierarchies that are not used still show their root.
+	if got := slices.DeleteFunc(answer(), func(path string) bool { return path == "/" }); !slices.Equal(got, []string{"/init"}) {
+		t.Errorf("once settled it sees itself in %q, want /init", got)
 	}
 }

@@ -55,8 +55,10 @@ type Spec struct {
 	// empty gives the sandbox one of its own.
 	DevPTS string
 
-	// Cgroup, if set, is called with PID 1's host pid before it has run
-	// anything, to put it into a control group. Its error ends the start.
+	// Cgroup, if set, is called with the process that makes the namespaces,
+	// before it does, to put it into a control group. PID 1 is born in that
+	// group, which is the root of the sandbox's cgroup namespace. Its error
+	// ends the start.
 	Cgroup func(pid int) error
 	// Stderr receives what the runtime and PID 1 complain about, at most
 	// 64 kB of it. It may be nil.

@@ -53,11 +53,14 @@ func UserNS(t testing.TB) {
 // Root needs the effective user to be root.
 func Root(t testing.TB) {
 	t.Helper()
-	var err error
+	check(t, "root", rootOnly())
+}
+
+func rootOnly() error {
 	if uid := os.Geteuid(); uid != 0 {
-		err = fmt.Errorf("running as uid %d, not as root", uid)
+		return fmt.Errorf("running as uid %d, not as root", uid)
 	}
-	check(t, "root", err)
+	return nil
 }
 
 // Command needs each of the programs on the PATH; a program's name is the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -63,6 +64,16 @@ func TestProbesLeaveNothing(t *testing.T) {
 	for name, probe := range map[string]func() error{"fuse": mountFUSE, "bwrap": runBwrap, "userns": runUserNS} {
 		t.Logf("%s: %v", name, probe())
 	}
+	t.Logf("cgroup: %v", probeCgroup([]string{"memory", "cpu", "pids"}))
+	hierarchies, err := cgroupMounts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range hierarchies {
+		if left, _ := filepath.Glob(filepath.Join(m.dir, "agentfense-needs-*")); left != nil {
+			t.Errorf("a probe left %v", left)
+		}
+	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +97,13 @@ func TestOpenFUSERestoresTheMode(t *testing.T) {
 	})
 	if got := mode(t); got != before {
 		t.Errorf("mode afterwards = %o, want %o", got, before)
+	}
+}
+
+func TestCgroupProbeNamesWhatIsMissing(t *testing.T) {
+	err := probeCgroup([]string{"no-such-controller"})
+	if err == nil || !strings.Contains(err.Error(), "cgroup hierarchy") {
+		t.Errorf("got %v, want the missing hierarchy named", err)
 	}
 }
 

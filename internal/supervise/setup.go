@@ -208,6 +208,11 @@ func (s *supervisor) startInside(ctx context.Context) error {
 		return err
 	}
 	s.guest = guest.NewConn(ours)
+	if s.group != nil {
+		if err := s.group.Settle(); err != nil {
+			return err
+		}
+	}
 	if err := s.guest.Ready(ctx); err != nil {
 		return err
 	}
@@ -233,7 +238,7 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 		spec.HostUID, spec.HostGID = int(s.record.HostUID), int(s.record.HostUID)
 	}
 	if s.group != nil {
-		spec.Cgroup = s.group.Add
+		spec.Cgroup = s.group.Enter
 	}
 	if s.record.Net == "host" {
 		spec.Net = isolate.NetHost

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -58,6 +59,9 @@ const escape = `setsid sh -c 'setsid sh -c "echo escaped; trap : TERM HUP INT; w
 func TestSetsidDoesNotEscapeTheTimeout(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--pids", "60"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
+			if flags != nil {
+				needs.Cgroup(t, "pids")
+			}
 			s := harness.New(t, binary, nil)
 			wantCode(t, s.Agentfense(append(append([]string{"run", "--detach", "--name", s.Name}, flags...), "--", "sleep", "600")...), 0)
 			r := s.Agentfense("exec", s.Name, "--timeout", "1s", "--", "sh", "-c", escape+"sleep 600")

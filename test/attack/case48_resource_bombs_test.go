@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -37,6 +38,7 @@ var forkBomb = program("fork bomb", func(in *inside, _ []string) {
 })
 
 func TestForkBomb(t *testing.T) {
+	needs.Cgroup(t, "pids")
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--name", "other"), 0)
 	t.Cleanup(func() { s.Agentfense("stop", "other") })
@@ -51,6 +53,7 @@ func TestForkBomb(t *testing.T) {
 
 // Memory is that of the sandbox, whichever way it is filled.
 func TestMemoryBomb(t *testing.T) {
+	needs.Cgroup(t, "memory")
 	tests := []struct{ name, script string }{
 		{"by a process", "head -c 300000000 /dev/zero | tail"},
 		{"by shared memory", "exec head -c 300000000 /dev/zero > /dev/shm/full"},

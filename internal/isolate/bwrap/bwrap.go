@@ -60,32 +60,70 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	if err != nil {
 		return nil, err
 	}
-	block, release, err := os.Pipe()
+	pipes, err := newPipes()
 	if err != nil {
 		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)
 	}
-	defer release.Close()
-	info, infoWrite, err := os.Pipe()
-	if err != nil {
-		block.Close()
-		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)
-	}
-	defer info.Close()
+	defer pipes.closeOurs()
 
 	limitCore()
 	p := newProcess(spec.Stderr)
 	started := make(chan error, 1)
-	go p.run(&launch{path: path, plan: plan, guest: spec.Guest, block: block, info: infoWrite}, started)
+	l := &launch{path: path, plan: plan, guest: spec.Guest, pipes: pipes}
+	go p.run(l, started)
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	if err := p.enter(ctx, spec, info); err != nil {
+	if err := p.lead(ctx, l); err != nil {
 		return nil, b.abandon(p, err)
 	}
-	if _, err := release.Write([]byte{1}); err != nil {
-		return nil, b.abandon(p, fault.New(fault.Internal, "start sandbox: %w", err))
-	}
 	return p, nil
+}
+
+// lead takes bubblewrap, which waits for its options, to where PID 1 runs.
+func (p *process) lead(ctx context.Context, l *launch) error {
+	if place := l.plan.spec.Cgroup; place != nil {
+		if err := place(p.monitor.Pid); err != nil {
+			return err
+		}
+	}
+	stop := context.AfterFunc(ctx, func() {
+		l.pipes.args.SetWriteDeadline(time.Unix(1, 0))
+		l.pipes.info.SetReadDeadline(time.Unix(1, 0))
+	})
+	defer stop()
+	err := p.instruct(l)
+	if err != nil && ctx.Err() != nil {
+		return contextError(ctx)
+	}
+	return err
+}
+
+// instruct tells bubblewrap its options, waits until PID 1 exists, blocked by
+// bubblewrap, takes hold of it, and lets it go.
+func (p *process) instruct(l *launch) error {
+	if _, err := l.pipes.args.Write(l.args); err != nil {
+		return errEarlyEnd
+	}
+	if err := l.pipes.args.Close(); err != nil {
+		return fault.New(fault.Internal, "start sandbox: %w", err)
+	}
+	var report struct {
+		PID int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(io.LimitReader(l.pipes.info, 4096)).Decode(&report); err != nil {
+		return errEarlyEnd
+	}
+	pidfd, err := unix.PidfdOpen(report.PID, 0)
+	if err != nil {
+		return fault.New(fault.Unsupported, "pidfd of the sandbox: %w", err)
+	}
+	p.pid = report.PID
+	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
+	if _, err := l.pipes.release.Write([]byte{1}); err != nil {
+		return fault.New(fault.Internal, "start sandbox: %w", err)
+	}
+	return nil
 }
 
 // limitCore sets the core limit of this process, which the sandbox inherits, to
@@ -95,31 +133,6 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 // stays.
 func limitCore() {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
-}
-
-// enter waits until PID 1 exists, blocked by bubblewrap, and prepares it.
-func (p *process) enter(ctx context.Context, spec isolate.Spec, info *os.File) error {
-	stop := context.AfterFunc(ctx, func() { info.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	var report struct {
-		PID int `json:"child-pid"`
-	}
-	if err := json.NewDecoder(io.LimitReader(info, 4096)).Decode(&report); err != nil {
-		if ctx.Err() != nil {
-			return contextError(ctx)
-		}
-		return errEarlyEnd
-	}
-	pidfd, err := unix.PidfdOpen(report.PID, 0)
-	if err != nil {
-		return fault.New(fault.Unsupported, "pidfd of the sandbox: %w", err)
-	}
-	p.pid = report.PID
-	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
-	if spec.Cgroup != nil {
-		return spec.Cgroup(p.pid)
-	}
-	return nil
 }
 
 // errEarlyEnd stands for bubblewrap's own complaint.

@@ -58,10 +58,11 @@ func (p *process) Kill() error {
 
 // launch is what the sandbox's thread needs to start bubblewrap.
 type launch struct {
-	path        string
-	plan        *plan
-	guest       *os.File
-	block, info *os.File
+	path  string
+	plan  *plan
+	guest *os.File
+	pipes *pipes
+	args  []byte // bubblewrap's options; set once it was started
 }
 
 // run starts bubblewrap from a thread of its own and stays on it until the end.
@@ -160,7 +161,7 @@ func (l *launch) command() (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []*os.File{l.guest, l.block, l.info, nil, nil, stage.init}
+	files := []*os.File{l.guest, l.pipes.childBlock, l.pipes.childInfo, nil, l.pipes.childArgs, stage.init}
 	cmd := exec.CommandContext(context.Background(), l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -169,26 +170,17 @@ func (l *launch) command() (*exec.Cmd, error) {
 	if files[seccompFD-3], err = seccompFile(); err != nil {
 		return cmd, err
 	}
-	args, err := l.plan.arguments(stage)
-	if err != nil {
-		return cmd, err
-	}
-	files[argsFD-3], err = dataFile("args", args)
+	l.args, err = l.plan.arguments(stage)
 	return cmd, err
 }
 
 // close closes what bubblewrap has inherited; the guest's socket is Start's.
 func (l *launch) close(cmd *exec.Cmd) {
-	l.block.Close()
-	l.info.Close()
+	l.pipes.closeTheirs()
 	if cmd == nil {
 		return
 	}
-	for _, f := range cmd.ExtraFiles[seccompFD-3:] {
-		if f != nil {
-			f.Close()
-		}
-	}
+	closeAll(cmd.ExtraFiles[seccompFD-3], cmd.ExtraFiles[initFD-3])
 }
 
 // Bounds on what is kept and passed on of the sandbox's standard error: PID 1

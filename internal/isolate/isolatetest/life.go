@@ -1,11 +1,14 @@
 package isolatetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +30,7 @@ var lifeCases = []testCase{
 	{"many commands run at once", testConcurrent},
 	{"a signal reaches the command's process group", testSignal},
 	{"background processes outlive their exec", testBackground},
-	{"PID 1 is placed before it runs", testPlaced},
+	{"a group is entered before PID 1 and the cgroup namespace are made", testPlaced},
 	{"an exec is placed before it runs", testPlacedExec},
 }
 
@@ -224,13 +227,20 @@ func testPlaced(t *testing.T, factory Factory) {
 	var placed int
 	spec.Cgroup = func(pid int) error {
 		placed = pid
-		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err != nil || filepath.Base(exe) == "binary" {
-			t.Errorf("PID 1 runs already: %s, %v", exe, err)
+		if children := childrenOf(t, pid); len(children) > 0 {
+			t.Errorf("processes %v run already", children)
+		}
+		if got, want := cgroupNamespace(t, pid), cgroupNamespace(t, os.Getpid()); got != want {
+			t.Errorf("its cgroup namespace is %s already, ours %s", got, want)
 		}
 		return nil
 	}
-	if b := start(t, factory, spec); b.proc.PID() != placed {
-		t.Errorf("placed %d, started %d", placed, b.proc.PID())
+	b := start(t, factory, spec)
+	if children := childrenOf(t, placed); !slices.Equal(children, []int{b.proc.PID()}) {
+		t.Errorf("placed %d, whose children are %v; PID 1 is %d", placed, children, b.proc.PID())
+	}
+	if got, ours := cgroupNamespace(t, b.proc.PID()), cgroupNamespace(t, os.Getpid()); got == ours {
+		t.Errorf("PID 1 is in our own cgroup namespace %s", ours)
 	}
 	no := errors.New("no room")
 	spec.Cgroup = func(pid int) error { placed = pid; return no }
@@ -240,6 +250,37 @@ func testPlaced(t *testing.T, factory Factory) {
 	if err := unix.Kill(placed, 0); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("process %d was left: %v", placed, err)
 	}
+}
+
+// childrenOf reads the parent of every process from /proc/PID/stat.
+func childrenOf(t *testing.T, parent int) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var children []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat")) // it may have ended
+		fields := strings.Fields(string(line[bytes.LastIndexByte(line, ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			children = append(children, pid)
+		}
+	}
+	return children
+}
+
+func cgroupNamespace(t *testing.T, pid int) string {
+	t.Helper()
+	name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 func testPlacedExec(t *testing.T, factory Factory) {
