@@ -63,7 +63,6 @@ var rooms = map[string]string{
 	"github.com/google/go-cmp":          "",
 	"github.com/google/jsonschema-go":   "",
 	"github.com/hanwen/go-fuse/v2":      "internal/fusefs",
-	"github.com/opencontainers/cgroups": "internal/cgroup",
 	"github.com/rogpeppe/go-internal":   "",
 	"github.com/spf13/cobra":            "internal/cli",
 	"github.com/spf13/pflag":            "internal/cli",
