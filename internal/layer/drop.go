@@ -372,8 +372,12 @@ func (d *dropping) prune(p vpath.Path) error {
 // has its base's mode. It says whether the delta has nothing at p now.
 func (d *dropping) pruneOne(p vpath.Path, base *Base) (bool, error) {
 	at, err := d.at(p)
-	if err != nil || at == nil {
-		return at == nil && err == nil, err
+	if err != nil {
+		return false, err
+	}
+	if at == nil { // below what the delta does not have, or has a file in place of
+		_, err := d.s.lookup(p)
+		return err == nil, nil
 	}
 	defer unix.Close(at.dir)
 	if !at.there || !at.st.isDir() || at.st.mode&modeMask != base.Mode&modeMask {

@@ -175,6 +175,9 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	if err := s.checkEmpty(p, visible); err != nil {
 		return err
 	}
+	if err := s.forgetHidden(p); err != nil {
+		return err
+	}
 	if err := s.hide(p, v, e); err != nil {
 		return err
 	}
@@ -183,22 +186,6 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 		return nil
 	}
 	return s.removeDir(e, p.Base())
-}
-
-func (s *Stack) checkEmpty(p vpath.Path, visible func(name string) bool) error {
-	dir, err := s.view(p)
-	if err != nil {
-		return err
-	}
-	defer s.views.release(dir)
-	full := false
-	err = s.list(dir, func(c child) {
-		full = full || visible == nil || visible(c.name)
-	})
-	if err == nil && full {
-		return unix.ENOTEMPTY
-	}
-	return err
 }
 
 // removeDir removes the delta's directory e, which may hold whiteouts and

@@ -281,6 +281,9 @@ func (m *move) clear() error {
 	if err := s.checkEmpty(m.path, visible); err != nil {
 		return err
 	}
+	if err := s.forgetHidden(m.path); err != nil {
+		return err
+	}
 	v, err := s.ensureDir(m.path)
 	if err != nil {
 		return err
