@@ -19,16 +19,26 @@ import (
 // Errors: NotFound, Denied, Invalid if path is not a regular file, and what do
 // returns, which ends the reading.
 func Read(path string, do func(Record) error) error {
-	f, err := openFile(path, unix.O_RDONLY)
+	f, size, err := openStable(path)
 	if err != nil {
-		return failed("read", path, err)
+		return err
 	}
 	defer f.Close()
+	return ReadFrom(io.NewSectionReader(f, 0, size), do)
+}
+
+// openStable opens the log at path, with its stable size.
+func openStable(path string) (*os.File, int64, error) {
+	f, err := openFile(path, unix.O_RDONLY)
+	if err != nil {
+		return nil, 0, failed("read", path, err)
+	}
 	size, err := stableSize(f)
 	if err != nil {
-		return failed("read", path, err)
+		f.Close()
+		return nil, 0, failed("read", path, err)
 	}
-	return ReadFrom(io.NewSectionReader(f, 0, size), do)
+	return f, size, nil
 }
 
 // stableSize is the file's size while nobody is writing, so that no half

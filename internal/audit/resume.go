@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
 	"io"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -93,9 +94,9 @@ func lastIn(data []byte, first int) (Head, int64, bool) {
 // describeTorn accounts for the bytes from begin to size, which are no record,
 // and gives the newline that ends them if they lack it.
 func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
-	sum := sha256.New()
-	if _, err := io.Copy(sum, io.NewSectionReader(f, begin, size-begin)); err != nil {
-		return Gap{}, nil, fault.New(fault.Internal, "read audit log: %w", err)
+	sum, err := sumOf(f, begin, size-begin)
+	if err != nil {
+		return Gap{}, nil, err
 	}
 	var lastByte [1]byte
 	if _, err := f.ReadAt(lastByte[:], size-1); err != nil {
@@ -110,4 +111,13 @@ func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
 		Reason: GapTorn, Offset: begin, Bytes: size - begin + int64(len(newline)),
 		SHA256: hex.EncodeToString(sum.Sum(nil)),
 	}, newline, nil
+}
+
+// sumOf hashes the length bytes of f from begin on.
+func sumOf(f io.ReaderAt, begin, length int64) (hash.Hash, error) {
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(f, begin, length)); err != nil {
+		return nil, fault.New(fault.Internal, "read audit log: %w", err)
+	}
+	return sum, nil
 }

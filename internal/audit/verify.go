@@ -1,9 +1,8 @@
 package audit
 
 import (
-	"crypto/sha256"
 	"encoding/hex"
-	"hash"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -26,7 +25,7 @@ type Summary struct {
 // heads given, which were recorded earlier, can tell. Errors: Invalid, naming
 // the line, if one was; NotFound, Denied.
 func Verify(path string, known ...Head) (Summary, error) {
-	v := verifier{torn: sha256.New(), known: known}
+	v := verifier{known: known}
 	// Before the log: one that is appended to meanwhile is ahead, not behind.
 	if f, err := os.Open(path + headSuffix); err == nil {
 		head, ok := readHead(f)
@@ -38,7 +37,7 @@ func Verify(path string, known ...Head) (Summary, error) {
 	} else {
 		v.NoHeadFile = true
 	}
-	err := Read(path, v.record)
+	err := v.read(path)
 	if err == nil {
 		err = v.end()
 	}
@@ -52,10 +51,20 @@ func Verify(path string, known ...Head) (Summary, error) {
 type verifier struct {
 	Summary
 	known     []Head
-	torn      hash.Hash // of the lines since the last record that are none
-	tornBytes int64
+	file      io.ReaderAt
+	tornBytes int64 // of the lines since the last record that are none
 	tornAt    int64
 	tornLine  int
+}
+
+func (v *verifier) read(path string) error {
+	f, size, err := openStable(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v.file = f
+	return ReadFrom(io.NewSectionReader(f, 0, size), v.record)
 }
 
 func bad(line int, format string, args ...any) error {
@@ -64,7 +73,8 @@ func bad(line int, format string, args ...any) error {
 
 func (v *verifier) record(r Record) error {
 	if m, ok := r.Event.(Malformed); ok {
-		return v.malformed(r, m)
+		v.malformed(r, m)
+		return nil
 	}
 	gap, isGap := r.Event.(Gap)
 	if err := v.account(r.Line, gap); err != nil {
@@ -78,7 +88,6 @@ func (v *verifier) record(r Record) error {
 	case v.Records > 0 && r.ID != v.ID:
 		return bad(r.Line, "record of another sandbox")
 	}
-	v.torn.Reset()
 	v.tornBytes = 0
 	v.Sandbox, v.ID = r.Sandbox, r.ID
 	v.Head = Head{Seq: r.Seq, Hash: r.Hash}
@@ -95,17 +104,11 @@ func (v *verifier) record(r Record) error {
 	return nil
 }
 
-func (v *verifier) malformed(r Record, m Malformed) error {
-	if m.Bytes > int64(len(r.Raw)) {
-		return bad(r.Line, "%s", m.Reason)
-	}
+func (v *verifier) malformed(r Record, m Malformed) {
 	if v.tornBytes == 0 {
 		v.tornAt, v.tornLine = r.Offset, r.Line
 	}
-	v.torn.Write(r.Raw)
-	v.torn.Write([]byte{'\n'})
 	v.tornBytes += m.Bytes + 1
-	return nil
 }
 
 // account checks that g, which is zero for a record that is no gap, is about
@@ -116,7 +119,12 @@ func (v *verifier) account(line int, g Gap) error {
 		return bad(line, "the %d bytes that this gap record accounts for are not there", g.Bytes)
 	case v.tornBytes == 0:
 		return nil
-	case g.Offset != v.tornAt || g.Bytes != v.tornBytes || g.SHA256 != hex.EncodeToString(v.torn.Sum(nil)):
+	}
+	sum, err := sumOf(v.file, v.tornAt, v.tornBytes)
+	if err != nil {
+		return err
+	}
+	if g.Offset != v.tornAt || g.Bytes != v.tornBytes || g.SHA256 != hex.EncodeToString(sum.Sum(nil)) {
 		return bad(v.tornLine, "not a record as it was written, and no gap record accounts for it")
 	}
 	return nil

@@ -176,6 +176,29 @@ func TestATornEndIsNoTampering(t *testing.T) {
 	}
 }
 
+func TestATornEndMayBeLongerThanAnyRecord(t *testing.T) {
+	for _, size := range []int{4<<20 - 1, 4 << 20, 9 << 20} {
+		path := newLog(t, denied(1))
+		whole, err := os.ReadFile(path)
+		must(t, err)
+		must(t, os.WriteFile(path, append(whole, bytes.Repeat([]byte{'x'}, size)...), 0o600))
+		if s, err := audit.Verify(path); err != nil || !s.Torn {
+			t.Errorf("%d bytes: Verify = %+v, %v, want Torn", size, s, err)
+		}
+		must(t, open(t, path).Append(denied(2)))
+		if s, err := audit.Verify(path); err != nil || s.Torn || s.Gaps != 1 || s.Records != 3 {
+			t.Errorf("%d bytes: Verify of the log that went on = %+v, %v, want one gap", size, s, err)
+		}
+		data, err := os.ReadFile(path)
+		must(t, err)
+		data[len(whole)+size-1] = 'y'
+		must(t, os.WriteFile(path, data, 0o600))
+		if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%d bytes, the last changed: Verify = %v, want Invalid", size, err)
+		}
+	}
+}
+
 func TestATornPlaceCannotBeTidiedUp(t *testing.T) {
 	path := newLog(t, denied(1))
 	whole, err := os.ReadFile(path)
