@@ -66,3 +66,44 @@ func TestOnlyThreeDescriptorsReachTheCommand(t *testing.T) {
 		}
 	})
 }
+
+// What our caller gives as input and output is not what the command gets: a
+// directory or a file of the host could be opened again by /proc/self/fd, with
+// other rights, and a directory leads on to all of its file system.
+func TestStreamsCannotBeOpenedAgain(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		host := t.TempDir()
+		file := filepath.Join(host, "file")
+		if err := os.WriteFile(file, []byte("the host's\n"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		const script = `for n in 0 1 2; do readlink /proc/$$/fd/$n | grep -v '^pipe:'; done >&2
+cat /proc/$$/fd/1 /proc/$$/fd/[01]/file /proc/$$/fd/[01]/../file 2>/dev/null < /dev/null >&2; exit 7`
+		for name, open := range map[string]func() (*os.File, error){
+			"a directory":              func() (*os.File, error) { return os.Open(host) },
+			"a file to read and write": func() (*os.File, error) { return os.OpenFile(file, os.O_RDWR, 0) },
+			"the source's directory":   func() (*os.File, error) { return os.Open(s.Source) },
+		} {
+			for _, stream := range []string{"input", "output"} {
+				f, err := open()
+				if err != nil {
+					t.Fatal(err)
+				}
+				cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "sh", "-c", script)
+				if stream == "input" {
+					cmd.Stdin = f
+				} else {
+					cmd.Stdout = f
+				}
+				var stderr strings.Builder
+				cmd.Stderr = &stderr
+				_ = cmd.Run() // the exit code tells
+				f.Close()
+				if got := cmd.ProcessState.ExitCode(); got != 7 || strings.Contains(stderr.String(), "host's") || strings.HasPrefix(stderr.String(), "/") {
+					t.Errorf("%s as %s: exit code %d, %q", name, stream, got, stderr.String())
+				}
+			}
+		}
+	})
+}

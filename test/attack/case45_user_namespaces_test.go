@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	number "encoding/binary"
 	"os/exec"
 	"strings"
 	"testing"
@@ -23,6 +24,13 @@ func init() {
 	probes["clone a user namespace"] = cloneWith(unix.CLONE_NEWUSER)
 	probes["clone a user and a network namespace"] = cloneWith(unix.CLONE_NEWUSER | unix.CLONE_NEWNET)
 	probes["clone with a dirty high word"] = cloneWith(unix.CLONE_NEWUSER | 0xdead<<32)
+	probes["fsconfig"] = func() error {
+		return syscallError(unix.SYS_FSCONFIG, 0, unix.FSCONFIG_CMD_CREATE, 0, 0, 0)
+	}
+	probes["mount an overlay"] = func() error {
+		return unix.Mount("overlay", "/tmp", "overlay", 0, "lowerdir=/tmp,upperdir=/tmp,workdir=/tmp")
+	}
+	probes["change nf_tables"] = func() error { return changeTables() }
 	probes["clone3"] = func() error { return syscallError(unix.SYS_CLONE3, 0, 88) }
 	probes["join PID 1's user namespace"] = func() error {
 		fd, err := unix.Open("/proc/self/ns/user", unix.O_RDONLY, 0)
@@ -47,6 +55,9 @@ func TestNoUserNamespaceInside(t *testing.T) {
 			"clone a user and a network namespace": "EPERM",
 			"clone with a dirty high word":         "EPERM",
 			"clone3":                               "ENOSYS",
+			"fsconfig":                             "EPERM",
+			"mount an overlay":                     "EPERM",
+			"change nf_tables":                     "EPERM EPROTONOSUPPORT EAFNOSUPPORT",
 			"join PID 1's user namespace":          "EPERM",
 		})
 		prints(t, s, `echo 100 2>&- > /proc/sys/user/max_user_namespaces && echo raised
@@ -68,4 +79,33 @@ func TestUserNamespacesAreCountedOut(t *testing.T) {
 	if err == nil || !strings.Contains(string(out), "No space left on device") {
 		t.Errorf("unshare past the filter: %v, %s", err, out)
 	}
+}
+
+// changeTables asks netfilter, which listens in every network namespace, for
+// the beginning of a batch of changes (linux/netfilter/nfnetlink.h), and
+// returns what it answers.
+func changeTables() error {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	const length, begin, request, acknowledge = 20, 0x10, 1, 4
+	message := []byte{
+		length, 0, 0, 0, begin, 0, request | acknowledge, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		0, 0, 0, 10, // family, version, subsystem nf_tables
+	}
+	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	answer := make([]byte, 1<<12)
+	n, _, err := unix.Recvfrom(fd, answer, 0)
+	if err != nil || n < length {
+		return err
+	}
+	// struct nlmsgerr: the error, negative, behind the header.
+	if no := -int32(number.NativeEndian.Uint32(answer[16:])); no != 0 {
+		return unix.Errno(no)
+	}
+	return nil
 }

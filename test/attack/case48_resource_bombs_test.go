@@ -78,6 +78,38 @@ func TestMemoryBomb(t *testing.T) {
 	}
 }
 
+// A processor is not the sandbox's alone: a spinning command is slowed down by
+// its limit, ended by its time-out, and another sandbox runs beside it.
+func TestProcessorSpin(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	wantCode(t, s.Agentfense("create", s.Name, "--cpus", "0.2"), 0)
+	doc := inspect(t, s, s.Name)
+	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "sh", "-c", "while :; do :; done & while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the kernel has held it back", func() bool {
+		for _, group := range cgroupsOf(t, doc) {
+			stat, _ := os.ReadFile(group + "/cpu.stat") // another controller's hierarchy has none
+			for line := range strings.Lines(string(stat)) {
+				if n, ok := strings.CutPrefix(line, "nr_throttled "); ok && strings.TrimSpace(n) != "0" {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	wantCode(t, s.Agentfense("run", "--name", "other", "--", "true"), 0)
+	wantCode(t, s.Agentfense("stop", s.Name), 0)
+	_ = cmd.Wait() // stopped
+	nothingLeft(t, s, doc)
+
+	r := s.Agentfense("run", "--name", "spin", "--timeout", "300ms", "--", "sh", "-c", "trap : TERM INT HUP; while :; do :; done")
+	if r.Code != 124 || !strings.Contains(r.Stderr, "--timeout") {
+		t.Errorf("exit code %d, want 124; %s", r.Code, r.Stderr)
+	}
+}
+
 // Output that nobody kept up with would have to be stored somewhere: it is
 // not, neither by the client nor by the supervisor.
 func TestOutputFloodIsNotStored(t *testing.T) {

@@ -1,6 +1,8 @@
 package attack_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,8 +44,17 @@ func TestLimitsCannotBeRaisedFromInside(t *testing.T) {
 	if r.Code != 137 {
 		t.Errorf("exit code %d, want 137; stdout %q, stderr %q", r.Code, r.Stdout, r.Stderr)
 	}
-	r = s.Agentfense("run", "--name", "other", "--mount", "/sys/fs/cgroup", "--", "true")
-	if r.Code != 125 || !strings.Contains(r.Stderr, "--mount") {
-		t.Errorf("--mount /sys/fs/cgroup: %d, %q", r.Code, r.Stderr)
+	for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/", "/sys", "/sys/fs", "/", "/proc", "/sys/fs/cgroup:/mnt", "/:/mnt/host"} {
+		r = s.Agentfense("run", "--name", "other", "--mount", mount, "--", "true")
+		if r.Code != 125 || !strings.Contains(r.Stderr, "--mount") {
+			t.Errorf("--mount %s: %d, %q", mount, r.Code, r.Stderr)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "tools")
+	if err := os.Symlink("/sys/fs/cgroup", link); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Agentfense("run", "--name", "other", "--mount", link, "--", "ls", "-R", link); r.Code == 0 || strings.Contains(r.Stdout, "cgroup.procs") {
+		t.Errorf("--mount of a link to it: %d, %q, %q", r.Code, r.Stdout, r.Stderr)
 	}
 }
