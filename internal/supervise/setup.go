@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -214,9 +215,23 @@ func (s *supervisor) startInside(ctx context.Context) error {
 		}
 	}
 	if err := s.guest.Ready(ctx); err != nil {
-		return err
+		return s.neverReady(err)
 	}
 	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
+}
+
+// isolatorPatience is how long an isolator without a PID 1 may take to say why.
+const isolatorPatience = 2 * time.Second
+
+// neverReady explains why PID 1 never ran by how the isolator ended. Trying
+// again would not help.
+func (s *supervisor) neverReady(err error) error {
+	select {
+	case <-s.process.Done():
+		err = cmp.Or(s.process.Wait(), err)
+	case <-time.After(isolatorPatience):
+	}
+	return fault.New(fault.Unsupported, "start inside: %w", err)
 }
 
 func (s *supervisor) spec(theirs *os.File) isolate.Spec {

@@ -93,5 +93,5 @@ func TestWithoutSeccompNothingStarts(t *testing.T) {
 	}
 	wrapped(t, s, `AGENTFENSE_TEST_PROGRAM="`+withoutSeccomp+`" exec `+self+` "$real" "$@"`)
 	wantCode(t, s.Agentfense("version"), 0)
-	refusedToStart(t, s, nil, "seccomp")
+	refusedToStart(t, s, nil, "SECCOMP")
 }
