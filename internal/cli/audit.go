@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -107,11 +108,19 @@ func (e *env) verifyAudit(path string) error {
 // printRaw prints a record as it is stored. A line that is none cannot be
 // trusted to be printable.
 func printRaw(w io.Writer, r audit.Record) error {
+	text := r.Raw
 	if m, bad := r.Event.(audit.Malformed); bad {
-		_, err := fmt.Fprintf(w, "{\"event\":\"malformed\",\"line\":%d,\"reason\":%q}\n", r.Line, m.Reason)
-		return err
+		var err error
+		text, err = json.Marshal(struct {
+			Event  audit.Kind `json:"event"`
+			Line   int        `json:"line"`
+			Reason string     `json:"reason"`
+		}{m.Kind(), r.Line, m.Reason})
+		if err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprintf(w, "%s\n", r.Raw)
+	_, err := fmt.Fprintf(w, "%s\n", vpath.EscapeJSON(text))
 	return err
 }
 

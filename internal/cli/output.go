@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // schemaVersion is that of every JSON document on stdout. It grows when a
@@ -20,12 +23,17 @@ func jsonFlag(cmd *cobra.Command, to *bool) {
 	cmd.Flags().BoolVar(to, "json", false, "print one JSON document with schema_version")
 }
 
-// printJSON prints v indented on stdout.
+// printJSON prints v indented on stdout, as a terminal may show it.
 func (e *env) printJSON(v any) error {
-	enc := json.NewEncoder(e.stdout)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := e.stdout.Write(vpath.EscapeJSON(b.Bytes()))
+	return err
 }
 
 // printTable prints rows under their head in aligned columns.

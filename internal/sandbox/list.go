@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // WriteNameStatus writes a line for each changed path: git's letter, a tab
@@ -162,7 +163,7 @@ func (r *Review) WriteJSON(w io.Writer) error {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.Write(text)
+		b.Write(vpath.EscapeJSON(text))
 	}
 	b.WriteString("]}\n")
 	return b.Flush()

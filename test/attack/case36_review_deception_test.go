@@ -23,20 +23,19 @@ chmod +x mode; printf 'a  b\n' > space; printf 'a\0b' > bin; ln -sfn /etc/passwd
 : > "$(printf 'name\nA\tfake')"; : > "$(printf 'esc\033[31m')"; : > "$(printf 'rtl\342\200\256gpj')"`, "--preset", "full-access")
 		wantCode(t, r, 0)
 		shown := map[string]string{"the summary": r.Stderr}
-		for _, args := range [][]string{{"diff"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"diff", "--json"}, {"audit"}, {"audit", "--json"}, {"files", "ls"}} {
+		for _, args := range [][]string{
+			{"diff"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"diff", "--json"}, {"audit"}, {"audit", "--json"},
+			{"files", "ls"}, {"files", "ls", "--json"}, {"inspect", "--json"}, {"apply", "--dry-run", "--json"},
+		} {
 			verb := strings.Join(args, " ")
 			if args[0] == "files" {
-				shown[verb] = agentfense(t, s, "files", "ls", s.Name, "/")
+				shown[verb] = agentfense(t, s, append([]string{"files", "ls", s.Name, "/"}, args[2:]...)...)
 			} else {
 				shown[verb] = agentfense(t, s, append([]string{args[0], s.Name}, args[1:]...)...)
 			}
 		}
 		for what, text := range shown {
-			acting := "\x1b\a\r\u202e\u2066\u009b"
-			if strings.HasSuffix(what, "--json") {
-				acting = "\x1b\a\r" // for programs: what JSON must escape
-			}
-			if at := strings.IndexAny(text, acting); at >= 0 {
+			if at := strings.IndexAny(text, "\x1b\a\r\u202e\u2066\u009b\x7f"); at >= 0 {
 				t.Errorf("%s holds %q", what, text[at:min(len(text), at+20)])
 			}
 			if strings.Contains(text, "\nA\tfake") {
