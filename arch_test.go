@@ -26,7 +26,8 @@ var mayImport = map[string]string{
 	"internal/textdiff": "fault vpath",
 	// mechanisms
 	"internal/layer":         "fault vpath",
-	"internal/fusefs":        "fault vpath policy layer audit",
+	"internal/fuseconn":      "",
+	"internal/fusefs":        "fault vpath policy layer audit fuseconn",
 	"internal/cgroup":        "fault",
 	"internal/seccomp":       "fault",
 	"internal/guest":         "fault",
@@ -62,7 +63,7 @@ var rooms = map[string]string{
 	"github.com/elastic/go-seccomp-bpf": "internal/seccomp/denylist",
 	"github.com/google/go-cmp":          "",
 	"github.com/google/jsonschema-go":   "",
-	"github.com/hanwen/go-fuse/v2":      "internal/fusefs",
+	"github.com/hanwen/go-fuse/v2":      "internal/fuseconn internal/fusefs",
 	"github.com/rogpeppe/go-internal":   "",
 	"github.com/spf13/cobra":            "internal/cli",
 	"github.com/spf13/pflag":            "internal/cli",

@@ -109,7 +109,7 @@ func (fs *FS) describe(d *denied, c *denialCount) {
 // tell hands a refusal to the reporter unless it has too many already.
 func (fs *FS) tell(d Denial) bool {
 	select {
-	case fs.reports <- report{denial: &d}:
+	case fs.refused <- d:
 		return true
 	default:
 		return false

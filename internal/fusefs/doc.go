@@ -34,7 +34,8 @@
 //
 // # Goroutines
 //
-// go-fuse's readers run the handlers. One goroutine notifies the kernel, two
-// store file contents, one reads inotify, one reports denials and changes. All
-// end with the mount.
+// fuseconn's readers run the handlers. One goroutine notifies the kernel, two
+// store file contents, one reads inotify, one tells of denials. All end with
+// the mount. A handler that waits for another of them, or for a disk, says so
+// first (fuseconn.Conn.StandIn).
 package fusefs

@@ -171,6 +171,7 @@ func (fs *FS) open(n *node, write bool) (*layer.File, fuse.Status) {
 			fs.outdated(n)
 			return nil, fuse.Status(unix.ESTALE)
 		}
+		fs.conn.StandIn() // while the file is copied up
 	}
 	f, info, err := fs.o.Layer.Open(p, write)
 	if err != nil {

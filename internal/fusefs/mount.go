@@ -1,13 +1,11 @@
 package fusefs
 
 import (
-	"fmt"
+	"errors"
 	"log"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -15,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/fuseconn"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -38,8 +37,9 @@ type Options struct {
 	// OwnAll shows every entry as UID's and GID's: for a mounter that is root.
 	OwnAll bool
 
-	// OnDenial and OnChange are told of refusals and changes, one after the
-	// other. They must not touch the mount. A slow OnChange slows changes.
+	// OnDenial is told of refusals, one after the other, OnChange of changes,
+	// by several goroutines and before whoever made one gets the answer. They
+	// must not touch the mount.
 	OnDenial func(Denial)
 	OnChange func(Change)
 
@@ -67,20 +67,16 @@ type FS struct {
 	notify   notifier
 	prefetch prefetcher
 	denials  denials
-	reports  chan report
+	refused  chan Denial // to be told
 	stats    stats
 
-	server *fuse.Server
-	ended  chan struct{} // the server has stopped: nobody reports any more
-	done   chan struct{} // everything has ended
+	conn  *fuseconn.Conn
+	ended chan struct{} // the server has stopped: nobody reports any more
+	done  chan struct{} // everything has ended
 }
 
 // fsName is what mountinfo shows as type, after "fuse.", and source.
 const fsName = "agentfense"
-
-// maxWrite is the size of the largest READ and WRITE, in bytes: the kernel's
-// own limit (fs.fuse.max_pages_limit).
-const maxWrite = 1 << 20
 
 // Mount shows o on the directory mountpoint, by mount(2), and returns once the
 // kernel's INIT was answered. The calling process must have CAP_SYS_ADMIN in
@@ -93,19 +89,10 @@ func Mount(mountpoint string, o Options) (*FS, error) {
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "mount the view: %w", err)
 	}
-	dev, err := fs.attach()
+	fs.conn, err = fuseconn.Mount(fs.mountpoint, fs, fuseconn.Options{Name: fsName, Library: fs.library(), Logger: fs.log})
 	if err != nil {
 		fs.end()
 		return nil, fault.New(mountKind(err), "mount the view: %w", err)
-	}
-	opts := fs.mountOptions()
-	// The library's own mount(2) leaves the device open across exec, so the
-	// mount is made here and only its device handed over.
-	fs.server, err = fuse.NewServer(fs, "/dev/fd/"+strconv.Itoa(dev), opts)
-	if err != nil {
-		_ = unix.Unmount(fs.mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		fs.end()
-		return nil, fault.New(fault.Internal, "mount the view: %w", err)
 	}
 	fs.serve()
 	return fs, nil
@@ -121,7 +108,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 	}
 	fs := &FS{
 		o: o, log: o.Logger, mountpoint: abs,
-		reports: make(chan report, reportsAhead), ended: make(chan struct{}), done: make(chan struct{}),
+		refused: make(chan Denial, denialsAhead), ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	if fs.log == nil {
 		fs.log = slog.Default()
@@ -160,43 +147,22 @@ func (o *Options) descriptors() int {
 	return int(max(8, min(lim.Cur/4, 1024)))
 }
 
-// attach mounts and returns the device.
-func (fs *FS) attach() (int, error) {
-	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("/dev/fuse: %w", err)
-	}
-	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d,default_permissions,allow_other",
-		dev, unix.S_IFDIR, os.Geteuid(), os.Getegid(), maxWrite)
-	if err := unix.Mount(fsName, fs.mountpoint, "fuse."+fsName, unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
-		unix.Close(dev)
-		return -1, err
-	}
-	return dev, nil
-}
-
 func mountKind(err error) fault.Kind {
-	switch err {
-	case unix.EPERM, unix.EACCES:
+	switch {
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fault.Denied
-	case unix.ENODEV, unix.ENOENT, unix.ENXIO:
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENXIO):
 		return fault.Unsupported
 	}
 	return fault.Internal
 }
 
-func (fs *FS) mountOptions() *fuse.MountOptions {
-	return &fuse.MountOptions{
-		Name:     fsName,
-		MaxWrite: maxWrite,
-		// Background requests are read-ahead; what may wait for us in memory
-		// is bounded too.
-		MaxBackground:            64,
-		MaxInflightRequestBytes:  64 << 20,
+func (fs *FS) library() fuse.MountOptions {
+	return fuse.MountOptions{
+		MaxBackground:            64, // requests that read ahead
 		EnableSymlinkCaching:     true,
 		ExplicitDataCacheControl: true,
 		DisableXAttrs:            true,
-		DisableSplice:            true,
 		DisabledCapabilities:     fuse.CAP_ATOMIC_O_TRUNC | fuse.CAP_WRITEBACK_CACHE,
 		Logger:                   log.New(logWriter{fs.log}, "", 0),
 		PanicHandler: func(v any) fuse.Status {
@@ -217,8 +183,8 @@ func (w logWriter) Write(b []byte) (int, error) {
 // serve starts the goroutines.
 func (fs *FS) serve() {
 	var all sync.WaitGroup
-	all.Go(func() { fs.notify.run(fs.server) })
-	all.Go(fs.runReports)
+	all.Go(func() { fs.notify.run(fs.conn) })
+	all.Go(fs.runDenials)
 	for i := range fs.prefetch.storers {
 		all.Go(fs.prefetch.storers[i].run)
 	}
@@ -226,9 +192,10 @@ func (fs *FS) serve() {
 		all.Go(fs.watcher.run)
 	}
 	go func() {
-		fs.server.Serve()
+		fs.conn.Serve()
 		fs.end()
 		all.Wait()
+		fs.conn.Close()
 		close(fs.done)
 	}()
 }

@@ -6,11 +6,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// kernel is what the notifier needs of *fuse.Server.
+// kernel is what the notifier needs of *fuseconn.Conn.
 type kernel interface {
 	EntryNotify(parent uint64, name string) fuse.Status
 	InodeNotify(node uint64, off, length int64) fuse.Status
-	InodeNotifyStoreCache(node uint64, offset int64, data []byte) fuse.Status
 }
 
 // notifier tells the kernel what to forget, from a goroutine of its own: the

@@ -7,8 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
-
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
@@ -135,6 +133,7 @@ func (f *prefetcher) settle(o overwritten) {
 	if o.node == nil {
 		return
 	}
+	f.fs.conn.StandIn() // the kernel may wait for another request first
 	select {
 	case <-f.fs.notify.pages(o.node.id, o.offset, o.length):
 	case <-time.After(settleTime):
@@ -190,6 +189,7 @@ func (f *prefetcher) after(n *node) {
 			return
 		}
 	}
+	f.fs.conn.StandIn()
 	select {
 	case <-b.half:
 	case <-time.After(aheadTime):
@@ -284,7 +284,7 @@ func (s *storer) store(n *node) {
 	pages := uint32(size+pageBytes-1) / pageBytes
 	if s.claim(n, pages) {
 		fs.stats.count(opStore)
-		fs.server.InodeNotifyStoreCache(n.id, 0, s.buf[:size])
+		fs.conn.InodeNotifyStoreCache(n.id, 0, s.buf[:size])
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,6 +332,3 @@ func (s *storer) load(n *node) int {
 	}
 	return size
 }
-
-// Init is called with the server that answers the kernel.
-func (fs *FS) Init(s *fuse.Server) { fs.server = s }

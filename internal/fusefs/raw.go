@@ -16,7 +16,10 @@ func (fs *FS) String() string { return fsName }
 // SetDebug does nothing: paths of hidden files do not belong into a debug log.
 func (fs *FS) SetDebug(bool) {}
 
-// OnUnmount is called after the last request; serve does what is to be done.
+// Init would be called by the server of the library, which is not used.
+func (fs *FS) Init(*fuse.Server) {}
+
+// OnUnmount would be called by it too.
 func (fs *FS) OnUnmount() {}
 
 // Statx is not implemented: the kernel then asks GetAttr, which masks.

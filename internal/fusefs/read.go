@@ -67,7 +67,32 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 			fs.prefetch.after(n)
 		}
 	}
-	return fuse.ReadResultData(buf[:size]), fuse.OK
+	return content(buf[:size]), fuse.OK
+}
+
+// content is what READ read, into the buffer of the answer itself where the
+// library offered it.
+type content []byte
+
+// Bytes returns the content.
+func (c content) Bytes([]byte) ([]byte, fuse.Status) { return c, fuse.OK }
+
+// Size returns the number of bytes.
+func (c content) Size() int { return len(c) }
+
+// Done has nothing to let go of.
+func (c content) Done() {}
+
+// Readv puts the content where the answer wants it.
+func (c content) Readv(dst [][]byte) (int, fuse.Status) {
+	n := 0
+	for _, d := range dst {
+		if n < len(c) && &d[0] != &c[n] {
+			copy(d, c[n:])
+		}
+		n += len(d)
+	}
+	return min(n, len(c)), fuse.OK
 }
 
 // pread is one pread(2): a regular file gives less only at its end.

@@ -126,7 +126,10 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
 	moved := fs.nodes.child(from.parent, from.name)
 	there := fs.nodes.child(to.parent, to.name)
-	inside := fs.showsIn(to.path)
+	var inside func(name string) bool
+	if directory {
+		inside = fs.showsIn(to.path)
+	}
 	orphan, err := fs.o.Layer.Rename(from.path, to.path, layer.RenameOptions{
 		NoReplace: in.Flags&unix.RENAME_NOREPLACE != 0,
 		Exchange:  exchange,
@@ -160,7 +163,7 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 	if directory {
 		fs.nextEpoch(nil, nil)
 	}
-	fs.report(Change{Path: from.path, To: to.path, Kind: Renamed, PID: int(in.Pid)})
+	fs.report(Change{Path: from.path, To: to.path, Dir: directory, Kind: Renamed, PID: int(in.Pid)})
 	return fuse.OK
 }
 

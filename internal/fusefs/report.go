@@ -22,55 +22,43 @@ const (
 type Change struct {
 	Path vpath.Path
 	To   vpath.Path // of Renamed
+	Dir  bool       // of Renamed: all that is below moved too
 	Kind ChangeKind
 	PID  int // the thread that did it, in the mounter's pid namespace; 0: the kernel, for a mapping
 }
 
-// report is one of the two.
-type report struct {
-	denial *Denial
-	change *Change
-}
+// denialsAhead is how many refusals may wait to be told; more are counted.
+const denialsAhead = 4096
 
-// reportsAhead is how many reports may wait. Changes wait for room then,
-// refusals are counted instead.
-const reportsAhead = 4096
-
+// report tells of a change before it is answered: whoever made it waits, so
+// nothing that a command did is told after its end.
 func (fs *FS) report(c Change) {
 	if fs.o.OnChange != nil {
-		fs.reports <- report{change: &c}
+		fs.o.OnChange(c)
 	}
 }
 
-// runReports calls OnDenial and OnChange until the mount has ended.
-func (fs *FS) runReports() {
+// runDenials calls OnDenial until the mount has ended.
+func (fs *FS) runDenials() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case r := <-fs.reports:
-			fs.deliver(r)
+		case d := <-fs.refused:
+			fs.o.OnDenial(d)
 		case <-tick.C:
-			fs.deliverDenials(repeatTime)
+			fs.tellCounted(repeatTime)
 		case <-fs.ended:
-			for len(fs.reports) > 0 { // nobody adds to them any more
-				fs.deliver(<-fs.reports)
+			for len(fs.refused) > 0 { // nobody adds to them any more
+				fs.o.OnDenial(<-fs.refused)
 			}
-			fs.deliverDenials(0)
+			fs.tellCounted(0)
 			return
 		}
 	}
 }
 
-func (fs *FS) deliver(r report) {
-	if r.denial != nil {
-		fs.o.OnDenial(*r.denial)
-		return
-	}
-	fs.o.OnChange(*r.change)
-}
-
-func (fs *FS) deliverDenials(age time.Duration) {
+func (fs *FS) tellCounted(age time.Duration) {
 	for _, d := range fs.denials.flush(age) {
 		fs.o.OnDenial(d)
 	}

@@ -101,6 +101,7 @@ func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return st
 	}
 	defer fs.fds.release(h)
+	fs.conn.StandIn()
 	const dataOnly = 1 // FUSE_FSYNC_FDATASYNC
 	if err := h.file.Sync(in.FsyncFlags&dataOnly != 0); err != nil {
 		return fs.fail("sync", "", err)

@@ -30,24 +30,27 @@ type changeSet struct {
 	omitted int
 }
 
-// note adds one change. A rename brings to; otherwise to is empty.
-func (s *changeSet) note(kind fusefs.ChangeKind, path, to vpath.Path) {
+// note adds one change.
+func (s *changeSet) note(c fusefs.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paths == nil {
 		s.paths, s.renamed = map[vpath.Path]change{}, map[vpath.Path]vpath.Path{}
 	}
-	switch kind {
+	switch c.Kind {
 	case fusefs.Created:
-		s.noteCreatedLocked(path)
+		s.noteCreatedLocked(c.Path)
 	case fusefs.Modified:
-		if s.paths[path] == 0 {
-			s.setLocked(path, modified)
+		if s.paths[c.Path] == 0 {
+			s.setLocked(c.Path, modified)
 		}
 	case fusefs.Deleted:
-		s.noteDeletedLocked(path)
+		s.noteDeletedLocked(c.Path)
 	case fusefs.Renamed:
-		s.noteRenamedLocked(path, to)
+		if c.Dir {
+			s.moveBelowLocked(c.Path, c.To)
+		}
+		s.noteRenamedLocked(c.Path, c.To)
 	}
 }
 
@@ -72,15 +75,19 @@ func (s *changeSet) noteDeletedLocked(path vpath.Path) {
 	s.setLocked(path, deleted)
 }
 
-// noteRenamedLocked moves what is known of from, and of all below it, to to.
-func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
-	wasCreated := s.paths[from] == created
+// moveBelowLocked moves what is known of all below the directory from to to.
+func (s *changeSet) moveBelowLocked(from, to vpath.Path) {
 	for p, c := range s.paths {
 		if p != from && p.Within(from) {
 			delete(s.paths, p)
 			s.paths[p.Rebase(from, to)] = c
 		}
 	}
+}
+
+// noteRenamedLocked moves what is known of from to to.
+func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
+	wasCreated := s.paths[from] == created
 	if wasCreated {
 		delete(s.paths, from)
 		s.noteCreatedLocked(to)

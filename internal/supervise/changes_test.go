@@ -12,7 +12,7 @@ import (
 func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 	type event struct {
 		kind     fusefs.ChangeKind
-		path, to string
+		path, to string // to "/e" is a directory's
 	}
 	tests := []struct {
 		name   string
@@ -64,7 +64,7 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var s changeSet
 			for _, e := range tt.events {
-				s.note(e.kind, vpath.Path(e.path), vpath.Path(e.to))
+				s.note(fusefs.Change{Kind: e.kind, Path: vpath.Path(e.path), To: vpath.Path(e.to), Dir: e.to == "/e"})
 			}
 			if diff := cmp.Diff(tt.want, s.take()); diff != "" {
 				t.Errorf("changes differ (-want +got):\n%s", diff)
@@ -79,7 +79,7 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 func TestChangeSetIsBounded(t *testing.T) {
 	var s changeSet
 	for i := range maxChanges + 5 {
-		s.note("created", vpath.Root.Child(string(rune('a'+i%26))+string(rune(0x100+i))), "")
+		s.note(fusefs.Change{Kind: fusefs.Created, Path: vpath.Root.Child(string(rune('a'+i%26)) + string(rune(0x100+i)))})
 	}
 	got := s.take()
 	if len(got.Created) != maxChanges || got.Omitted != 5 {

@@ -27,13 +27,14 @@ func (s *supervisor) onDenial(d fusefs.Denial) {
 	s.append(event)
 }
 
-// onChange adds a change to what its command did.
+// onChange adds a change to what its command did. It is called by fusefs while
+// the process that made the change waits for it.
 func (s *supervisor) onChange(c fusefs.Change) {
 	set := &s.background
 	if x := s.attribution.find(c.PID); x != nil {
 		set = &x.changes
 	}
-	set.note(c.Kind, c.Path, c.To)
+	set.note(c)
 }
 
 // append hands events to the audit log. What cannot be recorded must not go on

@@ -1,0 +1,164 @@
+// Package fuseconn is a connection to the kernel's FUSE device: it mounts,
+// answers INIT, reads requests and has a fuse.RawFileSystem answer them, and
+// tells the kernel what to forget or to keep.
+//
+// It promises that one client that makes one request after the other meets the
+// same thread each time, see seats.go; that a handler which waits does not keep
+// the next request waiting for long; and that a handler's panic is the answer
+// EIO. What the requests mean is the library's and the file system's business.
+// It never touches the mount itself.
+//
+// # Locks and goroutines
+//
+// Conn.mu is a leaf: no handler runs and nothing is written to the device with
+// it held. Readers take requests and run the handlers, one more goroutine looks
+// for handlers that are stuck; all end with the mount, before Serve returns.
+package fuseconn
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+)
+
+// MaxWrite is the size of the largest READ and WRITE, in bytes: the kernel's
+// own limit (fs.fuse.max_pages_limit).
+const MaxWrite = 1 << 20
+
+// Options says how to mount. Name cannot be missing.
+type Options struct {
+	// Name is what mountinfo shows as source and, after "fuse.", as type.
+	Name string
+	// Library holds what the library negotiates and how it answers. MaxWrite
+	// and DisableSplice are set here.
+	Library fuse.MountOptions
+	Logger  *slog.Logger // nil: slog.Default()
+}
+
+// Conn is a mounted connection.
+type Conn struct {
+	fd     int
+	server *fuse.ProtocolServer
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	free    sync.Cond // a seat is free, or the mount has ended
+	seats   []*seat   // nil: free
+	readers int       // goroutines, those that wait for a seat too
+	waiting int       // for a seat
+	ended   bool
+
+	all    sync.WaitGroup
+	asleep atomic.Bool   // the watch sleeps until a request comes
+	wake   chan struct{} // ends that sleep
+	done   chan struct{} // the mount has ended
+}
+
+// Mount mounts fs on the directory mountpoint, by mount(2), with
+// default_permissions and allow_other, and returns once INIT is answered. Serve
+// then answers the rest. The calling process must have CAP_SYS_ADMIN in the
+// user namespace of its mount namespace. Errors: what open(2) of /dev/fuse or
+// mount(2) say, wrapped.
+func Mount(mountpoint string, fs fuse.RawFileSystem, o Options) (*Conn, error) {
+	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("/dev/fuse: %w", err)
+	}
+	data := fmt.Sprintf("fd=%d,rootmode=%o,user_id=%d,group_id=%d,max_read=%d,default_permissions,allow_other",
+		dev, unix.S_IFDIR, os.Geteuid(), os.Getegid(), MaxWrite)
+	if err := unix.Mount(o.Name, mountpoint, "fuse."+o.Name, unix.MS_NOSUID|unix.MS_NODEV, data); err != nil {
+		unix.Close(dev)
+		return nil, err
+	}
+	c := newConn(dev, fs, o)
+	if err := c.init(); err != nil {
+		_ = unix.Unmount(mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		unix.Close(dev)
+		return nil, err
+	}
+	return c, nil
+}
+
+func newConn(dev int, fs fuse.RawFileSystem, o Options) *Conn {
+	c := &Conn{fd: dev, log: o.Logger, seats: make([]*seat, seatCount()), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.free.L = &c.mu
+	library := o.Library
+	library.MaxWrite = MaxWrite
+	c.server = fuse.NewProtocolServer(fs, &library)
+	return c
+}
+
+// init answers the first request, which is INIT.
+func (c *Conn) init() error {
+	b, err := newBuffers()
+	if err != nil {
+		return err
+	}
+	defer b.free()
+	n, err := c.next(b)
+	if err != nil {
+		return fmt.Errorf("read INIT: %w", err)
+	}
+	c.answer(b, n)
+	return nil
+}
+
+// Serve answers requests until the mount has ended and every handler has
+// returned.
+func (c *Conn) Serve() {
+	c.all.Go(c.watch)
+	c.mu.Lock()
+	for range c.seats {
+		c.startLocked()
+	}
+	c.mu.Unlock()
+	c.all.Wait()
+}
+
+// Close lets go of the device. It comes after Serve has returned and the last
+// notification was sent.
+func (c *Conn) Close() { unix.Close(c.fd) }
+
+// next reads one request into b and returns its size.
+func (c *Conn) next(b *buffers) (int, error) {
+	for {
+		n, err := unix.Read(c.fd, b.in)
+		switch err {
+		case unix.EINTR, unix.EAGAIN, unix.ENOENT: // ENOENT: interrupted before it was read
+			continue
+		}
+		return n, err
+	}
+}
+
+// answer has the request of n bytes in b handled and sends the reply.
+func (c *Conn) answer(b *buffers, n int) {
+	b.used = max(b.used, n)
+	size, st := c.server.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	if !st.Ok() {
+		size = b.refuse(n, st)
+	}
+	if size == 0 {
+		return
+	}
+	b.used = max(b.used, size)
+	for {
+		_, err := unix.Write(c.fd, b.out[:size])
+		switch err {
+		case unix.EINTR:
+			continue
+		case nil, unix.ENOENT, unix.ENODEV: // nobody waits for the answer any more
+			return
+		}
+		c.log.Warn("fuse: an answer was refused", slog.Any("error", err), slog.Int("bytes", size))
+		return
+	}
+}
