@@ -146,7 +146,9 @@ func (c *Conn) end(err error) {
 	if c.ended {
 		return
 	}
-	if err != unix.ENODEV && err != unix.ECONNABORTED {
+	switch err {
+	case unix.ENODEV, unix.ECONNABORTED:
+	default:
 		c.log.Error("fuse: the device cannot be read", slog.Any("error", err))
 	}
 	c.endLocked()
