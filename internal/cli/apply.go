@@ -51,7 +51,7 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	result, err := apply(ctx, sb, paths, o.DryRun)
+	result, err := apply(ctx, sb, sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun}, e.progressUnless(o.JSON, "applying"))
 	if o.JSON {
 		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {
 			err = printErr
@@ -65,18 +65,19 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 }
 
 // apply brings changes into the source; a live supervisor is told which
-// entries of the delta it can forget.
-func apply(ctx context.Context, sb *sandbox.Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error) {
-	drop, err := dropLive(ctx, sb)
-	if err != nil {
-		return sandbox.ApplyResult{}, err
+// entries of the delta it can forget. Progress is shown on p, which is stopped.
+func apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions, p *progress) (result sandbox.ApplyResult, err error) {
+	defer p.stop()
+	o.Progress = p.count
+	if o.Drop, err = dropLive(ctx, sb); err != nil {
+		return result, err
 	}
-	return sb.Apply(ctx, sandbox.ApplyOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+	return sb.Apply(ctx, o)
 }
 
 // applyAll is `run --apply`.
 func (e *env) applyAll(ctx context.Context, sb *sandbox.Sandbox) error {
-	result, err := apply(ctx, sb, nil, false)
+	result, err := apply(ctx, sb, sandbox.ApplyOptions{}, e.progress("applying"))
 	if n := result.Count(sandbox.Applied); n > 0 {
 		e.say("applied %s", plural(n, "change"))
 	}

@@ -56,7 +56,13 @@ func runDiff(ctx context.Context, e *env, name string, args []string, o diffOpti
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
+	p := e.progressUnless(o.JSON, "comparing")
 	review, err := sb.Review(paths...)
+	// From here on the output says more, unless a person does not see it.
+	if term.IsTerminal(int(e.stdout.Fd())) {
+		p.stop()
+	}
+	defer p.stop()
 	if err != nil {
 		return err
 	}

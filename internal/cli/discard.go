@@ -46,7 +46,9 @@ func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun,
 	if err != nil {
 		return err
 	}
+	waiting := e.progressUnless(asJSON, "discarding")
 	result, err := sb.Discard(sandbox.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+	waiting.stop()
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 func newRm(e *env) *cobra.Command {
@@ -29,7 +30,7 @@ is not touched, and the audit log stays readable under the sandbox's id.`,
 			}
 			var errs []error
 			for _, name := range args {
-				errs = append(errs, runRm(cmd.Context(), home, name, force))
+				errs = append(errs, runRm(cmd.Context(), e, home, name, force))
 			}
 			return errors.Join(errs...)
 		},
@@ -38,7 +39,7 @@ is not touched, and the audit log stays readable under the sandbox's id.`,
 	return cmd
 }
 
-func runRm(ctx context.Context, home *sandbox.Home, name string, force bool) error {
+func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force bool) error {
 	sb, err := home.Open(name)
 	switch {
 	case force && fault.Is(err, fault.NotFound):
@@ -52,5 +53,12 @@ func runRm(ctx context.Context, home *sandbox.Home, name string, force bool) err
 	if sb != nil && err != nil {
 		return err
 	}
+	return e.remove(home, name)
+}
+
+// remove removes a sandbox, which takes a while for a large delta.
+func (e *env) remove(home *sandbox.Home, name string) error {
+	p := e.progress("removing " + vpath.Escape(name))
+	defer p.stop()
 	return home.Remove(name)
 }

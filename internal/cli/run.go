@@ -151,7 +151,7 @@ func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.San
 	e.explainExit(exit)
 	after := e.afterRun(ctx, sb, before, o.Apply && code == exitOK)
 	if o.Remove {
-		after = errors.Join(after, home.Remove(sb.Name()))
+		after = errors.Join(after, e.remove(home, sb.Name()))
 	}
 	if after == nil && code != exitOK {
 		return exitError(code)

@@ -24,8 +24,16 @@ chmod +x mode; printf 'a  b\n' > space; printf 'a\0b' > bin; ln -sfn /etc/passwd
 		wantCode(t, r, 0)
 		shown := map[string]string{"the summary": r.Stderr}
 		for _, args := range [][]string{
-			{"diff"}, {"diff", "--stat"}, {"diff", "--name-status"}, {"diff", "--json"}, {"audit"}, {"audit", "--json"},
-			{"files", "ls"}, {"files", "ls", "--json"}, {"inspect", "--json"}, {"apply", "--dry-run", "--json"},
+			{"diff"},
+			{"diff", "--stat"},
+			{"diff", "--name-status"},
+			{"diff", "--json"},
+			{"audit"},
+			{"audit", "--json"},
+			{"files", "ls"},
+			{"files", "ls", "--json"},
+			{"inspect", "--json"},
+			{"apply", "--dry-run", "--json"},
 		} {
 			verb := strings.Join(args, " ")
 			if args[0] == "files" {
