@@ -1,6 +1,7 @@
 package fuseconn
 
 import (
+	"errors"
 	"log/slog"
 	"runtime"
 	"sync/atomic"
@@ -146,9 +147,7 @@ func (c *Conn) end(err error) {
 	if c.ended {
 		return
 	}
-	switch err {
-	case unix.ENODEV, unix.ECONNABORTED:
-	default:
+	if !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ECONNABORTED) {
 		c.log.Error("fuse: the device cannot be read", slog.Any("error", err))
 	}
 	c.endLocked()
