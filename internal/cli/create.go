@@ -38,6 +38,9 @@ func runCreate(e *env, o sandboxOptions) error {
 		return fault.New(fault.Exists, "sandbox %s: exists already", o.Name)
 	}
 	sb, err := o.create(e, home)
+	if err == nil {
+		err = e.sayMounts(sb)
+	}
 	if err != nil {
 		return err
 	}

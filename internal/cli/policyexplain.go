@@ -32,6 +32,8 @@ type explanationJSON struct {
 	Permission  policy.Permission `json:"permission"`
 	Traversable bool              `json:"traversable"`
 	Reason      string            `json:"reason"`
+	Ancestor    string            `json:"ancestor,omitempty"` // escaped; the directory with which it is hidden
+	Below       *int              `json:"below,omitempty"`    // the rule that may grant something below
 	Matches     []ruleJSON        `json:"matches"`
 }
 
@@ -56,6 +58,10 @@ func runPolicyExplain(e *env, o policySource, args []string, asJSON bool) error 
 		doc := explanationJSON{
 			Path: vpath.Escape(string(path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
+			Ancestor: x.Ancestor.String(),
+		}
+		if x.Below != policy.NoRule {
+			doc.Below = &x.Below
 		}
 		for _, m := range x.Matches {
 			doc.Matches = append(doc.Matches, ruleJSON{Index: m.Rule, Rule: p.Rules()[m.Rule], Why: m.Why})
@@ -76,7 +82,13 @@ func printExplanation(e *env, p *policy.Policy, x policy.Explanation) error {
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
 	}
-	if d.Traversable {
+	if x.Ancestor != "" {
+		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
+	}
+	switch {
+	case d.Traversable && x.Below != policy.NoRule:
+		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", p.Rules()[x.Below])
+	case d.Traversable:
 		fmt.Fprintln(e.stdout, "  a directory here shows as view, listing only what is granted below it")
 	}
 	for _, m := range x.Matches {

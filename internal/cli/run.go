@@ -84,6 +84,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if err != nil {
 		return err
 	}
+	if err := e.sayMounts(sb); err != nil {
+		return err
+	}
 	before, err := lastSeq(sb.AuditPath())
 	if err != nil {
 		return err

@@ -82,6 +82,9 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 		return nil, err
 	}
 	rules, note, err := o.rules(e, home, string(source.Path))
+	if err == nil {
+		err = o.sayWarnings(e, rules)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +133,9 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, 
 		return nil
 	}
 	rules, note, err := o.rules(e, home, string(sb.Record().Source.Path))
+	if err == nil {
+		err = o.sayWarnings(e, rules)
+	}
 	if err != nil {
 		return err
 	}

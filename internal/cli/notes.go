@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+// maxNotes is how many mounts, or warnings, are named.
+const maxNotes = 5
+
+// sayMounts says which file systems mounted in the source are not shown.
+func (e *env) sayMounts(sb *sandbox.Sandbox) error {
+	mounts, err := sb.NestedMounts()
+	if err != nil || len(mounts) == 0 {
+		return err
+	}
+	var names []string
+	for _, p := range mounts[:min(len(mounts), maxNotes)] {
+		names = append(names, shown(p))
+	}
+	more := ""
+	if n := len(mounts) - len(names); n > 0 {
+		more = " and " + plural(n, "more mount")
+	}
+	e.say("not shown: what is mounted below the source, at %s%s; a directory is empty and read-only there, a file unreadable (to show it, see --mount)", strings.Join(names, ", "), more)
+	return nil
+}
+
+// sayWarnings says what policy check would of the rules that the flags give:
+// by themselves, or by --policy.
+func (o *sandboxOptions) sayWarnings(e *env, rules []policy.Rule) error {
+	isGiven := func(r policy.Rule) bool {
+		return r.Origin != policy.OriginRule || o.Policy != "" && !strings.HasPrefix(r.Source, "preset ")
+	}
+	if !slices.ContainsFunc(rules, isGiven) {
+		return nil
+	}
+	given := func(index int) bool { return index != policy.NoRule && isGiven(rules[index]) }
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		return err
+	}
+	said := 0
+	for _, w := range p.Check() {
+		opens := w.Kind == policy.WarnTraversable && given(w.Other)
+		if !given(w.Rule) && !opens {
+			continue
+		}
+		if said++; said > maxNotes {
+			e.say("… and more; `agentfense policy check` lists the warnings of a file")
+			return nil
+		}
+		e.say("warning: %s", w.Text)
+	}
+	return nil
+}
