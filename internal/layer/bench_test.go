@@ -2,6 +2,7 @@ package layer
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,32 +91,89 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-func BenchmarkCopyUp(b *testing.B) {
-	const n = 500
+// perFile times do for each of n files of 4 KiB, on a stack of its own each
+// round, and reports what one of them takes.
+func perFile(b *testing.B, n int, prepare, do func(s *bench, p vpath.Path)) {
+	b.Helper()
+	files := map[string]string{}
+	for i := range n {
+		files[fmt.Sprintf("dir/sub/f%d", i)] = strings.Repeat("line of text\n", 315) + fmt.Sprint(i)
+	}
 	for b.Loop() {
 		b.StopTimer()
-		s := newBench(b, manyFiles(n))
+		s := newBench(b, files)
+		each := func(do func(s *bench, p vpath.Path)) {
+			for i := range n {
+				do(s, vpath.Path(fmt.Sprintf("/dir/sub/f%d", i)))
+			}
+		}
+		if prepare != nil {
+			s.mkdir("/new")
+			each(prepare)
+		}
+		unix.Sync()
 		time.Sleep(tick) // so that none is too young to be copied at once
 		b.StartTimer()
-		for i := range n {
-			_, err := s.CopyUp(vpath.Path(fmt.Sprintf("/dir/sub/f%d", i)))
-			must(b, err)
-		}
+		each(do)
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/copy")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/file")
+}
+
+func newPath(p vpath.Path) vpath.Path { return vpath.Path("/new").Child(p.Base()) }
+
+func makeNew(s *bench, p vpath.Path) {
+	f, _, err := s.Create(newPath(p), 0o644)
+	must(s.t, err)
+	f.Close()
+}
+
+func BenchmarkCopyUp(b *testing.B) {
+	perFile(b, 500, nil, func(s *bench, p vpath.Path) {
+		_, err := s.CopyUp(p)
+		must(b, err)
+	})
+}
+
+func BenchmarkOpenSourceToWrite(b *testing.B) {
+	perFile(b, 500, nil, func(s *bench, p vpath.Path) {
+		f, _, err := s.Open(p, true)
+		must(b, err)
+		f.Close()
+	})
+}
+
+func BenchmarkRenameSource(b *testing.B) {
+	perFile(b, 500, nil, func(s *bench, p vpath.Path) {
+		_, err := s.Rename(p, p+"x", RenameOptions{KeepReplaced: true})
+		must(b, err)
+	})
 }
 
 func BenchmarkUnlinkSource(b *testing.B) {
-	const n = 2000
-	for b.Loop() {
-		b.StopTimer()
-		s := newBench(b, manyFiles(n))
-		b.StartTimer()
-		for i := range n {
-			s.unlink(fmt.Sprintf("/dir/sub/f%d", i))
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/unlink")
+	perFile(b, 2000, nil, func(s *bench, p vpath.Path) {
+		o, err := s.Unlink(p, true)
+		must(b, err)
+		o.Forget()
+	})
+}
+
+func BenchmarkCreateInNewDir(b *testing.B) {
+	perFile(b, 2000, func(*bench, vpath.Path) {}, makeNew)
+}
+
+func BenchmarkRenameNew(b *testing.B) {
+	perFile(b, 2000, makeNew, func(s *bench, p vpath.Path) {
+		_, err := s.Rename(newPath(p), newPath(p)+"x", RenameOptions{KeepReplaced: true})
+		must(b, err)
+	})
+}
+
+func BenchmarkUnlinkNew(b *testing.B) {
+	perFile(b, 2000, makeNew, func(s *bench, p vpath.Path) {
+		o, err := s.Unlink(newPath(p), true)
+		must(b, err)
+		o.Forget()
+	})
 }
 
 func BenchmarkWriteAt(b *testing.B) {
