@@ -145,7 +145,7 @@ func (s *Stack) hashAt(dir int, name string, st *stat) ([]byte, error) {
 		sum := sha256.Sum256([]byte(target))
 		return sum[:], err
 	}
-	fd, _, err := s.openEntry(entry{part{origin: Source, fd: dir}, name, *st}, false)
+	fd, _, err := s.openEntry(entry{part: part{origin: Source, fd: dir}, stored: name, st: *st}, false)
 	if err != nil {
 		return nil, err
 	}

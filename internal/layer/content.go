@@ -107,7 +107,7 @@ func (s *Stack) keepCovered(p vpath.Path, v *view) error {
 		return nil // gone meanwhile, or nothing to merge with later
 	}
 	s.covered[p] = struct{}{}
-	return s.keepReplaced(p, entry{last, p.Base(), st}, recordContent)
+	return s.keepReplaced(p, entry{part: last, stored: p.Base(), st: st}, recordContent)
 }
 
 // keepReplaced records e, of the source at p, with its content if it can be

@@ -72,22 +72,16 @@ func (s *Stack) copyUp(p vpath.Path, size int64) error {
 }
 
 func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
-	s.ns.RLock()
-	i, err := s.lookup(p)
-	s.ns.RUnlock()
-	if err != nil || i.Origin == Delta {
-		return err
-	}
-	leave := s.flights.enter(p)
-	if leave == nil {
-		return errChanged // or done: the next round tells
-	}
-	defer leave()
 	l, err := s.openLower(p)
 	if err != nil || l == nil {
 		return err
 	}
 	defer l.close()
+	leave := s.flights.enter(p)
+	if leave == nil {
+		return errChanged // or done: the next round tells
+	}
+	defer leave()
 	switch {
 	case l.st.isDir():
 		return s.copyUpDir(p)

@@ -273,21 +273,12 @@ func (s *Stack) vacant(v *view, name string) (covers bool, err error) {
 	if v.sealed {
 		return false, unix.EROFS
 	}
-	if v.inTop() {
-		if len(v.parts) == 1 {
-			return false, nil
-		}
-		stored, _ := storedName(name)
-		if there, err := exists(v.parts[0].fd, stored); err != nil || there {
-			return false, orExist(err)
-		}
-		if hidden, err := hasWhiteout(v.parts[0].fd, name); err != nil || hidden {
-			return hidden, err
-		}
-	}
-	_, err = s.find(v, name, top+1)
-	if err == unix.ENOENT {
+	if v.inTop() && len(v.parts) == 1 {
 		return false, nil
+	}
+	e, err := s.find(v, name, top)
+	if err == unix.ENOENT {
+		return e.covered, nil
 	}
 	return false, orExist(err)
 }

@@ -258,7 +258,7 @@ func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
 			return makeMarker(fd, stored)
 		}
 		if _, recorded := d.bases[a.Child(name)]; recorded && err == unix.ENOENT {
-			return makeWhiteout(fd, name)
+			return d.s.makeWhiteout(fd, name)
 		}
 		return orAbsent(err)
 	})
@@ -291,7 +291,9 @@ func (d *dropping) remove(p vpath.Path) error {
 	return d.rebase(p, at)
 }
 
-func (a *at) entry() entry { return entry{part{layer: top, fd: a.dir}, a.stored, a.st} }
+func (a *at) entry() entry {
+	return entry{part: part{layer: top, fd: a.dir}, stored: a.stored, st: a.st}
+}
 
 // isEmpty reports whether the delta's directory p, which merges with the
 // source's, neither has nor hides anything.

@@ -33,15 +33,18 @@ const tries = 8
 // Precondition (EISDIR); Invalid (ELOOP) for a symbolic link; Unsupported
 // (ENXIO) for what else is no regular file; Denied.
 func (s *Stack) Open(p vpath.Path, write bool) (*File, Info, error) {
-	for range tries {
-		if write {
-			if _, err := s.CopyUp(p); err != nil {
-				return nil, Info{}, wrap("open", p, err)
-			}
+	if write {
+		if err := s.writable(); err != nil {
+			return nil, Info{}, wrap("open", p, err)
 		}
+	}
+	for range tries {
 		f, i, err := s.openOnce(p, write)
 		if err != errNotInTop {
 			return f, i, wrap("open", p, err)
+		}
+		if err := s.copyUp(p, -1); err != nil {
+			return nil, Info{}, wrap("open", p, err)
 		}
 	}
 	return nil, Info{}, wrap("open", p, unix.EBUSY)

@@ -98,6 +98,7 @@ type Stack struct {
 	sourceRemote bool
 	covered      map[vpath.Path]struct{} // whose hidden content keepCovered has seen; guarded by ns
 	rootTouched  bool                    // the delta speaks for the root's own mode; guarded by ns
+	blank        string                  // in work/, an empty file that whiteouts are names of; guarded by ns
 
 	orphanMu    sync.Mutex
 	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode

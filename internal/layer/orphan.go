@@ -21,6 +21,7 @@ type Orphan struct {
 	origin Origin     // of the pinned file
 	st     stat       // of the pinned file when it was pinned
 	target string     // of a pinned symbolic link
+	sole   uint64     // backing inode of a file of the delta that has no other name, else 0
 	spent  bool
 }
 
@@ -120,6 +121,9 @@ func (o *Orphan) adopt(e entry) error {
 		return err
 	}
 	o.name = name
+	if e.st.nlink <= 1 {
+		o.sole = e.st.ino
+	}
 	o.s.addOrphanName(e.st.ino, 1)
 	return dropNameBeside(e.part.fd, o.path.Base())
 }
@@ -225,7 +229,7 @@ func (o *Orphan) open(write bool) (*File, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	fd, _, err := s.openEntry(entry{part{layer: top, origin: Delta, fd: s.orphans}, o.name, st}, write)
+	fd, _, err := s.openEntry(entry{part: part{layer: top, origin: Delta, fd: s.orphans}, stored: o.name, st: st}, write)
 	if err != nil {
 		return nil, Info{}, err
 	}
@@ -290,9 +294,12 @@ func (o *Orphan) forgetLocked() {
 	if o.name == "" {
 		return
 	}
-	st, err := statAt(o.s.orphans, o.name)
-	if err != nil {
-		return
+	st := stat{ino: o.sole, nlink: 1}
+	if o.sole == 0 {
+		var err error
+		if st, err = statAt(o.s.orphans, o.name); err != nil {
+			return
+		}
 	}
 	o.s.addOrphanName(st.ino, -1)
 	if st.nlink <= 1 {

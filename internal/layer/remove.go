@@ -87,7 +87,7 @@ func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
 		if err != nil {
 			return err
 		}
-		return makeWhiteout(e.part.fd, name)
+		return s.makeWhiteout(e.part.fd, name)
 	}
 	if e.part.origin == Source {
 		if err := s.journal.append(baseRecord(p, baseOf(&e.st))); err != nil {
@@ -99,7 +99,7 @@ func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
 		return err
 	}
 	defer s.views.release(up)
-	return makeWhiteout(up.parts[0].fd, name)
+	return s.makeWhiteout(up.parts[0].fd, name)
 }
 
 // removeStored unlinks e, which is in the delta and no directory, and what
@@ -127,23 +127,6 @@ func dropNameBeside(dir int, name string) error {
 		return nil
 	}
 	return unlinkAt(dir, nameBeside(name))
-}
-
-func makeWhiteout(dir int, name string) error {
-	stored, hashed := whiteoutName(name)
-	if !hashed {
-		return makeEmpty(dir, stored)
-	}
-	err := unix.Symlinkat(name, dir, stored)
-	if err == unix.EEXIST {
-		return nil
-	}
-	return err
-}
-
-func dropWhiteout(dir int, name string) error {
-	stored, _ := whiteoutName(name)
-	return unlinkAt(dir, stored)
 }
 
 // Rmdir removes the directory p. Children for which visible says no do not
@@ -328,6 +311,21 @@ func emptyDir(dir, work int, seq *atomic.Uint64) error {
 		}
 	}
 	return nil
+}
+
+// emptyStored removes all that is in a directory of the delta.
+func (s *Stack) emptyStored(fd int) error {
+	var names []string
+	err := readNames(fd, func(name []byte, _ uint32, _ uint64) error {
+		names = append(names, string(name))
+		return nil
+	})
+	for _, name := range names {
+		if err == nil {
+			err = removeAll(fd, name, s.work, &s.seq, s.freed)
+		}
+	}
+	return err
 }
 
 // discard removes a half-made thing from work; what it leaves, Open sweeps.

@@ -45,6 +45,9 @@ func (s *Stack) Rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 }
 
 func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
+	if err := s.writable(); err != nil {
+		return nil, err
+	}
 	switch {
 	case old.IsRoot() || p.IsRoot():
 		return nil, unix.EBUSY
@@ -55,24 +58,18 @@ func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 	case o.Exchange && old.Within(p):
 		return nil, unix.EINVAL
 	}
-	for range tries {
-		if err := s.bringUp(old, &o); err != nil {
-			return nil, err
-		}
-		if o.Exchange {
-			if err := s.bringUp(p, &o); err != nil {
-				return nil, err
-			}
-		}
-		orphan, err := s.renameOnce(old, p, &o)
+	for try := range tries {
+		orphan, err := s.renameOnce(old, p, &o, try > 0)
 		switch err {
 		case errNotInTop:
+			err = s.bringUpBoth(old, p, &o)
 		case errLinked:
-			if err := s.copyUp(p, -1); err != nil {
-				return nil, err
-			}
+			err = s.copyUp(p, -1)
 		default:
 			return orphan, err
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return nil, unix.EBUSY
@@ -90,12 +87,13 @@ func (s *Stack) renameSame(p vpath.Path, o RenameOptions) error {
 var errLinked = errors.New("replaced file has other names in a frozen layer")
 
 // renameOnce does the move under the lock. errNotInTop says that something
-// has to be copied up first after all.
-func (s *Stack) renameOnce(old, p vpath.Path, o *RenameOptions) (*Orphan, error) {
+// has to be copied up first after all; of a directory that is said before it is
+// looked at, unless it was brought up.
+func (s *Stack) renameOnce(old, p vpath.Path, o *RenameOptions, broughtUp bool) (*Orphan, error) {
 	defer s.sweep()
 	s.ns.Lock()
 	defer s.ns.Unlock()
-	m := &move{s: s, old: old, path: p, o: o}
+	m := &move{s: s, old: old, path: p, o: o, broughtUp: broughtUp}
 	defer m.release()
 	if err := m.locate(); err != nil {
 		return nil, err
@@ -114,6 +112,7 @@ type move struct {
 	s         *Stack
 	old, path vpath.Path
 	o         *RenameOptions
+	broughtUp bool // bringUp was called
 
 	views  []*view
 	from   entry // in the delta
@@ -142,7 +141,7 @@ func (m *move) locate() error {
 		return err
 	}
 	m.fromV, m.from = m.hold(v), from
-	if from.part.layer != top {
+	if from.part.layer != top || m.from.st.isDir() && !m.broughtUp {
 		return errNotInTop
 	}
 	if len(m.path.Base()) > vpath.NameMax {
@@ -188,7 +187,7 @@ func (m *move) checkExchange() error {
 	switch {
 	case !m.exists:
 		return unix.ENOENT
-	case m.to.part.layer != top:
+	case m.to.part.layer != top, m.to.st.isDir() && !m.broughtUp:
 		return errNotInTop
 	}
 	return m.checkMoves(m.path, &m.to.st)
@@ -219,9 +218,19 @@ func (m *move) exchange() error {
 	}
 	// The name beside a hashed entry belongs to its place and stays.
 	err := unix.Renameat2(m.from.part.fd, m.from.stored, m.to.part.fd, m.to.stored, unix.RENAME_EXCHANGE)
-	m.s.views.purge(m.old)
-	m.s.views.purge(m.path)
+	m.forgetViews()
 	return err
+}
+
+// forgetViews drops what is cached of the directories that moved.
+func (m *move) forgetViews() {
+	for _, p := range []vpath.Path{m.old, m.path} {
+		if m.from.st.isDir() || m.exists && m.to.st.isDir() {
+			m.s.views.purge(p)
+		} else {
+			m.s.views.forget(p)
+		}
+	}
 }
 
 // closeOff makes the delta's directory e opaque, so that nothing of lower
@@ -301,7 +310,7 @@ func (m *move) clear() error {
 	}
 	m.hold(up)
 	// The whiteout beside it keeps it empty once the one inside is gone.
-	if err := makeWhiteout(up.parts[0].fd, m.path.Base()); err != nil {
+	if err := s.makeWhiteout(up.parts[0].fd, m.path.Base()); err != nil {
 		return err
 	}
 	return s.emptyStored(v.parts[0].fd)
@@ -309,29 +318,10 @@ func (m *move) clear() error {
 
 // keepCovered keeps the content that a whiteout at path hides, as place does.
 func (m *move) keepCovered() error {
-	if !m.toV.inTop() || !m.from.st.isRegular() {
+	if !m.to.covered || !m.from.st.isRegular() {
 		return nil
-	}
-	hidden, err := hasWhiteout(m.toV.parts[0].fd, m.path.Base())
-	if err != nil || !hidden {
-		return err
 	}
 	return m.s.keepCovered(m.path, m.toV)
-}
-
-// emptyStored removes all that is in a directory of the delta.
-func (s *Stack) emptyStored(fd int) error {
-	var names []string
-	err := readNames(fd, func(name []byte, _ uint32, _ uint64) error {
-		names = append(names, string(name))
-		return nil
-	})
-	for _, name := range names {
-		if err == nil {
-			err = removeAll(fd, name, s.work, &s.seq, s.freed)
-		}
-	}
-	return err
 }
 
 // prepare makes sure that nothing shows through: neither at old once it is
@@ -349,7 +339,7 @@ func (m *move) prepare(pl *place) error {
 		}
 	}
 	if wasBelow {
-		if err := makeWhiteout(m.from.part.fd, m.old.Base()); err != nil {
+		if err := s.makeWhiteout(m.from.part.fd, m.old.Base()); err != nil {
 			return err
 		}
 	}
@@ -380,12 +370,21 @@ func (m *move) commit(pl *place) error {
 	if err := unix.Renameat(m.from.part.fd, m.from.stored, pl.dir, pl.stored); err != nil {
 		return err
 	}
-	s.views.purge(m.old)
-	s.views.purge(m.path)
-	if err := dropNameBeside(m.from.part.fd, m.old.Base()); err != nil {
+	m.forgetViews()
+	if err := dropNameBeside(m.from.part.fd, m.old.Base()); err != nil || !m.overWhiteout() {
 		return err
 	}
 	return dropWhiteout(pl.dir, pl.name)
+}
+
+// overWhiteout reports whether a whiteout may stand where path is now: the one
+// that was found, the one that clear placed beside a directory, or one that a
+// crash left beside an entry.
+func (m *move) overWhiteout() bool {
+	if !m.exists {
+		return m.to.covered
+	}
+	return m.to.st.isDir() || m.to.part.layer == top && len(m.toV.parts) > 1
 }
 
 func (o *RenameOptions) visible(p vpath.Path) bool {

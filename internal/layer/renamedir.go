@@ -43,6 +43,14 @@ func (s *Stack) bringUp(p vpath.Path, o *RenameOptions) error {
 	return g.Wait()
 }
 
+// bringUpBoth brings up what a rename needs in the delta.
+func (s *Stack) bringUpBoth(old, p vpath.Path, o *RenameOptions) error {
+	if err := s.bringUp(old, o); err != nil || !o.Exchange {
+		return err
+	}
+	return s.bringUp(p, o)
+}
+
 // lowerEntries returns what moves with the directory p and is not in the
 // delta yet, parents first. The caller holds ns. Errors: EXDEV if that is over
 // the bounds, if something of the delta would have to stay behind, or if a

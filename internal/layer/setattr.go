@@ -22,17 +22,20 @@ func (s *Stack) SetAttr(p vpath.Path, a SetAttr) (Info, error) {
 		i, err := s.setRootAttr(a)
 		return i, wrap("setattr", p, err)
 	}
+	if err := s.writable(); err != nil {
+		return Info{}, wrap("setattr", p, err)
+	}
 	whole := int64(-1)
 	if a.Size != nil {
 		whole = *a.Size
 	}
 	for range tries {
-		if err := s.copyUp(p, whole); err != nil {
-			return Info{}, wrap("setattr", p, err)
-		}
 		i, err := s.setAttrOnce(p, a)
 		if err != errNotInTop {
 			return i, wrap("setattr", p, err)
+		}
+		if err := s.copyUp(p, whole); err != nil {
+			return Info{}, wrap("setattr", p, err)
 		}
 	}
 	return Info{}, wrap("setattr", p, unix.EBUSY)

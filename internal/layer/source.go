@@ -34,7 +34,7 @@ func (s *Stack) atSource(p vpath.Path, do func(e entry) error) error {
 	if err != nil {
 		return err
 	}
-	return do(entry{part{origin: Source, fd: dir}, name, st})
+	return do(entry{part: part{origin: Source, fd: dir}, stored: name, st: st})
 }
 
 // SourceInfo describes p in the source, whatever the layers above say.

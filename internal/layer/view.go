@@ -290,12 +290,6 @@ func (s *Stack) addSpelt(v *view, pt part, name string, fd int) error {
 	return err
 }
 
-// hasWhiteout reports whether the delta directory fd hides name below it.
-func hasWhiteout(fd int, name string) (bool, error) {
-	stored, _ := whiteoutName(name)
-	return exists(fd, stored)
-}
-
 // isOpaque reports whether the directory name of the delta directory dir holds
 // the opaque marker.
 func isOpaque(dir int, name string) (bool, error) {
@@ -312,6 +306,8 @@ type entry struct {
 	part   part
 	stored string // the name in that layer
 	st     stat
+
+	covered bool // there is none, since a whiteout of the delta hides it
 }
 
 // isDots refuses what a vpath.Path never has, but would lead out of a
@@ -319,12 +315,12 @@ type entry struct {
 func isDots(name string) bool { return name == "" || name == "." || name == ".." }
 
 // find looks name up in the layers of v from number from on. Errors: ENOENT,
-// those of statx.
+// where entry.covered says whether the delta hides the name; those of statx.
 func (s *Stack) find(v *view, name string, from int) (entry, error) {
 	if isDots(name) {
 		return entry{}, unix.EINVAL
 	}
-	for _, pt := range v.parts {
+	for i, pt := range v.parts {
 		if pt.layer < from {
 			continue
 		}
@@ -337,17 +333,20 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 		stored, _ := storedName(name)
 		st, err := statAt(pt.fd, stored)
 		if err == nil {
-			return entry{pt, stored, st}, nil
+			return entry{part: pt, stored: stored, st: st}, nil
 		}
 		if err != unix.ENOENT {
 			return entry{}, err
+		}
+		if i+1 == len(v.parts) {
+			break // nothing that a whiteout could hide
 		}
 		hidden, err := hasWhiteout(pt.fd, name)
 		if err != nil {
 			return entry{}, err
 		}
 		if hidden {
-			break
+			return entry{covered: pt.layer == top}, unix.ENOENT
 		}
 	}
 	return entry{}, unix.ENOENT
@@ -363,7 +362,7 @@ func findSource(pt part, name string) (entry, error) {
 	if err == nil && !spelt {
 		err = unix.ENOENT
 	}
-	return entry{pt, name, st}, err
+	return entry{part: pt, stored: name, st: st}, err
 }
 
 // may reports whether u may do what the bits (4 read, 2 write, 1 search) of
