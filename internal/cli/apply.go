@@ -58,8 +58,17 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 		}
 		return err
 	}
-	if printErr := e.printApplied(result, o.DryRun); err == nil {
+	if printErr := e.printApplied(result); err == nil {
 		err = printErr
+	}
+	switch n := result.Count(sandbox.Applied); {
+	case result.Count(sandbox.Conflict) > 0:
+		e.say("see agentfense diff %[1]s PATH; the other paths can be applied by naming them, those in conflict given up: agentfense discard %[1]s PATH", sb.Name())
+	case err != nil && n == 0:
+	case o.DryRun:
+		e.say("would apply %s", plural(n, "change"))
+	default:
+		e.say("applied %s", plural(n, "change"))
 	}
 	return err
 }
@@ -88,7 +97,7 @@ func (e *env) applyAll(ctx context.Context, sb *sandbox.Sandbox) error {
 }
 
 // printApplied prints a line for each path, the marked ones with their mark.
-func (e *env) printApplied(result sandbox.ApplyResult, dryRun bool) error {
+func (e *env) printApplied(result sandbox.ApplyResult) error {
 	for _, p := range result.Paths {
 		line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
 		if p.Mark != nil {
@@ -102,11 +111,6 @@ func (e *env) printApplied(result sandbox.ApplyResult, dryRun bool) error {
 		}
 	}
 	e.sayWrittenAgain(result.Changed)
-	verb := "applied"
-	if dryRun {
-		verb = "would apply"
-	}
-	e.say("%s %s", verb, plural(result.Count(sandbox.Applied), "change"))
 	return nil
 }
 

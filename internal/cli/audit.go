@@ -22,6 +22,7 @@ type auditOptions struct {
 	Follow bool
 	JSON   bool
 	Verify bool
+	Heads  []string // for Verify
 }
 
 func newAudit(e *env) *cobra.Command {
@@ -46,12 +47,18 @@ func newAudit(e *env) *cobra.Command {
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what happens from now on, until interrupted")
 	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
 	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
+	f.StringArrayVar(&o.Heads, "head", nil, "with --verify: the record `SEQ:HASH` that an earlier one told of must still be there")
 	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
+	cmd.MarkFlagsMutuallyExclusive("follow", "head")
+	cmd.MarkFlagsMutuallyExclusive("json", "head")
 	cmd.MarkFlagsMutuallyExclusive("json", "verify")
 	return cmd
 }
 
 func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
+	if len(o.Heads) > 0 && !o.Verify {
+		return usageError{fault.New(fault.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
+	}
 	path, err := e.auditPath(name)
 	if err != nil {
 		return err
@@ -62,7 +69,7 @@ func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
 	}
 	switch {
 	case o.Verify:
-		return e.verifyAudit(path)
+		return e.verifyAudit(path, o.Heads)
 	case o.Follow:
 		ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 		defer stop()
@@ -96,12 +103,33 @@ func (e *env) auditPath(name string) (string, error) {
 	return path, nil
 }
 
-func (e *env) verifyAudit(path string) error {
-	summary, err := audit.Verify(path)
+func (e *env) verifyAudit(path string, heads []string) error {
+	known := make([]audit.Head, len(heads))
+	for i, text := range heads {
+		var err error
+		if known[i], err = audit.ParseHead(text); err != nil {
+			return usageError{fault.New(fault.Invalid, "--head %s: %w", vpath.Quote(text), err)}
+		}
+	}
+	summary, err := audit.Verify(path, known...)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(e.stdout, "%d records, whole; head %s\n", summary.Records, summary.Head)
+	text := fmt.Sprintf("%d records, whole; head %s\n", summary.Records, summary.Head)
+	if summary.Gaps > 0 {
+		text += plural(summary.Gaps, "gap record") + " among them"
+		if summary.Lost > 0 {
+			text += fmt.Sprintf(", for %d events or records lost", summary.Lost)
+		}
+		text += "\n"
+	}
+	if summary.Torn {
+		text += "it ends in an interrupted write, for which the next record will account\n"
+	}
+	if summary.NoHeadFile {
+		text += "no head beside it: nothing tells whether records at its end were removed\n"
+	}
+	_, err = io.WriteString(e.stdout, text)
 	return err
 }
 

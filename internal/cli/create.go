@@ -14,7 +14,7 @@ func newCreate(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME [flags]",
 		Short: "Make a sandbox without running anything in it",
-		Example: `  agentfense create fix --preset development --hide '*.pem'
+		Example: `  agentfense create fix --preset development --hide '*.sqlite'
   agentfense exec fix -- make test`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -3,8 +3,11 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,5 +112,20 @@ func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered,
 	if o.Timeout > 0 {
 		command.Timeout = o.Timeout
 	}
-	return e.execute(ctx, live.client, command)
+	exit, err := e.execute(ctx, live.client, command)
+	return exit, explainNotFound(err, argv[0])
+}
+
+// explainNotFound says where on the host a command is that was not found
+// inside.
+func explainNotFound(err error, name string) error {
+	notStarted := (*supervise.CommandError)(nil)
+	if !errors.As(err, &notStarted) || notStarted.NotExecutable || filepath.Base(name) != name {
+		return err
+	}
+	path, lookErr := exec.LookPath(name)
+	if lookErr != nil || slices.ContainsFunc(systemPath, func(dir string) bool { return dir == filepath.Dir(path) }) {
+		return err
+	}
+	return fmt.Errorf("%w; outside it is %s, in a directory to show inside with --mount", err, sandbox.HostPath(path))
 }

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,9 @@ type warningJSON struct {
 
 func runPolicyCheck(e *env, file string, asJSON bool) error {
 	rules, err := loadPolicyFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "%w; `agentfense policy init` writes one to start from", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,11 @@ func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force b
 	if sb != nil && err != nil {
 		return err
 	}
-	return e.remove(home, name)
+	if err := e.remove(home, name); err != nil || sb == nil {
+		return err
+	}
+	e.say("%s is gone; its log stays: agentfense audit %s", sb.Name(), sb.ID())
+	return nil
 }
 
 // remove removes a sandbox, which takes a while for a large delta.

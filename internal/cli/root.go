@@ -82,6 +82,7 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 		newDiff(e), newApply(e), newDiscard(e),
 		newPolicy(e), newAudit(e), newDoctor(e), newVersion(e), newAfterRun(e),
 	)
+	explainArgs(root)
 	return root
 }
 

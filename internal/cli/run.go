@@ -29,7 +29,7 @@ type commandOptions struct {
 }
 
 func (o *commandOptions) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set a variable inside, or pass ours on: `NAME[=VALUE]`")
+	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set a variable inside to a value, or else to ours: `NAME[=VALUE]`")
 	cmd.Flags().StringVar(&o.WorkDir, "workdir", "", "directory inside to start in (default: the current one if it is inside, else the workspace)")
 }
 
@@ -47,7 +47,8 @@ The exit code is the command's; 124 after --timeout, 125 if the sandbox could
 not be set up, 126 and 127 if the command could not be started, 128+N after
 signal N, 137 out of memory.`,
 		Example: `  agentfense run -- make test
-  agentfense run --preset development --hide '*.pem' --name fix -- claude
+  agentfense run --preset development --hide '*.sqlite' --name fix -- sh
+  agentfense run --net host --env API_KEY --mount ~/.local --name fix -- your-agent
   agentfense run --name fix --memory 2G --timeout 10m -- npm test
   agentfense run --rm --preset read-only -- grep -r TODO .`,
 		Annotations: map[string]string{annotationInside: "true"},
@@ -62,7 +63,7 @@ signal N, 137 out of memory.`,
 	o.commandOptions.register(cmd)
 	f.BoolVar(&o.Apply, "apply", false, "apply the changes if the command succeeds")
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards")
-	f.BoolVar(&o.Detach, "detach", false, "leave it running, until `agentfense stop`; its output is thrown away")
+	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); its output is thrown away")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")

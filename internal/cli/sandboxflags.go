@@ -56,7 +56,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.View, "view", nil, "list what matches `PATTERN`, without its content")
 	f.StringArrayVar(&o.Hide, "hide", nil, "make what matches `PATTERN` not exist, above every other rule")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
-	f.StringArrayVar(&o.Mounts, "mount", nil, "show another host path inside, read-only: `SRC[:DST]`")
+	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path SRC inside, read-only, there or at DST: `SRC[:DST]`")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
@@ -74,6 +74,9 @@ func changed(cmd *cobra.Command, names []string) bool {
 	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
 
+// minMemory is less than any sandbox needs for itself.
+const minMemory = 1 << 20
+
 // check refuses what no sandbox could have, before anything is touched.
 func (o *sandboxOptions) check() error {
 	switch {
@@ -81,6 +84,8 @@ func (o *sandboxOptions) check() error {
 		return fault.New(fault.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case !(o.CPUs >= 0) || o.CPUs > 4096:
 		return fault.New(fault.Invalid, "--cpus %v: want a positive number", o.CPUs)
+	case o.Memory != 0 && o.Memory < minMemory:
+		return fault.New(fault.Invalid, "--memory %s: nothing runs in so little; want a number with K, M, G or T, such as 512M", o.Memory.String())
 	case o.PIDs < 0:
 		return fault.New(fault.Invalid, "--pids %d: want a positive number", o.PIDs)
 	case o.Timeout < 0:
