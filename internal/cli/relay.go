@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"time"
@@ -35,7 +37,8 @@ func (e *env) execute(ctx context.Context, client *supervise.Client, command sup
 }
 
 // interactive reports whether the command gets a terminal: all three streams
-// are ours, and we are in the foreground of it.
+// are one, and we are not in its background, where changing it would stop us.
+// One that does not control us (ENOTTY, ioctl_tty(2)) has no background.
 func (e *env) interactive() bool {
 	for _, f := range []*os.File{e.stdin, e.stdout, e.stderr} {
 		if !term.IsTerminal(int(f.Fd())) {
@@ -43,7 +46,7 @@ func (e *env) interactive() bool {
 		}
 	}
 	foreground, err := unix.IoctlGetInt(int(e.stdin.Fd()), unix.TIOCGPGRP)
-	return err == nil && foreground == unix.Getpgrp()
+	return errors.Is(err, unix.ENOTTY) || err == nil && foreground == unix.Getpgrp()
 }
 
 func (e *env) executePipes(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
@@ -170,11 +173,22 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 	defer term.Restore(fd, state)
 	defer forwardSignals(running)()
 	defer followWindow(e.stdin, running.Terminal)()
-	go func() { _, _ = io.Copy(running.Terminal, e.stdin) }() // ends with this process
+	go func() { // ends with this process
+		if _, err := io.Copy(running.Terminal, e.stdin); hungUp(err) {
+			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
+		}
+	}()
 	out := copyOutput(e.stdout, running.Terminal)
 	exit, err := running.Wait(ctx)
 	out.finish()
 	return exit, err
+}
+
+// hungUp reports whether copying from a terminal ended with err because the
+// terminal is gone.
+func hungUp(err error) bool {
+	pe := (*fs.PathError)(nil)
+	return err == nil || errors.As(err, &pe) && pe.Op == "read"
 }
 
 // followWindow passes changes of our window's size on.

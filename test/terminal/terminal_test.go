@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,6 +62,34 @@ func start(t *testing.T, s *harness.Sandbox, args ...string) *screen {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return watch(t, cmd, tty)
+}
+
+// startUncontrolled gives the command a terminal that is not the controlling
+// one of its session, as programs do that call openpty(3) alone.
+func startUncontrolled(t *testing.T, s *harness.Sandbox, args ...string) *screen {
+	t.Helper()
+	tty, theirs, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	if err := pty.Setsize(tty, &pty.Winsize{Rows: 30, Cols: 100}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.Command(context.Background(), args...)
+	cmd.Env = append(cmd.Env, "TERM=xterm", "PS1=ready> ", "HOME="+t.TempDir())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = theirs, theirs, theirs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return watch(t, cmd, tty)
+}
+
+// watch reads what cmd, which was started on tty, shows there.
+func watch(t *testing.T, cmd *exec.Cmd, tty *os.File) *screen {
+	t.Helper()
 	sc := &screen{t: t, tty: pollable(t, tty), cmd: cmd, done: make(chan struct{})}
 	go sc.read()
 	t.Cleanup(func() {
@@ -213,13 +242,48 @@ func TestEditor(t *testing.T) {
 	}
 }
 
-func TestHangUpEndsTheCommand(t *testing.T) {
+func TestATerminalThatControlsNobody(t *testing.T) {
 	s := harness.New(t, binary, nil)
-	sc := start(t, s, "run", "--name", s.Name, "--", "sh", "-c", "echo up; sleep 1000")
-	sc.expect("up")
-	sc.tty.Close()
-	sc.cmd.Wait()
-	if got := s.Agentfense("ls").Stdout; !strings.Contains(got, "stopped") {
-		t.Errorf("after the terminal went, ls shows %q", got)
+	for _, verb := range [][]string{
+		{"run", "--name", s.Name, "--env", "PS1", "--", "sh"},
+		{"shell", "--env", "PS1", "--shell", "/bin/sh", s.Name},
+	} {
+		t.Run(verb[0], func(t *testing.T) {
+			sc := startUncontrolled(t, s, verb...)
+			sc.expect("ready> ")
+			sc.send("tty; stty size\n")
+			sc.expect("/dev/pts/")
+			sc.expect("30 100")
+			sc.send("sleep 1000\n")
+			sc.expect("sleep 1000")
+			sc.send("\x03")
+			sc.expect("ready> ")
+			sc.send("exit 5\n")
+			if got := sc.end(); got != 5 {
+				t.Errorf("exit code = %d, want 5", got)
+			}
+		})
+	}
+}
+
+func TestHangUpEndsTheCommand(t *testing.T) {
+	for name, start := range map[string]func(*testing.T, *harness.Sandbox, ...string) *screen{
+		"of a terminal that controls it": start, "of another": startUncontrolled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := harness.New(t, binary, nil)
+			sc := start(t, s, "run", "--name", s.Name, "--", "sh", "-c", "echo up; sleep 1000")
+			sc.expect("up")
+			sc.tty.Close()
+			ended := time.AfterFunc(patience, func() {
+				t.Error("the command's agentfense did not end")
+				sc.cmd.Process.Kill()
+			})
+			sc.cmd.Wait()
+			ended.Stop()
+			if got := s.Agentfense("ls").Stdout; !strings.Contains(got, "stopped") {
+				t.Errorf("after the terminal went, ls shows %q", got)
+			}
+		})
 	}
 }
