@@ -60,6 +60,9 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	if err != nil {
 		return nil, err
 	}
+	if path, err = plan.reach(path); err != nil {
+		return nil, err
+	}
 	pipes, err := newPipes()
 	if err != nil {
 		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)

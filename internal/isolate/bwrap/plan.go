@@ -17,6 +17,7 @@ type plan struct {
 	spec     isolate.Spec
 	mounts   []mount // in the order of their targets
 	conceal  []string
+	program  string             // bubblewrap, if the stage will cover it
 	etcDirs  []string           // directories of the host's /etc to bind
 	etcFiles map[string]etcFile // files and links, by path inside
 }

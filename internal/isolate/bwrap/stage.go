@@ -35,6 +35,7 @@ const (
 	stageEtc  = stageDir + "/etc"
 	stagePTS  = stageDir + "/pts"
 	stageInit = stageDir + "/init"
+	stageSelf = stageDir + "/bwrap"
 )
 
 func stageMount(i int) string { return stageDir + "/mount" + itoa(i) }
@@ -88,6 +89,21 @@ type source struct {
 	target string
 }
 
+// reach returns the path by which bubblewrap, at path, is executed once the
+// stage covers stageDir. Elsewhere it keeps its path, which may be what gives
+// it an AppArmor profile.
+func (p *plan) reach(path string) (string, error) {
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", fault.New(fault.Unsupported, "find bubblewrap: %w", cause(err))
+	}
+	if !below(path, stageDir) && !below(resolved, stageDir) {
+		return path, nil
+	}
+	p.program = resolved
+	return stageSelf, nil
+}
+
 // openSources opens everything before the stage covers stageDir.
 func (p *plan) openSources() ([]source, error) {
 	var sources []source
@@ -103,6 +119,9 @@ func (p *plan) openSources() ([]source, error) {
 		add("the view", p.spec.View, stageView),
 		add("the sandbox's init", p.spec.Init, stageInit),
 	)
+	if p.program != "" {
+		err = errors.Join(err, add("bubblewrap", p.program, stageSelf))
+	}
 	if p.spec.DevPTS != "" {
 		err = errors.Join(err, add("the terminals", p.spec.DevPTS, stagePTS))
 	}

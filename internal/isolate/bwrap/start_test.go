@@ -3,6 +3,7 @@ package bwrap
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,32 @@ func startSpec(t *testing.T) isolate.Spec {
 	spec := testSpec()
 	spec.View, spec.Init, spec.Guest = t.TempDir(), "", os.NewFile(uintptr(fds[1]), "guest")
 	return spec
+}
+
+// The stage covers /tmp before bubblewrap starts.
+func TestStartFindsBwrapBelowTmp(t *testing.T) {
+	needs.Root(t)
+	dir, err := os.MkdirTemp(stageDir, "bwrap") // for its owner only
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	direct := filepath.Join(dir, "bwrap")
+	if err := os.WriteFile(direct, []byte("#!/bin/sh\necho 'bwrap: I ran' >&2; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := fakeBwrap(t, "", "") + "-link"
+	if err := os.Symlink(direct, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"by its path": direct, "by a link from elsewhere": link} {
+		t.Run(name, func(t *testing.T) {
+			_, err := New(Options{Path: path}).Start(context.Background(), startSpec(t))
+			if err == nil || !strings.Contains(err.Error(), "I ran") {
+				t.Errorf("got %v, want its complaint", err)
+			}
+		})
+	}
 }
 
 func TestStartThatFails(t *testing.T) {

@@ -90,23 +90,11 @@ func testCoreLimit(t *testing.T, factory Factory) {
 // childOf returns the pid of the one child of pid.
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
+	children := childrenOf(t, pid)
+	if len(children) == 0 {
+		t.Fatalf("process %d has no child", pid)
 	}
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if fields[1] == strconv.Itoa(pid) {
-			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			return child
-		}
-	}
-	t.Fatalf("process %d has no child", pid)
-	return 0
+	return children[0]
 }
 
 func testInsideIDs(t *testing.T, factory Factory) {
