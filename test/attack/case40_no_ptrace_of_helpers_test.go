@@ -1,6 +1,7 @@
 package attack_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -30,6 +31,23 @@ func init() {
 		probes["read the maps of "+who] = open("maps", unix.O_RDONLY)
 		probes["read the environment of "+who] = open("environ", unix.O_RDONLY)
 		probes["take the socket of "+who] = open("fd/3", unix.O_RDWR)
+		probes["see where descriptors of "+who+" lead"] = func() error {
+			// Root inside may list the numbers, the owner of an undumpable
+			// process's /proc being root. That is all there is to see.
+			for fd := range 16 {
+				path := "/proc/" + itoa(pid()) + "/fd/" + itoa(fd)
+				if target, err := os.Readlink(path); err == nil {
+					return fmt.Errorf("%s leads to %s", path, target)
+				}
+				if _, err := os.Stat(path); err == nil {
+					return fmt.Errorf("%s can be followed", path)
+				}
+				if info, err := os.ReadFile("/proc/" + itoa(pid()) + "/fdinfo/" + itoa(fd)); err == nil {
+					return fmt.Errorf("%s is described: %s", path, info)
+				}
+			}
+			return unix.EACCES
+		}
 		probes["enter the root of "+who] = open("root/", unix.O_RDONLY)
 		probes["process_vm_writev into "+who] = func() error {
 			var b byte
@@ -72,6 +90,9 @@ func TestHelpersCannotBeTraced(t *testing.T) {
 			}
 		}
 		want["limit oneself"] = "done"
+		for _, of := range []string{"PID 1", "the leader"} {
+			want["see where descriptors of "+of+" lead"] = "EACCES"
+		}
 		wantAnswers(t, s, want)
 		// The sandbox has not noticed.
 		prints(t, s, "echo alive", "alive\n")
