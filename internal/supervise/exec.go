@@ -43,10 +43,20 @@ func (x *execution) end(reason Reason) {
 	x.inside.Kill()
 }
 
+// signal passes a client's signal on.
+func (x *execution) signal(sig unix.Signal) { x.inside.Signal(sig) }
+
+// abandon ends the command because its client has left.
+func (x *execution) abandon() { x.end(ReasonStopped) }
+
 // handleExec runs one command for the client at c, who may send signals
 // meanwhile and ends the command by leaving.
 func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, files []*os.File) {
-	x, master, err := s.begin(ctx, command, files)
+	startCtx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	caller := &caller{stays: command.Detached, giveUp: giveUp}
+	go caller.listen(c)
+	x, master, err := s.begin(startCtx, command, files)
 	closeAll(files...)
 	if err != nil {
 		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
@@ -62,27 +72,9 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 	if err != nil && !command.Detached {
 		x.end(ReasonStopped)
 	}
-	go s.listenToClient(c, x)
+	caller.connect(x)
 	exit := s.finish(ctx, x)
 	_ = c.send(reply{Exited: &exit}) // the client may have left
-}
-
-// listenToClient passes the client's signals on until it leaves.
-func (s *supervisor) listenToClient(c conn, x *execution) {
-	for {
-		var r request
-		files, err := c.receive(&r)
-		closeAll(files...)
-		if err != nil {
-			if !x.command.Detached {
-				x.end(ReasonStopped)
-			}
-			return
-		}
-		if r.Op == opSignal {
-			x.inside.Signal(unix.Signal(r.Signal))
-		}
-	}
 }
 
 // begin starts a command and returns its terminal's master if it has one.

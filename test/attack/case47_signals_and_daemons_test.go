@@ -1,9 +1,12 @@
 package attack_test
 
 import (
+	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
@@ -49,6 +52,44 @@ func TestKillEverybody(t *testing.T) {
 			t.Errorf("the command of the other sandbox: %q, %q", r.Stdout, r.Stderr)
 		}
 	})
+}
+
+// A client that leaves while its command starts takes the start with it: here
+// PID 1 does not answer, which it never will if it is stopped for good.
+func TestLeavingEndsTheStart(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	wantCode(t, s.Agentfense("run", "--detach", "--preset", "full-access", "--name", s.Name, "--", "sleep", "600"), 0)
+	t.Cleanup(func() { s.Agentfense("stop", s.Name) })
+	commands := func() int {
+		var doc struct {
+			Running struct {
+				Execs int `json:"execs"`
+			} `json:"running"`
+		}
+		if err := json.Unmarshal([]byte(agentfense(t, s, "inspect", s.Name, "--json")), &doc); err != nil {
+			t.Fatal(err)
+		}
+		return doc.Running.Execs
+	}
+	init := inspect(t, s, s.Name).Running.InitPID
+	if err := unix.Kill(init, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Kill(init, unix.SIGCONT) }() // it may have ended
+	client := s.Command(t.Context(), "exec", s.Name, "--", "touch", "ran")
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the start", func() bool { return commands() == 2 })
+	if err := client.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = client.Wait() // killed
+	eventually(t, "the start's end", func() bool { return commands() == 1 })
+	if err := unix.Kill(init, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, s.Agentfense("exec", s.Name, "--", "test", "-e", "ran"), 1)
 }
 
 // escape starts a process that has left its session, its group and its parent.
