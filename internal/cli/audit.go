@@ -163,7 +163,7 @@ func printRecord(w io.Writer, r audit.Record) error {
 func describeEvent(ev audit.Event) string {
 	switch v := ev.(type) {
 	case audit.SandboxCreated:
-		return fmt.Sprintf("%s, %d rules, network %s", escape(v.Source), len(v.Rules), v.Net)
+		return fmt.Sprintf("%s, %s, network %s", escape(v.Source), plural(len(v.Rules), "rule"), v.Net)
 	case audit.SandboxStarted:
 		return fmt.Sprintf("supervisor %d; %s", v.PID, strings.Join(v.Enforced, ", "))
 	case audit.CommandExecuted:
@@ -175,11 +175,11 @@ func describeEvent(ev audit.Event) string {
 	case audit.ResourceLimitExceeded:
 		return fmt.Sprintf("%s %s: limit %g reached, %d times", v.Exec, v.Resource, v.Limit, v.Count)
 	case audit.PolicyChanged:
-		return fmt.Sprintf("%d rules from now on %s", len(v.Rules), vpath.Escape(v.Reason))
+		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
-		return fmt.Sprintf("%d paths: %s", len(v.Paths), joinTexts(v.Paths))
+		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
 	case audit.Discarded:
-		return fmt.Sprintf("%d paths: %s", len(v.Paths), joinTexts(v.Paths))
+		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.Gap:

@@ -87,7 +87,7 @@ func (d inspection) rows() [][]string {
 	}
 	rows = append(rows, limitRows(r.Limits)...)
 	if d.Running != nil {
-		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %d commands running", d.Running.PID, d.Running.Execs)})
+		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %s running", d.Running.PID, plural(d.Running.Execs, "command"))})
 	}
 	rows = append(rows, []string{"policy:", r.PolicyNote})
 	for _, rule := range r.Rules {

@@ -33,10 +33,10 @@ func (o *policySource) register(cmd *cobra.Command, e *env) {
 	f.StringVar(&o.Preset, "preset", "", "the policy of a preset")
 	f.StringVar(&o.Policy, "policy", "", "the policy of a file")
 	f.StringVar(&o.Sandbox, "sandbox", "", "the policy of a sandbox")
-	f.StringArrayVar(&o.Write, "write", nil, "add a rule as `run --write` does")
-	f.StringArrayVar(&o.Read, "read", nil, "add a rule as `run --read` does")
-	f.StringArrayVar(&o.View, "view", nil, "add a rule as `run --view` does")
-	f.StringArrayVar(&o.Hide, "hide", nil, "add a rule as `run --hide` does")
+	f.StringArrayVar(&o.Write, "write", nil, "add a rule for `PATTERN` as run --write does")
+	f.StringArrayVar(&o.Read, "read", nil, "add a rule for `PATTERN` as run --read does")
+	f.StringArrayVar(&o.View, "view", nil, "add a rule for `PATTERN` as run --view does")
+	f.StringArrayVar(&o.Hide, "hide", nil, "add a rule for `PATTERN` as run --hide does")
 	cmd.MarkFlagsMutuallyExclusive("preset", "policy", "sandbox")
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("sandbox", e.completeNames)
@@ -50,7 +50,32 @@ func (o *policySource) compile(e *env, dir string) (*policy.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return policy.Compile(rules, policy.Options{})
+	reserved, err := o.reserved(e, dir)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compile(rules, policy.Options{Reserved: reserved})
+}
+
+// reserved are the paths of the state directory. Where there is none, nothing
+// is to be kept from a sandbox.
+func (o *policySource) reserved(e *env, dir string) ([]vpath.Path, error) {
+	if o.Sandbox != "" {
+		home, sb, err := e.open(o.Sandbox)
+		if err != nil {
+			return nil, err
+		}
+		return home.Reserved(sb.Record().Source)
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return nil, nil //nolint:nilerr // looking at a policy needs no state
+	}
+	source, err := home.ResolveSource(dir)
+	if err != nil {
+		return nil, err
+	}
+	return home.Reserved(source)
 }
 
 func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {

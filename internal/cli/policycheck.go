@@ -86,7 +86,7 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(e.stdout, "%s: %d rules, %d warnings\n", vpath.Escape(file), len(rules), len(warnings))
+	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
 	return err
 }
 

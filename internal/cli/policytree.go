@@ -25,6 +25,12 @@ func newPolicyTree(e *env) *cobra.Command {
   agentfense policy tree --depth 1 --all`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if dir == "" {
+				var err error
+				if dir, err = o.defaultDir(e); err != nil {
+					return err
+				}
+			}
 			source, err := realPath(dir)
 			if err != nil {
 				return fault.New(fault.NotFound, "policy tree: %w", err)
@@ -38,10 +44,21 @@ func newPolicyTree(e *env) *cobra.Command {
 		},
 	}
 	o.register(cmd, e)
-	cmd.Flags().StringVar(&dir, "dir", ".", "the directory")
+	cmd.Flags().StringVar(&dir, "dir", "", "the directory (default: the source of --sandbox, else the current one)")
 	cmd.Flags().IntVar(&depth, "depth", 0, "how many levels to show (0 = all)")
 	cmd.Flags().BoolVar(&all, "all", false, "show what is hidden, too")
 	return cmd
+}
+
+func (o *policySource) defaultDir(e *env) (string, error) {
+	if o.Sandbox == "" {
+		return ".", nil
+	}
+	_, sb, err := e.open(o.Sandbox)
+	if err != nil {
+		return "", err
+	}
+	return string(sb.Record().Source.Path), nil
 }
 
 // treePrinter prints a real directory as a policy shows it.
@@ -55,7 +72,7 @@ type treePrinter struct {
 func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		t.e.say("%v", err)
+		t.e.say("%s", oneLine(err))
 		return nil // an unreadable directory must not hide the rest
 	}
 	state := t.policy.At(path)
