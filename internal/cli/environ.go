@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // passedVariables are the caller's variables that a command sees: how to talk
@@ -37,6 +38,15 @@ func checkVariables(extra []string) error {
 	return nil
 }
 
+// sayUnset tells of variables that are to be passed on and are not set.
+func (e *env) sayUnset(extra []string) {
+	for _, name := range extra {
+		if !strings.Contains(name, "=") && e.getenv(name) == "" {
+			e.say("--env %s: not set, so not passed on", vpath.Quote(name))
+		}
+	}
+}
+
 // build returns the complete environment of a command: the allowlist, then
 // what the person named, which has been checked.
 func (v environment) build(getenv func(string) string) []string {
@@ -55,7 +65,9 @@ func (v environment) build(getenv func(string) string) []string {
 	for _, extra := range v.Extra {
 		name, value, given := strings.Cut(extra, "=")
 		if !given {
-			value = getenv(name)
+			if value = getenv(name); value == "" {
+				continue // as sayUnset has said
+			}
 		}
 		vars = slices.DeleteFunc(vars, func(s string) bool { return strings.HasPrefix(s, name+"=") })
 		vars = append(vars, name+"="+value)

@@ -34,14 +34,34 @@ the command's time. Several terminals may exec into one sandbox at once.`,
 		Args:              cobra.MinimumNArgs(2),
 		Annotations:       map[string]string{annotationInside: "true"},
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExec(cmd.Context(), e, args[0], o, args[1:])
-		},
 	}
-	cmd.Flags().SetInterspersed(true)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		command, err := flagsThenCommand(cmd, args[1:])
+		if err != nil || command == nil {
+			return err
+		}
+		return runExec(cmd.Context(), e, args[0], o, command)
+	}
+	cmd.Flags().SetInterspersed(false)
 	o.register(cmd)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "end the command after this time (default: the sandbox's)")
 	return cmd
+}
+
+// flagsThenCommand reads the flags between the sandbox's name and the command,
+// whose own flags are not ours, and returns the command; nil if help was asked
+// for instead.
+func flagsThenCommand(cmd *cobra.Command, args []string) ([]string, error) {
+	if err := cmd.ParseFlags(args); err != nil {
+		return nil, cmd.FlagErrorFunc()(cmd, err)
+	}
+	if help, err := cmd.Flags().GetBool("help"); err != nil || help {
+		return nil, errors.Join(err, cmd.Help())
+	}
+	if cmd.Flags().NArg() == 0 {
+		return nil, usageError{fault.New(fault.Invalid, "exec: no command given (see `%s --help`)", cmd.CommandPath())}
+	}
+	return cmd.Flags().Args(), nil
 }
 
 func newShell(e *env) *cobra.Command {

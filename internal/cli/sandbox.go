@@ -269,6 +269,7 @@ func isWithin(path, dir string) bool {
 
 // command builds what runs inside: arguments, environment, directory.
 func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) supervise.Command {
+	e.sayUnset(o.Env)
 	r := sb.Record()
 	user := supervise.CurrentUser()
 	v := environment{
