@@ -136,6 +136,14 @@ func (s *screen) send(text string) {
 	}
 }
 
+// sleep types a command that takes for ever and waits until it runs: a key that
+// comes earlier reaches the shell.
+func (s *screen) sleep() {
+	s.t.Helper()
+	s.send("sh -c 'echo $((40+2)) sheep; exec sleep 1000'\n")
+	s.expect("42 sheep")
+}
+
 // resize changes the window, as a terminal emulator does.
 func (s *screen) resize(rows, columns uint16) {
 	s.t.Helper()
@@ -198,8 +206,7 @@ func TestShellIsInteractive(t *testing.T) {
 	sc.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
 	sc.expect("resized\r\n")
 
-	sc.send("sleep 1000\n")
-	sc.expect("sleep 1000")
+	sc.sleep()
 	sc.send("\x03") // Ctrl-C ends the command, not the shell
 	sc.expect("ready> ")
 	sc.send("echo still $((40+2))\n")
@@ -215,8 +222,7 @@ func TestJobControl(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	sc := start(t, s, "run", "--name", s.Name, "--env", "PS1", "--", "bash", "--norc", "--noprofile", "-i")
 	sc.expect("ready> ")
-	sc.send("sleep 1000\n")
-	sc.expect("sleep 1000")
+	sc.sleep()
 	sc.send("\x1a") // Ctrl-Z
 	sc.expect("Stopped")
 	sc.send("jobs; bg; kill %1; wait; echo all $((1+1)) done\n")
@@ -254,8 +260,7 @@ func TestATerminalThatControlsNobody(t *testing.T) {
 			sc.send("tty; stty size\n")
 			sc.expect("/dev/pts/")
 			sc.expect("30 100")
-			sc.send("sleep 1000\n")
-			sc.expect("sleep 1000")
+			sc.sleep()
 			sc.send("\x03")
 			sc.expect("ready> ")
 			sc.send("exit 5\n")
