@@ -21,7 +21,7 @@ const (
 	Conflict Outcome = "conflict" // the source is not what the sandbox saw
 	Refused  Outcome = "refused"  // the policy does not let the sandbox write there
 	Failed   Outcome = "failed"   // the host did not let it
-	Skipped  Outcome = "skipped"  // not tried, because something before it failed
+	Skipped  Outcome = "skipped"  // not tried, because something before it failed or something stopped the whole
 )
 
 // PathResult is the outcome at one path.
@@ -91,8 +91,12 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	if err != nil {
 		return result, err
 	}
-	if err := p.refusal(s.Name()); err != nil || o.DryRun {
+	if err := p.refusal(s.Name()); err != nil {
+		p.skip()
 		return p.result(), err
+	}
+	if o.DryRun {
+		return p.result(), nil
 	}
 	log, err := s.openLog()
 	if err != nil {
@@ -175,6 +179,15 @@ func (p *plan) refusal(name string) error {
 		return fault.New(fault.Precondition, "apply %s: nothing applied: %s not writable by the policy", name, count(refused, "path"))
 	}
 	return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source, %s not writable by the policy", name, count(conflicts, "path"), count(refused, "path"))
+}
+
+// skip notes that what would have been applied was not.
+func (p *plan) skip() {
+	for _, s := range p.steps {
+		if s.outcome == Applied {
+			s.outcome, s.reason = Skipped, "another path stopped the apply"
+		}
+	}
 }
 
 // event is the audit record of what was done.
