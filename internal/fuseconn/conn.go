@@ -142,7 +142,10 @@ func (c *Conn) next(b *buffers) (int, error) {
 // answer has the request of n bytes in b handled and sends the reply.
 func (c *Conn) answer(b *buffers, n int) {
 	b.used = max(b.used, n)
-	size, st := c.server.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	size, st := 0, reserved(b.in[:n])
+	if st.Ok() {
+		size, st = c.server.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
+	}
 	if !st.Ok() {
 		size = b.refuse(n, st)
 	}
