@@ -37,8 +37,17 @@ type part struct {
 // inTop reports whether the directory is in the delta.
 func (v *view) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer == top }
 
-// maxViewFds bounds the handles that cached views hold.
+// maxViewFds bounds the handles that cached views hold; a quarter of what the
+// process may have does too.
 const maxViewFds = 512
+
+func viewFdLimit() int {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return maxViewFds / 8
+	}
+	return int(max(8, min(lim.Cur/4, maxViewFds)))
+}
 
 // viewCache is a bounded LRU of views by path. An entry expires ttl after the
 // oldest look at the source it rests on, so that directories which somebody
@@ -49,10 +58,11 @@ type viewCache struct {
 	m   map[vpath.Path]*list.Element
 	lru list.List // front is the most recent; values are *view
 	fds int
+	max int // of fds
 }
 
 func (c *viewCache) init(ttl time.Duration) {
-	c.ttl = ttl
+	c.ttl, c.max = ttl, viewFdLimit()
 	c.m = map[vpath.Path]*list.Element{}
 	c.lru.Init()
 }
@@ -90,7 +100,7 @@ func (c *viewCache) put(v *view) *view {
 	}
 	c.m[v.path] = c.lru.PushFront(v)
 	c.fds += len(v.parts)
-	for c.fds > maxViewFds && c.lru.Len() > 1 {
+	for c.fds > c.max && c.lru.Len() > 1 {
 		c.dropLocked(c.lru.Back())
 	}
 	return v

@@ -26,16 +26,26 @@ type batch struct {
 // made durable together and then placed one by one; names of one file in the
 // delta become names of one file, as far as a batch reaches.
 func (a *applier) files(ctx context.Context, steps []*step) {
+	most := filesAtOnce()
 	for len(steps) > 0 {
 		b := batch{files: map[*step]*staged{}, linked: map[layer.FileID]*staged{}}
 		n := 0
-		for n < len(steps) && n < batchFiles && b.bytes < batchBytes {
+		for n < len(steps) && n < most && b.bytes < batchBytes {
 			a.stage(ctx, &b, steps[n])
 			n++
 		}
 		a.commit(&b)
 		steps = steps[n:]
 	}
+}
+
+// filesAtOnce is batchFiles, or a quarter of what the process may have open.
+func filesAtOnce() int {
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		return batchFiles / 8
+	}
+	return int(max(1, min(lim.Cur/4, batchFiles)))
 }
 
 // stage prepares one step; those that need no preparation are only noted.
