@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -20,6 +21,7 @@ const enterPause = 10 * time.Millisecond
 type entered struct {
 	client *supervise.Client
 	lease  *supervise.Lease // nil if another process started it
+	stay   io.Closer        // keeps it for us if another process started it
 	joined bool             // it ran before we came
 }
 
@@ -47,7 +49,11 @@ func tryEnter(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, excl
 		if exclusive {
 			return nil, fault.New(fault.Precondition, "sandbox %s: running already, and --exclusive was given", sb.Name())
 		}
-		return &entered{client: client, joined: true}, nil
+		stay, err := client.Join(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &entered{client: client, stay: stay, joined: true}, nil
 	}
 	if !fault.Is(err, fault.NotFound) {
 		return nil, err
@@ -68,7 +74,7 @@ func tryEnter(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, excl
 // ended with everything it owned when leave returns.
 func (l *entered) leave() error {
 	if l.lease == nil {
-		return nil
+		return l.stay.Close()
 	}
 	return l.lease.Release()
 }

@@ -56,20 +56,32 @@ func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.
 	if err := o.check(); err != nil {
 		return nil, false, err
 	}
-	if o.Name != "" {
-		if err := sandbox.CheckName(o.Name); err != nil {
-			return nil, false, err
-		}
-		sb, err := home.Open(o.Name)
-		if err == nil {
-			return sb, false, o.resume(e, cmd, home, sb)
-		}
-		if !fault.Is(err, fault.NotFound) {
-			return nil, false, err
-		}
+	if o.Name == "" {
+		sb, err = o.create(e, home)
+		return sb, true, err
+	}
+	if err := sandbox.CheckName(o.Name); err != nil {
+		return nil, false, err
+	}
+	sb, err = o.reopen(e, cmd, home)
+	if !fault.Is(err, fault.NotFound) {
+		return sb, false, err
 	}
 	sb, err = o.create(e, home)
+	if fault.Is(err, fault.Exists) { // another run was quicker
+		sb, err = o.reopen(e, cmd, home)
+		return sb, false, err
+	}
 	return sb, true, err
+}
+
+// reopen returns a known sandbox, brought up to what the flags say.
+func (o *sandboxOptions) reopen(e *env, cmd *cobra.Command, home *sandbox.Home) (*sandbox.Sandbox, error) {
+	sb, err := home.Open(o.Name)
+	if err != nil {
+		return nil, err
+	}
+	return sb, o.resume(e, cmd, home, sb)
 }
 
 // create makes a new sandbox.

@@ -126,12 +126,15 @@ func readRecord(dir string) (Record, error) {
 	path := filepath.Join(dir, recordFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Lstat(dir); err == nil {
-			return Record{}, fault.New(fault.Precondition, "sandbox record %s: missing", path)
+		if _, err := os.Lstat(dir); err != nil {
+			return Record{}, noSandbox(filepath.Base(dir))
 		}
-		return Record{}, noSandbox(filepath.Base(dir))
+		text, err = os.ReadFile(path) // it may have appeared in between, whole
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return Record{}, fault.New(fault.Precondition, "sandbox record %s: missing", path)
+	case err != nil:
 		return Record{}, hostError("sandbox record", err)
 	}
 	r, err := decodeRecord(text)

@@ -122,6 +122,29 @@ func (c *Client) Drop(ctx context.Context, versions []sandbox.Version) (stale []
 	return toPaths(answer.Stale)
 }
 
+// Join has the supervisor stay, also without a command, until what it returns
+// is closed. Errors: Unavailable when it is ending already.
+func (c *Client) Join(ctx context.Context) (io.Closer, error) {
+	cn, err := c.connect(ctx)
+	if fault.Is(err, fault.NotFound) {
+		return nil, fault.New(fault.Unavailable, "%w", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { cn.Close() })
+	defer stop()
+	var answer reply
+	if err = cn.send(request{Op: opJoin}); err == nil {
+		_, err = cn.receive(&answer)
+	}
+	if err != nil {
+		cn.Close()
+		return nil, lost(ctx, err)
+	}
+	return cn, nil
+}
+
 // Keep lets the supervisor stay when the last command has ended.
 func (c *Client) Keep(ctx context.Context) error {
 	_, err := c.call(ctx, request{Op: opKeep})

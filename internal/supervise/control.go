@@ -17,10 +17,10 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// maxMessageBytes bounds one control message. A command line and its
-// environment may reach the kernel's 2 MiB (ARG_MAX, execve(2)); JSON escaping
-// at most triples what people really pass.
-const maxMessageBytes = 8 << 20
+// maxMessageBytes bounds one control message. The largest names what an apply or
+// a discard brought over, all at once: 120 bytes for each path and more for
+// long names, a million of them with room to spare.
+const maxMessageBytes = 512 << 20
 
 // maxMessageFiles is the most descriptors that travel with one message: the
 // three pipes of an exec.
@@ -35,6 +35,7 @@ const (
 	opSignal operation = "signal" // for the exec of this connection
 	opStatus operation = "status" // what runs
 	opPolicy operation = "policy" // replace the rules of the live view
+	opJoin   operation = "join"   // stay until the connection ends
 	opDrop   operation = "drop"   // forget entries of the delta
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go

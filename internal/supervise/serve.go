@@ -59,6 +59,10 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 		s.handleExec(ctx, c, *r.Exec, files)
 		return
 	}
+	if r.Op == opJoin {
+		s.join(c)
+		return
+	}
 	if r.Op == opStop {
 		// Told when all is let go, or by the end of this process.
 		s.stop()
@@ -71,6 +75,25 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 	if err := c.send(answer); err != nil {
 		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
 	}
+}
+
+// join lets the client count as somebody who needs the sandbox for as long as
+// it keeps its connection. One that comes too late gets no answer.
+func (s *supervisor) join(c conn) {
+	s.mu.Lock()
+	if s.leaving {
+		s.mu.Unlock()
+		return
+	}
+	s.joined++
+	s.mu.Unlock()
+	if err := c.send(reply{OK: true}); err == nil {
+		var nothing request
+		_, _ = c.receive(&nothing) // it returns when the client closes
+	}
+	s.mu.Lock()
+	s.joined--
+	s.mu.Unlock()
 }
 
 func (s *supervisor) answer(r request) (reply, error) {
@@ -135,14 +158,13 @@ func (s *supervisor) stop() {
 }
 
 // watchLease gives the starter's hold up when the starter has released its
-// lease or has ended. It tells the starter if we stay for somebody else's
-// command; otherwise nobody new is let in, and the starter sees the lease end
+// lease or has ended. It tells the starter if we stay for somebody else; otherwise nobody new is let in, and the starter sees the lease end
 // with this process.
 func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
 	_, _ = lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
 	s.mu.Lock()
-	stays := len(s.execs) > 0 || s.kept
+	stays := len(s.execs) > 0 || s.joined > 0 || s.kept
 	s.leaving = s.leaving || !stays
 	s.mu.Unlock()
 	if stays {

@@ -72,6 +72,7 @@ type supervisor struct {
 	trimmer trimmer
 
 	mu      sync.Mutex
+	joined  int
 	holds   int
 	kept    bool
 	leaving bool
@@ -104,12 +105,21 @@ func Main(args []string) int {
 	if err := s.setUp(context.Background()); err != nil {
 		s.logSetUp(err)
 		s.tearDown()
-		report(ready, err)
+		report(ready, lasting(err))
 		return setUpFailed
 	}
 	report(ready, nil)
 	s.run()
 	return 0
+}
+
+// lasting keeps a starter from trying again what failed here: Unavailable would
+// tell it that another process has the sandbox, and we have it.
+func lasting(err error) error {
+	if fault.Is(err, fault.Unavailable) {
+		return fault.New(fault.Precondition, "%w", err)
+	}
+	return err
 }
 
 // report tells the starter how the start went.
