@@ -49,7 +49,7 @@ var everyEvent = []audit.Event{
 		Exec: "1", Path: "/a\nb\x1b[31m\xff", Operation: "open", Permission: "none",
 		Rule: "*.pem", RuleIndex: 1, RuleSource: "--hide", PID: 4712, Program: "cat <&>", Count: 3,
 	},
-	audit.ResourceLimitExceeded{Exec: "1", Resource: "memory_bytes", Limit: 512 << 20, Count: 1},
+	audit.ResourceLimitExceeded{Exec: "1", Resource: audit.ResourceMemory, Limit: 512 << 20, Count: 1},
 	audit.FileChanged{
 		Exec: "1", Created: []audit.Text{"/new"}, Modified: []audit.Text{"/ä", "/\u202egpj"}, Deleted: []audit.Text{"/old"},
 		Renamed: []audit.Rename{{From: "/from", To: "/to"}}, Omitted: 7,

@@ -133,8 +133,15 @@ type FileChanged struct {
 	Omitted  int64    `json:"omitted,omitempty"` // changes that were not listed for want of room
 }
 
-// ResourceLimitExceeded tells that a limit was reached. Resource is the limit's
-// key in Limits, which also gives the unit of Limit.
+// What ResourceLimitExceeded calls resources: the names of cgroup v2
+// (cgroup-v2.rst), whichever version enforces them.
+const (
+	ResourceMemory = "memory.max" // bytes
+	ResourcePIDs   = "pids.max"   // processes and threads
+)
+
+// ResourceLimitExceeded tells that a limit was reached: Limit is what the
+// sandbox was allowed of Resource, in the resource's unit.
 type ResourceLimitExceeded struct {
 	Exec     string  `json:"exec,omitempty"`
 	Resource string  `json:"resource"`

@@ -284,10 +284,16 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
 		events = append(events, c.event(x.id))
 	}
 	if after.OOMKills > before.OOMKills {
-		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "memory.max", Limit: float64(s.record.Limits.MemoryBytes), Count: after.OOMKills - before.OOMKills})
+		events = append(events, audit.ResourceLimitExceeded{
+			Exec: x.id, Resource: audit.ResourceMemory,
+			Limit: float64(s.record.Limits.MemoryBytes), Count: after.OOMKills - before.OOMKills,
+		})
 	}
 	if after.PIDsMaxHits > before.PIDsMaxHits {
-		events = append(events, audit.ResourceLimitExceeded{Exec: x.id, Resource: "pids.max", Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits})
+		events = append(events, audit.ResourceLimitExceeded{
+			Exec: x.id, Resource: audit.ResourcePIDs,
+			Limit: float64(s.record.Limits.PIDs), Count: after.PIDsMaxHits - before.PIDsMaxHits,
+		})
 	}
 	s.append(events...)
 	// The client hears of the end after the log does.
