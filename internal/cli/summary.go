@@ -30,7 +30,7 @@ func lastSeq(path string) (uint64, error) {
 // was refused since the audit record afterSeq, and what to do now. It says
 // nothing where nothing happened.
 func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64) error {
-	p := e.progress("looking what changed")
+	p := e.progress("looking at what changed")
 	s, err := sb.Summarise(afterSeq)
 	p.stop()
 	if err != nil {

@@ -22,16 +22,17 @@ func (s *Sandbox) NestedMounts() ([]vpath.Path, error) {
 	if err != nil {
 		return nil, fault.New(fault.Internal, "mounts: %w", err)
 	}
+	source := string(s.record.Source.Path)
+	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !isBelow(p, source) })
 	w := work{sandbox: s}
+	if len(points) == 0 {
+		return nil, nil
+	}
 	if err := w.compile(); err != nil {
 		return nil, err
 	}
-	source := string(s.record.Source.Path)
 	var list []vpath.Path
 	for _, point := range points {
-		if point == source || !isBelow(point, source) {
-			continue
-		}
 		p, err := vpath.Parse(strings.TrimPrefix(point, source))
 		if err != nil {
 			return nil, err
