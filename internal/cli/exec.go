@@ -147,5 +147,8 @@ func explainNotFound(err error, name string) error {
 	if lookErr != nil || slices.ContainsFunc(systemPath, func(dir string) bool { return dir == filepath.Dir(path) }) {
 		return err
 	}
-	return fmt.Errorf("%w; outside it is %s, in a directory to show inside with --mount", err, sandbox.HostPath(path))
+	if real, linkErr := filepath.EvalSymlinks(path); linkErr == nil && real != path {
+		return fmt.Errorf("%w; outside it is %s, a link to %s: --mount can show both inside", err, sandbox.HostPath(path), sandbox.HostPath(real))
+	}
+	return fmt.Errorf("%w; outside it is %s: --mount can show its directory inside", err, sandbox.HostPath(path))
 }

@@ -48,7 +48,7 @@ not be set up, 126 and 127 if the command could not be started, 128+N after
 signal N, 137 out of memory.`,
 		Example: `  agentfense run -- make test
   agentfense run --preset development --hide '*.sqlite' --name fix -- sh
-  agentfense run --net host --env API_KEY --mount ~/.local --name fix -- your-agent
+  agentfense run --net host --env API_KEY --mount ~/.local/bin --name fix -- your-agent
   agentfense run --name fix --memory 2G --timeout 10m -- npm test
   agentfense run --rm --preset read-only -- grep -r TODO .`,
 		Annotations: map[string]string{annotationInside: "true"},
