@@ -26,7 +26,9 @@ type Base struct {
 	// was not taken.
 	SHA256 []byte
 
-	content string // name in base/, "" if the content was not kept
+	content string // name in base/, inLog, or "" if the content was not kept
+	text    []byte // the content itself, if it goes into the log with the record
+	at      span   // of a content that was found in the log
 }
 
 // ContentMax is the size up to which the content of a file that is about to
@@ -74,6 +76,9 @@ func (s *Stack) BaseContent(b *Base) (*os.File, error) {
 func (s *Stack) baseContent(b *Base) (*os.File, error) {
 	if b == nil || b.content == "" {
 		return nil, unix.ENOENT
+	}
+	if b.content == inLog {
+		return s.loggedContent(b)
 	}
 	dir, err := openDir(s.home, "base")
 	if err != nil {
@@ -166,10 +171,15 @@ func hashFd(fd int) ([]byte, error) {
 // readContent reads the file of the given size; one that is longer by now is
 // cut, one that is shorter is returned as it is.
 func readContent(fd int, size int64) ([]byte, error) {
-	buf := make([]byte, size)
+	return readRange(fd, span{0, size})
+}
+
+// readRange reads a range of a file, as much of it as is there.
+func readRange(fd int, at span) ([]byte, error) {
+	buf := make([]byte, at.len)
 	n := 0
 	for n < len(buf) {
-		m, err := unix.Pread(fd, buf[n:], int64(n))
+		m, err := unix.Pread(fd, buf[n:], at.off+int64(n))
 		if err == unix.EINTR {
 			continue
 		}
@@ -184,7 +194,7 @@ func readContent(fd int, size int64) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// isContentName reports whether a name in base/ is a kept content.
+// isContentName reports whether a record can say that of where its content is.
 func isContentName(name string) bool {
-	return len(name) == hex.EncodedLen(sha256.Size) || strings.HasPrefix(name, "shared-")
+	return name == inLog || len(name) == hex.EncodedLen(sha256.Size) || strings.HasPrefix(name, "shared-")
 }

@@ -9,22 +9,17 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// keepContent hashes and keeps the content of a file of the source.
-func (s *Stack) keepContent(b *Base, fd int, st *stat) error {
-	if st.size > ContentMax {
-		return s.journal.share(b, fd)
-	}
-	content, err := readContent(fd, st.size)
-	if err != nil {
-		return err
-	}
-	return s.journal.keep(b, content)
-}
-
-// keep stores content under its hash and notes both in b.
+// keep hashes content and sees that it is kept: a short one goes into the log
+// with the record that b is for, a longer one into a file under its hash.
+// Errors: EDQUOT.
 func (j *journal) keep(b *Base, content []byte) error {
 	sum := sha256.Sum256(content)
-	b.SHA256, b.content = sum[:], hex.EncodeToString(sum[:])
+	b.SHA256 = sum[:]
+	if len(content) <= inLogMax {
+		b.content, b.text = inLog, content
+		return j.s.quota.takeContent(int64(len(content)))
+	}
+	b.content = hex.EncodeToString(sum[:])
 	st, err := statAt(j.dir, b.content)
 	if err == nil && st.size == int64(len(content)) {
 		return nil
@@ -33,7 +28,7 @@ func (j *journal) keep(b *Base, content []byte) error {
 		return err
 	}
 	defer j.s.quota.release(int64(len(content)) + pageBytes)
-	return j.store(b.content, func(fd int) error { return writeAll(fd, content) })
+	return j.store(b.content, func(fd int) error { return writeAll(fd, content, 0) })
 }
 
 // share keeps the blocks of a file that is too long to be copied, where the
@@ -78,9 +73,10 @@ func (j *journal) store(name string, fill func(fd int) error) error {
 	return nil
 }
 
-func writeAll(fd int, b []byte) error {
+// writeAll writes b to fd from the byte at on.
+func writeAll(fd int, b []byte, at int64) error {
 	for off := 0; off < len(b); {
-		n, err := unix.Pwrite(fd, b[off:], int64(off))
+		n, err := unix.Pwrite(fd, b[off:], at+int64(off))
 		if err == unix.EINTR {
 			continue
 		}
@@ -129,10 +125,20 @@ func (s *Stack) addContent(base *Base, e entry) {
 	}
 	defer unix.Close(fd)
 	whole := baseOf(&st)
-	if s.keepContent(&whole, fd, &st) != nil {
+	var content []byte
+	if st.size > ContentMax {
+		err = s.journal.share(&whole, fd)
+	} else {
+		content, err = readContent(fd, st.size)
+	}
+	if err != nil {
 		return
 	}
-	if now, err := statFd(fd); err == nil && st.unchanged(&now) {
-		*base = whole
+	if now, err := statFd(fd); err != nil || !st.unchanged(&now) {
+		return
 	}
+	if st.size <= ContentMax && s.journal.keep(&whole, content) != nil {
+		return
+	}
+	*base = whole
 }

@@ -6,16 +6,45 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyData makes the first size bytes of src, which has srcSize, the content
-// of the empty file dst. Blocks are shared where the file system can, holes
-// stay holes.
-func copyData(dst, src int, srcSize, size int64) error {
-	if size == srcSize && size > 0 {
-		err := unix.IoctlFileClone(dst, src)
-		if err == nil || !cannotClone(err) {
-			return err
+// copyContent makes the first size bytes of l the content of the empty file
+// dst: blocks are shared where the file system can, else copied, and holes stay
+// holes. It returns the whole content of a file of the source that is to be
+// kept as it is, nil for others.
+func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err error) {
+	if l.origin == Source && l.st.size <= ContentMax {
+		if content, err = readContent(l.fd, l.st.size); err != nil {
+			return nil, err
 		}
 	}
+	cloned, err := s.clone(dst, l, size)
+	if cloned || err != nil {
+		return content, err
+	}
+	if content != nil && len(content) <= inLogMax && l.st.blocks*blockBytes >= l.st.size {
+		return content, writeAll(dst, content[:min(size, int64(len(content)))], 0)
+	}
+	return content, copyData(dst, l.fd, size)
+}
+
+// clone shares the blocks of l with dst if all of it is wanted and the file
+// system can. That it cannot is remembered for the source, which is one.
+func (s *Stack) clone(dst int, l *lower, size int64) (bool, error) {
+	if size != l.st.size || size == 0 || l.origin == Source && s.noClone.Load() {
+		return false, nil
+	}
+	err := unix.IoctlFileClone(dst, l.fd)
+	if err == nil || !cannotClone(err) {
+		return err == nil, err
+	}
+	if l.origin == Source && (err == unix.EOPNOTSUPP || err == unix.EXDEV) {
+		s.noClone.Store(true)
+	}
+	return false, nil
+}
+
+// copyData makes the first size bytes of src the content of the empty file
+// dst. Holes stay holes.
+func copyData(dst, src int, size int64) error {
 	if err := unix.Ftruncate(dst, size); err != nil {
 		return err
 	}

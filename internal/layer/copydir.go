@@ -26,13 +26,18 @@ func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
 	if err != nil {
 		return err
 	}
+	return giveAttributes(dir, name, &st, from)
+}
+
+// giveAttributes is takeAttributes for a file that has those of st.
+func giveAttributes(dir int, name string, st, from *stat) error {
 	if st.uid != from.uid || st.gid != from.gid {
 		err := unix.Fchownat(dir, name, int(from.uid), int(from.gid), unix.AT_SYMLINK_NOFOLLOW)
 		if err != nil && err != unix.EPERM && err != unix.EINVAL { // EINVAL: not mapped in our user namespace
 			return err
 		}
 	}
-	if from.kind() != unix.S_IFLNK {
+	if from.kind() != unix.S_IFLNK && st.mode&0o7777 != from.mode&modeMask {
 		if err := unix.Fchmodat(dir, name, from.mode&modeMask, 0); err != nil {
 			return err
 		}
@@ -83,7 +88,7 @@ func (s *Stack) makeMerged(pl *place, l *lower) error {
 		err = s.takeAttributes(s.work, name, &l.st)
 	}
 	if err == nil {
-		err = s.record(pl.path, l, &st, baseOf(&l.st))
+		_, err = s.record(pl.path, l, &st, baseOf(&l.st))
 	}
 	if err == nil {
 		err = pl.before()

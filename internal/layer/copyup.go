@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -199,7 +198,7 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 		return err
 	}
 	name := s.temp()
-	fd, err := openat2(s.work, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	fd, err := openat2(s.work, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, l.st.mode&modeMask)
 	if err != nil {
 		s.quota.dropInodes(1)
 		return err
@@ -214,13 +213,14 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 
 // fillCopy copies content and attributes into work/name and gives it p's name.
 func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64) error {
-	base := baseOf(&l.st)
 	awaitTick(&l.st)
-	if err := copyData(fd, l.fd, l.st.size, size); err != nil {
+	content, err := s.copyContent(fd, l, size)
+	if err != nil {
 		return err
 	}
-	if l.origin == Source {
-		if err := s.keepContent(&base, l.fd, &l.st); err != nil {
+	base := baseOf(&l.st)
+	if l.origin == Source && content == nil {
+		if err := s.journal.share(&base, l.fd); err != nil {
 			return err
 		}
 	}
@@ -231,16 +231,19 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 	if !l.st.unchanged(&now) {
 		return errChanged
 	}
-	if err := s.takeAttributes(s.work, name, &l.st); err != nil {
+	st, err := statFd(fd)
+	if err != nil {
 		return err
 	}
-	var g errgroup.Group
-	g.Go(func() error { return unix.Fdatasync(fd) })
-	if err := s.recordCopy(p, l, fd, base); err != nil {
-		_ = g.Wait()
+	if err := giveAttributes(s.work, name, &st, &l.st); err != nil {
 		return err
 	}
-	if err := g.Wait(); err != nil {
+	if content != nil {
+		if err := s.journal.keep(&base, content); err != nil {
+			return err
+		}
+	}
+	if err := s.recordDurably(p, l, fd, &st, base); err != nil {
 		return err
 	}
 	return s.commitCopy(p, l, name)
@@ -259,31 +262,34 @@ func awaitTick(st *stat) {
 	}
 }
 
-// recordCopy writes down, durably, what p was and which number its copy shows.
-func (s *Stack) recordCopy(p vpath.Path, l *lower, fd int, base Base) error {
-	st, err := statFd(fd)
+// recordDurably makes durable the copy, open as fd, and what p was and which
+// number the copy shows. The log is on its way while the copy is waited for.
+func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Base) error {
+	at, err := s.record(p, l, st, base)
 	if err != nil {
 		return err
 	}
-	if err := s.record(p, l, &st, base); err != nil {
+	s.journal.start(at)
+	if err := unix.Fdatasync(fd); err != nil {
 		return err
 	}
-	return s.journal.sync()
+	return s.journal.sync(at)
 }
 
 // record appends what is to be known of the copy st of l.
-func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) error {
+func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) (span, error) {
 	alias := inodeAlias{birth: st.birth, shown: s.info(p, l.origin, &l.st).Ino}
 	records := []record{{kind: recordAlias, ino: st.ino, alias: alias}}
 	if l.origin == Source {
 		records = append(records, baseRecord(p, base))
 	}
-	if err := s.journal.append(records...); err != nil {
-		return err
+	at, err := s.journal.add(records...)
+	if err != nil {
+		return span{}, err
 	}
 	s.inodes.set(st.ino, alias)
 	s.quota.settle(st)
-	return nil
+	return at, nil
 }
 
 // commit records the finished copy work/name and gives it p's name.
@@ -292,7 +298,7 @@ func (s *Stack) commit(p vpath.Path, l *lower, name string, base Base) error {
 	if err != nil {
 		return err
 	}
-	if err := s.record(p, l, &st, base); err != nil {
+	if _, err := s.record(p, l, &st, base); err != nil {
 		return err
 	}
 	return s.commitCopy(p, l, name)

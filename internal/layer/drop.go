@@ -80,19 +80,23 @@ func (d *dropping) drop(p vpath.Path) error {
 	s := d.s
 	delete(d.bases, p)
 	delete(s.covered, p)
-	if err := s.journal.append(record{kind: recordDrop, path: p}); err != nil {
-		return err
-	}
 	s.views.purge(p)
 	if p.IsRoot() {
 		s.rootTouched = false
-		return nil
+		return s.journal.append(record{kind: recordDrop, path: p})
 	}
 	if err := d.uncover(p); err != nil {
 		return err
 	}
 	if err := d.remove(p); err != nil {
 		return err
+	}
+	if _, rebased := d.bases[p]; !rebased {
+		// Not earlier: after a crash a change without a base could not be
+		// applied, while a base without a change is superseded by the next.
+		if err := s.journal.append(record{kind: recordDrop, path: p}); err != nil {
+			return err
+		}
 	}
 	s.views.purge(p)
 	if err := d.renumber(p); err != nil {

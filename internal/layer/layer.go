@@ -92,6 +92,7 @@ type Stack struct {
 	journal journal
 	flights flights
 	seq     atomic.Uint64 // names in work and orphans
+	noClone atomic.Bool   // blocks cannot be shared with the source
 
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64

@@ -76,5 +76,9 @@ func (o *Orphan) copyTo(name string, size int64) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return copyData(fd, o.pinned, o.st.size, size)
+	cloned, err := s.clone(fd, &lower{st: o.st, origin: o.origin, fd: o.pinned}, size)
+	if cloned || err != nil {
+		return err
+	}
+	return copyData(fd, o.pinned, size)
 }

@@ -58,7 +58,9 @@ func (q *quota) open(s *Stack) error {
 			return err
 		}
 	}
-	return s.journal.eachContent(func(st *stat) { q.contents += st.blocks * blockBytes })
+	var err error
+	q.contents, err = s.journal.contentBytes()
+	return err
 }
 
 // found counts one file of a delta at Open. Whiteouts are not counted: there
@@ -141,8 +143,19 @@ func (q *quota) settle(st *stat) {
 	q.files[st.ino] = now
 }
 
+// takeContent counts n bytes of a content that is about to be recorded.
+// Errors: EDQUOT.
+func (q *quota) takeContent(n int64) error {
+	if err := q.reserve(n); err != nil {
+		return err
+	}
+	q.addContent(n)
+	q.release(n)
+	return nil
+}
+
 // addContent counts a recorded content, which is never given back before
-// Open or DropAll.
+// Open or DropAll once it is on disk.
 func (q *quota) addContent(n int64) {
 	if !q.limitsBytes() {
 		return

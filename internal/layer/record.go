@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"hash/crc32"
@@ -21,6 +22,7 @@ const (
 	recordDrop    recordKind = 'd' // path is not changed any more
 	recordAlias   recordKind = 'i' // the backing file ino shows another number
 	recordUnalias recordKind = 'u' // the backing file ino is gone
+	recordKept    recordKind = 'k' // a content, by its hash
 )
 
 // record is one line of base.log:
@@ -30,20 +32,29 @@ const (
 //	CRC d PATH
 //	CRC i INO BIRTH SHOWN
 //	CRC u INO
+//	CRC k SHA256 CONTENT
 //
 // CRC is the CRC-32C of all that follows it, in eight hexadecimal digits.
 // MODE is octal, times are SECONDS.NANOSECONDS, BIRTH is nanoseconds, "-"
-// stands for what is not there, PATH is escaped (vpath.Escape) and last.
+// stands for what is not there, PATH is escaped (vpath.Escape) and last, and so
+// is the CONTENT of k (escapeContent); the CONTENT of b and c names a file in
+// base/, or is "log" for the k of that hash.
 type record struct {
 	kind  recordKind
 	path  vpath.Path
 	base  Base
 	ino   uint64
 	alias inodeAlias
+	text  string // of recordKept, escaped
 }
 
 func baseRecord(p vpath.Path, b Base) record {
 	return record{kind: recordBase, path: p, base: b}
+}
+
+// contentRecord is the record of the content that b brings.
+func contentRecord(b *Base) record {
+	return record{kind: recordKept, base: Base{SHA256: b.SHA256}, text: escapeContent(b.text)}
 }
 
 const crcDigits = 8
@@ -67,6 +78,9 @@ func appendRecord(b []byte, r record) []byte {
 		b = strconv.AppendUint(b, r.alias.shown, 10)
 	case recordUnalias:
 		b = strconv.AppendUint(b, r.ino, 10)
+	case recordKept:
+		b = append(hex.AppendEncode(b, r.base.SHA256), ' ')
+		b = append(b, r.text...)
 	}
 	crc := crc32.Checksum(b[start+crcDigits:], crcTable)
 	copy(b[start:], fmt.Sprintf("%08x", crc))
@@ -117,6 +131,9 @@ func parseRecord(line []byte) (r record, ok bool) {
 		r.alias = inodeAlias{birth: p.signed(), shown: p.unsigned(10)}
 	case recordUnalias:
 		r.ino = p.unsigned(10)
+	case recordKept:
+		r.base.SHA256 = p.sum(p.field())
+		r.text = p.rest
 	default:
 		return record{}, false
 	}
@@ -162,16 +179,21 @@ func (p *parser) base() Base {
 	b.Nlink = uint32(p.unsigned(10))
 	b.Mtime, b.Ctime = p.time(), p.time()
 	if sum := p.field(); sum != "-" {
-		var err error
-		b.SHA256, err = hex.DecodeString(sum)
-		p.failed = p.failed || err != nil || len(b.SHA256) != 32
+		b.SHA256 = p.sum(sum)
 	}
 	if b.content = p.field(); b.content == "-" {
 		b.content = ""
-	} else if !isContentName(b.content) {
+	} else if !isContentName(b.content) || b.content == inLog && b.SHA256 == nil {
 		p.failed = true
 	}
 	return b
+}
+
+// sum decodes a hash.
+func (p *parser) sum(digits string) []byte {
+	sum, err := hex.DecodeString(digits)
+	p.failed = p.failed || err != nil || len(sum) != sha256.Size
+	return sum
 }
 
 func (p *parser) path() vpath.Path {

@@ -32,12 +32,14 @@ func TestRecordsAreLossless(t *testing.T) {
 		{"a dropped path", record{kind: recordDrop, path: "/x y "}},
 		{"a number", record{kind: recordAlias, ino: 3, alias: inodeAlias{birth: -4, shown: 1 << 63}}},
 		{"a number that is gone", record{kind: recordUnalias, ino: 3}},
+		{"a content", contentRecord(&Base{SHA256: someBase.SHA256, text: []byte("a\nb\\n\x00 ")})},
+		{"an empty content", contentRecord(&Base{SHA256: someBase.SHA256})},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			line := appendRecord(nil, tt.r)
 			got, ok := parseRecord(line)
-			if diff := cmp.Diff(tt.r, got, cmp.AllowUnexported(record{}, Base{}, inodeAlias{})); !ok || diff != "" {
+			if diff := cmp.Diff(tt.r, got, cmp.AllowUnexported(record{}, Base{}, inodeAlias{}, span{})); !ok || diff != "" {
 				t.Errorf("parsed %v (-want +got):\n%s", ok, diff)
 			}
 			for i := range line {
@@ -52,6 +54,7 @@ func TestRecordsAreLossless(t *testing.T) {
 func FuzzParseRecord(f *testing.F) {
 	f.Add(appendRecord(nil, baseRecord("/a", someBase)))
 	f.Add(appendRecord(nil, record{kind: recordAlias, ino: 1}))
+	f.Add(appendRecord(nil, contentRecord(&Base{SHA256: someBase.SHA256, text: []byte("a\n")})))
 	f.Add([]byte("00000000 b 1\n"))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		r, ok := parseRecord(line)
@@ -59,7 +62,7 @@ func FuzzParseRecord(f *testing.F) {
 			return
 		}
 		again, ok := parseRecord(appendRecord(nil, r))
-		if diff := cmp.Diff(r, again, cmp.AllowUnexported(record{}, Base{}, inodeAlias{})); !ok || diff != "" {
+		if diff := cmp.Diff(r, again, cmp.AllowUnexported(record{}, Base{}, inodeAlias{}, span{})); !ok || diff != "" {
 			t.Fatalf("written again it reads differently:\n%s", diff)
 		}
 	})
@@ -105,7 +108,7 @@ func TestLostLogIsAConflict(t *testing.T) {
 func TestLogOfAnotherVersionIsRefused(t *testing.T) {
 	b := newBench(t, nil)
 	b.close()
-	must(t, os.WriteFile(filepath.Join(b.dir, journalName), []byte("agentfense-base 2\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(b.dir, journalName), []byte("agentfense-base 1\n"), 0o600))
 	b.o.Source = openSourceFile(t, b.source)
 	defer b.o.Source.Close()
 	_, err := Open(b.o)
@@ -144,13 +147,27 @@ func TestLogIsCompacted(t *testing.T) {
 }
 
 func TestDamagedContentIsNotUsed(t *testing.T) {
-	b := newBench(t, map[string]string{"a": "one"})
-	b.write("/a", "new")
-	base, err := b.Base("/a")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(b.dir, "base", base.content), []byte("two"), 0o600))
-	if _, err := b.BaseContent(base); !errors.Is(err, unix.EIO) {
-		t.Errorf("damaged content: %v, want EIO", err)
+	b := newBench(t, map[string]string{"short": "one", "long": strings.Repeat("1", inLogMax+1)})
+	damage := map[string]func(base *Base) error{
+		"/short": func(base *Base) error {
+			log, err := os.OpenFile(filepath.Join(b.dir, journalName), os.O_WRONLY, 0)
+			must(t, err)
+			defer log.Close()
+			_, err = log.WriteAt([]byte("two"), base.at.off+base.at.len-int64(len("one\n")))
+			return err
+		},
+		"/long": func(base *Base) error {
+			return os.WriteFile(filepath.Join(b.dir, "base", base.content), []byte("two"), 0o600)
+		},
+	}
+	for p, damage := range damage {
+		b.write(p, "new")
+		base, err := b.Base(vpath.Path(p))
+		must(t, err)
+		must(t, damage(base))
+		if _, err := b.BaseContent(base); !errors.Is(err, unix.EIO) {
+			t.Errorf("damaged content of %s: %v, want EIO", p, err)
+		}
 	}
 }
 

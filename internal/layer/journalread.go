@@ -1,0 +1,180 @@
+package layer
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// table is what the lines of a log add up to.
+type table struct {
+	bases    map[vpath.Path]Base
+	aliases  map[uint64]inodeAlias
+	contents map[sha256Sum]span // lines of contents
+	lines    int
+
+	end      int64 // behind the last byte that is not zero; 0 without a header
+	endsLine bool  // that byte ends a line
+	headless bool  // a crash lost the first line
+}
+
+func newTable() *table {
+	return &table{bases: map[vpath.Path]Base{}, aliases: map[uint64]inodeAlias{}, contents: map[sha256Sum]span{}}
+}
+
+// lineMax bounds a line: a content of inLogMax with each byte escaped, or a
+// path likewise, and what stands before.
+const lineMax = 256 << 10
+
+// read reads the whole log. One that is absent is empty. Errors: Unsupported
+// for a log of another version.
+func (j *journal) read() (*table, error) {
+	t := newTable()
+	fd, err := openat2(j.s.home, journalName, unix.O_RDONLY, 0)
+	if err == unix.ENOENT {
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := asOS(fd, journalName)
+	defer f.Close()
+	if err := t.readFrom(f); err != nil {
+		return nil, err
+	}
+	t.findContents()
+	return t, nil
+}
+
+func (t *table) readFrom(f io.Reader) error {
+	r := bufio.NewReaderSize(f, lineMax)
+	torn := false // the piece goes on with a line that was too long
+	for off := int64(0); ; {
+		piece, err := r.ReadSlice('\n')
+		if n := len(bytes.TrimRight(piece, "\x00")); n > 0 {
+			t.end, t.endsLine = off+int64(n), piece[n-1] == '\n'
+		}
+		switch {
+		case off == 0:
+			if err := t.header(piece, err == io.EOF); err != nil {
+				return err
+			}
+		case err == nil && !torn:
+			t.line(piece, off)
+		}
+		off += int64(len(piece))
+		torn = err == bufio.ErrBufferFull
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil && !torn {
+			return err
+		}
+	}
+}
+
+// header judges the first line, which may be the last too.
+func (t *table) header(line []byte, last bool) error {
+	text := string(bytes.TrimRight(line, "\x00"))
+	switch {
+	case text == journalHeader:
+	case last && strings.HasPrefix(journalHeader, text):
+		t.end = 0 // never written, or torn
+	case line[0] == 0:
+		t.headless = true
+	default:
+		return fault.New(fault.Unsupported, "read %s: not written by this version", journalName)
+	}
+	return nil
+}
+
+// line adds the record in a line at off. One that is damaged counts as lost.
+// Zeros, which a crash may leave in place of a block, are damage too: what
+// follows them may be any part of a content and must not pass for a line.
+func (t *table) line(line []byte, off int64) {
+	t.lines++
+	if r, ok := parseRecord(line); ok {
+		t.apply(r, span{off, int64(len(line))})
+	}
+}
+
+// apply adds one record, which is at the given place, to the table.
+func (t *table) apply(r record, at span) {
+	switch r.kind {
+	case recordBase:
+		t.bases[r.path] = r.base
+	case recordContent:
+		if b, ok := t.bases[r.path]; ok && b.sameIdentity(&r.base) {
+			t.bases[r.path] = r.base
+		}
+	case recordDrop:
+		delete(t.bases, r.path)
+	case recordAlias:
+		t.aliases[r.ino] = r.alias
+	case recordUnalias:
+		delete(t.aliases, r.ino)
+	case recordKept:
+		t.contents[sha256Sum(r.base.SHA256)] = at
+	}
+}
+
+// findContents tells the bases where in the log their contents are.
+func (t *table) findContents() {
+	for p, b := range t.bases {
+		if b.content != inLog {
+			continue
+		}
+		var ok bool
+		if b.at, ok = t.contents[sha256Sum(b.SHA256)]; !ok {
+			b.content = ""
+		}
+		t.bases[p] = b
+	}
+}
+
+// usedContents returns the contents in the log that a base has.
+func (t *table) usedContents() map[sha256Sum]span {
+	used := map[sha256Sum]span{}
+	for _, b := range t.bases {
+		if b.content == inLog {
+			used[sha256Sum(b.SHA256)] = b.at
+		}
+	}
+	return used
+}
+
+// What is not worth a rewrite: so many superseded lines, so many bytes of
+// contents that nothing has any more.
+const (
+	compactSlack      = 1024
+	compactSlackBytes = 4 << 20
+)
+
+// isWasteful reports whether most of the log is superseded.
+func (t *table) isWasteful(used map[sha256Sum]span) bool {
+	live := len(t.bases) + len(t.aliases) + len(used)
+	usedBytes, allBytes := sumSpans(used), sumSpans(t.contents)
+	return t.headless || t.lines >= 2*live+compactSlack || allBytes >= 2*usedBytes+compactSlackBytes
+}
+
+func sumSpans(m map[sha256Sum]span) int64 {
+	n := int64(0)
+	for _, at := range m {
+		n += at.len
+	}
+	return n
+}
+
+func (j *journal) bases() (map[vpath.Path]Base, error) {
+	t, err := j.read()
+	if err != nil {
+		return nil, err
+	}
+	return t.bases, nil
+}
