@@ -63,3 +63,42 @@ echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x
 		}
 	})
 }
+
+// The default policy lets nothing of git be made or changed, at any depth,
+// also where the rest can be written and where there is nothing yet.
+func TestDefaultPolicyKeepsGitOut(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{
+			".git/HEAD": "ref: refs/heads/main\n", ".git/config": "[core]\n", ".git/hooks/pre-commit": "#!/bin/sh\n",
+			"output/x": "x\n", "sub/.git": "gitdir: ../.git/modules/sub\n", "output/a/y": "y\n",
+		}, who...)
+		untouched := s.Untouched()
+		prints(t, s, `for p in .git/config .git/hooks/pre-commit .git/index.lock sub/.git output/.git output/.git/config output/a/.git .gitmodules .gitattributes; do
+	echo x 2>/dev/null > $p && echo wrote $p
+	cat $p 2>/dev/null && echo read $p
+done
+for d in .git .git/hooks output/.git output/a/.git tmp/new/.git; do mkdir -p $d 2>/dev/null && echo made $d; done
+git init -q . 2>/dev/null && echo git init; git init -q output 2>/dev/null && echo git init output
+mkdir output/mine && mv output/mine output/.git 2>/dev/null && echo renamed; ln -s ../a output/.git 2>/dev/null && echo linked
+find . -name '.git*'; echo y > output/y; cat output/y`, "y\n")
+		untouched()
+		// What looks like git's on some file systems is marked as git's.
+		wantCode(t, s.Run("mkdir -p output/.GIT/hooks && echo x > output/.GIT/config && echo x > output/.GIT/hooks/post-merge"), 0)
+		var doc struct {
+			Files []struct {
+				Path string `json:"path"`
+				Mark *struct {
+					Risk string `json:"risk"`
+				} `json:"mark"`
+			} `json:"files"`
+		}
+		if err := json.Unmarshal([]byte(agentfense(t, s, "diff", s.Name, "--json")), &doc); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range doc.Files {
+			if gits := strings.Contains(f.Path, ".GIT/"); gits != (f.Mark != nil && f.Mark.Risk == "runs on the host") {
+				t.Errorf("%s is marked %+v", f.Path, f.Mark)
+			}
+		}
+	})
+}
