@@ -35,10 +35,6 @@ const (
 // and there is one for each sandbox.
 const gcPercent = 50
 
-// auditPatience is how long the end of a sandbox waits for a full disk to take
-// the last audit records. A gap record then accounts for them.
-const auditPatience = 5 * time.Second
-
 // open reads the record and takes the sandbox's lock. Errors: Unavailable
 // while another process has it.
 func (s *supervisor) open(home, name string) error {
@@ -57,9 +53,15 @@ func (s *supervisor) open(home, name string) error {
 	return err
 }
 
+// startPatience bounds the start of the process tree: a PID 1 that somebody has
+// stopped would never be ready.
+const startPatience = time.Minute
+
 // setUp builds everything from the bottom up. What it built before an error
 // tearDown takes down.
 func (s *supervisor) setUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
 	debug.SetGCPercent(gcPercent)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
@@ -277,46 +279,4 @@ func (s *supervisor) startServing(context.Context) error {
 	var err error
 	s.listener, err = listen(s.dir)
 	return err
-}
-
-// tearDown lets go of everything, from the top down, as far as it was built.
-func (s *supervisor) tearDown() {
-	if s.listener != nil {
-		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0))
-		s.listener.Close()
-	}
-	if s.process != nil {
-		s.process.Kill()
-		s.process.Wait()
-	}
-	if s.guest != nil {
-		s.guest.Close()
-	}
-	if s.group != nil {
-		s.warn("cgroup: kill", s.group.Kill())
-		s.warn("cgroup: delete", s.group.Delete())
-	}
-	if s.view != nil {
-		s.warn("view: unmount", s.view.Unmount())
-	}
-	if s.stack != nil {
-		s.warn("layers: close", s.stack.Close())
-	}
-	if s.audit != nil {
-		if s.process != nil {
-			s.append(s.lastEvents()...)
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
-		s.warn("audit: close", s.audit.Close(ctx))
-		cancel()
-		s.warn("audit: close log", s.auditLog.Close())
-	}
-	s.lock.Release()
-	close(s.gone)
-}
-
-func (s *supervisor) warn(what string, err error) {
-	if err != nil {
-		s.log.Warn(what, "err", err)
-	}
 }

@@ -1,10 +1,12 @@
 package attack_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -90,6 +92,41 @@ func TestLeavingEndsTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, s.Agentfense("exec", s.Name, "--", "test", "-e", "ran"), 1)
+}
+
+// Somebody on the host may have copied the supervisor's mount namespace, as
+// debugging tools do. The view lives on in the copy, but not the supervisor.
+func TestACopiedNamespaceDoesNotHoldTheStop(t *testing.T) {
+	needs.Root(t)
+	needs.Command(t, "nsenter", "unshare")
+	s := harness.New(t, binary, nil)
+	wantCode(t, s.Agentfense("run", "--detach", "--name", s.Name, "--", "sleep", "600"), 0)
+	doc := inspect(t, s, s.Name)
+	holder := exec.Command("nsenter", "--mount=/proc/"+itoa(doc.Running.PID)+"/ns/mnt", "unshare", "--mount", "sh", "-c", "echo copied; exec sleep 600")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait() // killed
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "copied\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	stop := s.Command(t.Context(), "stop", s.Name)
+	hung := time.AfterFunc(patience, func() {
+		t.Error("the stop hangs")
+		_ = unix.Kill(doc.Running.PID, unix.SIGKILL) // it may have ended
+	})
+	if err := stop.Run(); err != nil {
+		t.Error(err)
+	}
+	hung.Stop()
+	eventually(t, "the supervisor's end", func() bool { return !hasLive(doc.Running.PID) })
 }
 
 // escape starts a process that has left its session, its group and its parent.

@@ -1,0 +1,78 @@
+package supervise
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// auditPatience is how long the end of a sandbox waits for a full disk to take
+// the last audit records. A gap record then accounts for them.
+const auditPatience = 5 * time.Second
+
+// letGoPatience bounds each step of letting go that others can hold up: by
+// stopping bubblewrap, or by keeping the view mounted in a namespace copied
+// from ours, whose server then goes on.
+const letGoPatience = 5 * time.Second
+
+// tearDown lets go of everything, from the top down, as far as it was built.
+// It always returns: the end of this process, which follows, ends what is left.
+func (s *supervisor) tearDown() {
+	if s.listener != nil {
+		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0))
+		s.listener.Close()
+	}
+	if s.process != nil {
+		s.warn("processes: kill", s.process.Kill())
+		s.warn("processes: wait", within(letGoPatience, func() error {
+			<-s.process.Done()
+			return nil
+		}))
+	}
+	if s.guest != nil {
+		s.guest.Close()
+	}
+	if s.group != nil {
+		s.warn("cgroup: kill", s.group.Kill())
+		s.warn("cgroup: delete", s.group.Delete())
+	}
+	if s.view != nil {
+		s.warn("view: unmount", within(letGoPatience, s.view.Unmount))
+	}
+	if s.stack != nil {
+		s.warn("layers: close", s.stack.Close())
+	}
+	if s.audit != nil {
+		if s.process != nil {
+			s.append(s.lastEvents()...)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
+		s.warn("audit: close", s.audit.Close(ctx))
+		cancel()
+		s.warn("audit: close log", s.auditLog.Close())
+	}
+	s.lock.Release()
+	close(s.gone)
+}
+
+func (s *supervisor) warn(what string, err error) {
+	if err != nil {
+		s.log.Warn(what, "err", err)
+	}
+}
+
+// within waits for step. Errors: those of step; Unavailable when it takes
+// longer than patience; it goes on then.
+func within(patience time.Duration, step func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- step() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return fault.New(fault.Unavailable, "not done after %v", patience)
+	}
+}
