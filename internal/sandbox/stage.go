@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
 )
 
 // staged is a whole new file of the source that has no place in it yet.
@@ -140,12 +142,16 @@ func (e entry) copyAttributes(to *os.File) error {
 		return err
 	}
 	for _, name := range names {
-		if !strings.HasPrefix(name, "user.") && name != "system.posix_acl_access" {
+		if !strings.HasPrefix(name, "user.") && name != accessControlList {
 			continue
 		}
 		value, err := getAttribute(from, name)
 		if err == nil {
 			err = unix.Fsetxattr(int(to.Fd()), name, value, 0)
+		}
+		if errors.Is(err, unix.EINVAL) && name == accessControlList {
+			// In a user namespace there is nobody but the user.
+			return fault.New(fault.Unsupported, "its access control list names others: apply it once the sandbox has no file left that is closed to its owner")
 		}
 		if err != nil && !errors.Is(err, unix.ENODATA) {
 			return fmt.Errorf("attribute %s: %w", name, err)
@@ -153,6 +159,9 @@ func (e entry) copyAttributes(to *os.File) error {
 	}
 	return nil
 }
+
+// accessControlList is the attribute in which a file's POSIX ACL is.
+const accessControlList = "system.posix_acl_access"
 
 func listAttributes(path string) ([]string, error) {
 	buf := make([]byte, 64<<10) // XATTR_LIST_MAX, linux/limits.h

@@ -79,3 +79,36 @@ func TestClosedFilesOpenNothingInTheSource(t *testing.T) {
 		t.Errorf("locked/b, then: got %q", got)
 	}
 }
+
+// TestAnACLOutlivesClosedFiles: where an ordinary user's apply cannot carry an
+// ACL over, because it has to get at closed files, it says so and applies the
+// file afterwards.
+func TestAnACLOutlivesClosedFiles(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"shared": "old\n"}, harness.Ordinary)
+	path := filepath.Join(s.Source, "shared")
+	const attribute = "system.posix_acl_access"
+	// acl(5): version 2, then tag, permissions and id of each entry; 2 is ACL_USER.
+	acl := []byte{2, 0, 0, 0}
+	for _, e := range []struct{ tag, perm, id byte }{{1, 6, 0xff}, {2, 6, 7}, {4, 4, 0xff}, {0x10, 6, 0xff}, {0x20, 4, 0xff}} {
+		rest := byte(0)
+		if e.id == 0xff {
+			rest = 0xff
+		}
+		acl = append(acl, e.tag, 0, e.perm, 0, e.id, rest, rest, rest)
+	}
+	if err := unix.Setxattr(path, attribute, acl, 0); err != nil {
+		t.Skipf("no ACLs here: %v", err)
+	}
+	if r := s.Run("echo new >shared && echo x >closed && chmod 0 closed", "--preset", "full-access"); r.Code != 0 {
+		t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
+	}
+	if r := s.Agentfense("apply", s.Name); r.Code == 0 || !strings.Contains(r.Stdout, "access control list names others") {
+		t.Errorf("apply: exit code %d, want a failure that says why\n%s", r.Code, r.Stdout)
+	}
+	agentfense(t, s, "apply", s.Name)
+	got := make([]byte, 64)
+	n, err := unix.Getxattr(path, attribute, got)
+	if err != nil || string(got[:n]) != string(acl) || s.Read("shared") != "new\n" {
+		t.Errorf("shared: ACL %x, %v, want %x; content %q", got[:max(n, 0)], err, acl, s.Read("shared"))
+	}
+}
