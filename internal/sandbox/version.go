@@ -71,15 +71,24 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		}
 		paths = append(paths, p)
 	}
-	// Once more, now that nobody can write in between.
-	late, err := s.DropIf(func(p vpath.Path, i layer.Info, err error) bool {
+	// Once more, now that nobody can write in between: a directory that is there
+	// again is not to be deleted again.
+	_, err = s.DropIf(func(p vpath.Path, i layer.Info, err error) bool {
+		if gone[p] {
+			gone[p] = err != nil
+			return false
+		}
 		same, err := current[p].isAt(p, i, err)
-		return same && err == nil
-	}, paths...)
-	stale = append(stale, late...)
+		if !same || err != nil {
+			stale = append(stale, p)
+			return false
+		}
+		return true
+	}, slices.AppendSeq(paths, maps.Keys(gone))...)
 	if err != nil {
 		return stale, err
 	}
+	maps.DeleteFunc(gone, func(_ vpath.Path, still bool) bool { return !still })
 	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
 }
 
