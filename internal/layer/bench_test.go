@@ -150,6 +150,27 @@ func BenchmarkOpenSourceToWrite(b *testing.B) {
 	})
 }
 
+func BenchmarkTruncateSource(b *testing.B) {
+	perFile(b, 500, nil, func(s *bench, p vpath.Path) {
+		_, err := s.SetAttr(p, SetAttr{Size: new(int64)})
+		must(b, err)
+	})
+}
+
+// BenchmarkReadLog reads what is recorded of 5,000 files with their contents.
+func BenchmarkReadLog(b *testing.B) {
+	s := newBench(b, manyFiles(1))
+	for i := range 5000 {
+		base := someBase
+		must(b, s.journal.keep(&base, []byte(strings.Repeat("line of text\n", 315)+fmt.Sprint(i))))
+		must(b, s.journal.append(baseRecord(vpath.Path(fmt.Sprint("/dir/sub/g", i)), base)))
+	}
+	for b.Loop() {
+		_, err := s.journal.bases()
+		must(b, err)
+	}
+}
+
 func BenchmarkRenameSource(b *testing.B) {
 	perFile(b, 500, nil, func(s *bench, p vpath.Path) {
 		_, err := s.Rename(p, p+"x", RenameOptions{KeepReplaced: true})

@@ -263,15 +263,18 @@ func awaitTick(st *stat) {
 }
 
 // recordDurably makes durable the copy, open as fd, and what p was and which
-// number the copy shows. The log is on its way while the copy is waited for.
+// number the copy shows. The log is on its way while the copy is waited for; an
+// empty copy has nothing that a crash could leave half.
 func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Base) error {
 	at, err := s.record(p, l, st, base)
 	if err != nil {
 		return err
 	}
-	s.journal.start(at)
-	if err := unix.Fdatasync(fd); err != nil {
-		return err
+	if st.size > 0 {
+		s.journal.start(at)
+		if err := unix.Fdatasync(fd); err != nil {
+			return err
+		}
 	}
 	return s.journal.sync(at)
 }

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"hash/crc32"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -88,6 +89,9 @@ func (j *journal) resume(t *table) error {
 	return nil
 }
 
+// recordRoom is what a content and the usual record with it take beside the text.
+const recordRoom = 1 << 10
+
 // span is a range of the log.
 type span struct {
 	off int64
@@ -107,17 +111,19 @@ func (j *journal) add(records ...record) (span, error) {
 	defer j.mu.Unlock()
 	var b []byte
 	brought := map[sha256Sum]int64{} // contents and what the quota counts for them
-	for _, r := range records {
+	for i := range records {
+		r := &records[i]
 		if r.base.text != nil {
 			sum := sha256Sum(r.base.SHA256)
 			if _, ok := j.kept[sum]; ok {
 				j.s.quota.addContent(-int64(len(r.base.text)))
 			} else {
 				brought[sum] = int64(len(r.base.text))
-				b = appendRecord(b, contentRecord(&r.base))
+				content := contentRecord(&r.base)
+				b = appendRecord(slices.Grow(b, len(content.text)+recordRoom), content)
 			}
 		}
-		b = appendRecord(b, r)
+		b = appendRecord(b, *r)
 	}
 	at := span{j.size, int64(len(b))}
 	err := j.write(b)

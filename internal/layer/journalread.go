@@ -3,6 +3,7 @@ package layer
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"io"
 	"strings"
 
@@ -99,13 +100,25 @@ func (t *table) header(line []byte, last bool) error {
 // follows them may be any part of a content and must not pass for a line.
 func (t *table) line(line []byte, off int64) {
 	t.lines++
-	if r, ok := parseRecord(line); ok {
-		t.apply(r, span{off, int64(len(line))})
+	kind, fields, ok := checkLine(line)
+	switch {
+	case !ok:
+	case kind == recordKept: // long: only its hash is read
+		var sum sha256Sum
+		if n := 2 * len(sum); len(fields) > n && fields[n] == ' ' {
+			if _, err := hex.Decode(sum[:], fields[:n]); err == nil {
+				t.contents[sum] = span{off, int64(len(line))}
+			}
+		}
+	default:
+		if r, ok := parseRecord(line); ok {
+			t.apply(r)
+		}
 	}
 }
 
-// apply adds one record, which is at the given place, to the table.
-func (t *table) apply(r record, at span) {
+// apply adds one record to the table.
+func (t *table) apply(r record) {
 	switch r.kind {
 	case recordBase:
 		t.bases[r.path] = r.base
@@ -119,8 +132,6 @@ func (t *table) apply(r record, at span) {
 		t.aliases[r.ino] = r.alias
 	case recordUnalias:
 		delete(t.aliases, r.ino)
-	case recordKept:
-		t.contents[sha256Sum(r.base.SHA256)] = at
 	}
 }
 

@@ -18,14 +18,26 @@ const (
 
 type sha256Sum = [sha256.Size]byte
 
-// How a content is written on one line. Zeros are escaped too, so that a line
-// with a zero is one that a crash damaged.
-var (
-	contentEscaper   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\x00", `\0`)
-	contentUnescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\0`, "\x00")
-)
+// escapeContent writes a content on one line. Zeros are escaped too, so that a
+// line with a zero is one that a crash damaged.
+func escapeContent(content []byte) []byte {
+	text := make([]byte, 0, len(content)+len(content)/8)
+	for _, c := range content {
+		switch c {
+		case '\\':
+			text = append(text, '\\', '\\')
+		case '\n':
+			text = append(text, '\\', 'n')
+		case 0:
+			text = append(text, '\\', '0')
+		default:
+			text = append(text, c)
+		}
+	}
+	return text
+}
 
-func escapeContent(content []byte) string { return contentEscaper.Replace(string(content)) }
+var contentUnescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\0`, "\x00")
 
 // loggedContent returns the content of b as a file of its own. Errors: EIO if
 // it was damaged.
@@ -40,7 +52,7 @@ func (s *Stack) loggedContent(b *Base) (*os.File, error) {
 		return nil, err
 	}
 	r, ok := parseRecord(line)
-	content := []byte(contentUnescaper.Replace(r.text))
+	content := []byte(contentUnescaper.Replace(string(r.text)))
 	if !ok || sha256Sum(b.SHA256) != sha256.Sum256(content) {
 		return nil, unix.EIO
 	}

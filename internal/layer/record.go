@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -45,7 +46,7 @@ type record struct {
 	base  Base
 	ino   uint64
 	alias inodeAlias
-	text  string // of recordKept, escaped
+	text  []byte // of recordKept, escaped
 }
 
 func baseRecord(p vpath.Path, b Base) record {
@@ -111,15 +112,12 @@ func appendBase(b []byte, base *Base) []byte {
 // parseRecord reads a line; ok is false for one that appendRecord would not
 // have written.
 func parseRecord(line []byte) (r record, ok bool) {
-	text, whole := strings.CutSuffix(string(line), "\n")
-	if !whole || len(text) < crcDigits+len(" b ") {
+	kind, fields, ok := checkLine(line)
+	if !ok {
 		return record{}, false
 	}
-	if fmt.Sprintf("%08x", crc32.Checksum([]byte(text[crcDigits:]), crcTable)) != text[:crcDigits] {
-		return record{}, false
-	}
-	r.kind = recordKind(text[crcDigits+1])
-	p := parser{rest: text[crcDigits+len(" b "):]}
+	r.kind = kind
+	p := parser{rest: string(fields)}
 	switch r.kind {
 	case recordBase, recordContent:
 		r.base = p.base()
@@ -133,11 +131,24 @@ func parseRecord(line []byte) (r record, ok bool) {
 		r.ino = p.unsigned(10)
 	case recordKept:
 		r.base.SHA256 = p.sum(p.field())
-		r.text = p.rest
+		r.text = []byte(p.rest)
 	default:
 		return record{}, false
 	}
 	return r, !p.failed
+}
+
+// checkLine returns the kind of a line and its fields; ok is false for one that
+// is torn or fails its checksum.
+func checkLine(line []byte) (kind recordKind, fields []byte, ok bool) {
+	text, whole := bytes.CutSuffix(line, []byte("\n"))
+	if !whole || len(text) < crcDigits+len(" b ") {
+		return 0, nil, false
+	}
+	if fmt.Sprintf("%08x", crc32.Checksum(text[crcDigits:], crcTable)) != string(text[:crcDigits]) {
+		return 0, nil, false
+	}
+	return recordKind(text[crcDigits+1]), text[crcDigits+len(" b "):], true
 }
 
 // parser takes fields off the front of a line; failed says that one was not
