@@ -24,8 +24,10 @@ var mayImport = map[string]string{
 	"internal/vpath":    "fault",
 	"internal/policy":   "fault vpath",
 	"internal/textdiff": "fault vpath",
+	// files of the host, for those who do I/O
+	"internal/hostfile": "fault",
 	// mechanisms
-	"internal/layer":         "fault vpath",
+	"internal/layer":         "fault hostfile vpath",
 	"internal/fuseconn":      "",
 	"internal/fusefs":        "fault vpath policy layer audit fuseconn",
 	"internal/cgroup":        "fault",
@@ -36,7 +38,7 @@ var mayImport = map[string]string{
 	// memory
 	"internal/audit": "fault vpath",
 	// meaning
-	"internal/sandbox":   "fault vpath policy textdiff layer audit",
+	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
 	// faces
 	"internal/cli":   "fault vpath policy textdiff layer cgroup guest isolate isolate/bwrap audit sandbox supervise",

@@ -2,25 +2,16 @@ package layer
 
 import (
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
-)
 
-// resolve keeps every look-up beneath its handle: no symbolic link anywhere,
-// no mount crossed (openat2(2)).
-const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
+	"github.com/agentfense/agentfense/internal/hostfile"
+)
 
 // openat2 opens path beneath dir. Errors: those of openat2(2); ELOOP for a
 // symbolic link, EXDEV for a mount.
 func openat2(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Mode: uint64(mode), Resolve: resolve}
-	for {
-		fd, err := unix.Openat2(dir, path, &how)
-		if err != unix.EINTR && err != unix.EAGAIN {
-			return fd, err
-		}
-	}
+	return hostfile.Open(dir, path, flags|unix.O_NOFOLLOW, mode)
 }
 
 // openDir opens an O_PATH handle on the directory name in dir.
@@ -28,34 +19,10 @@ func openDir(dir int, name string) (int, error) {
 	return openat2(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0)
 }
 
-// pathPiece is how much of a path is handed to one openat2, below PATH_MAX.
-const pathPiece = 3800
-
 // openDirAt opens an O_PATH handle on the directory at the relative path rel,
-// of any length, in pieces. "." is dir itself.
+// of any length. "." is dir itself.
 func openDirAt(dir int, rel string) (int, error) {
-	if len(rel) <= pathPiece {
-		return openDir(dir, rel)
-	}
-	at := dir
-	for rel != "" {
-		piece := rel
-		if len(rel) > pathPiece {
-			cut := strings.LastIndexByte(rel[:pathPiece], '/')
-			piece, rel = rel[:cut], rel[cut+1:]
-		} else {
-			rel = ""
-		}
-		fd, err := openDir(at, piece)
-		if at != dir {
-			unix.Close(at)
-		}
-		if err != nil {
-			return -1, err
-		}
-		at = fd
-	}
-	return at, nil
+	return hostfile.OpenDir(dir, rel, unix.O_PATH|unix.O_NOFOLLOW)
 }
 
 // stat is what statx(2) says of one file.

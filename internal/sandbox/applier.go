@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -115,7 +116,7 @@ func (a *applier) finish(s *step, err error) {
 		a.touched[s.Path.Dir()] = true
 		return
 	}
-	kind := hostKind(err)
+	kind := hostfile.Kind(err)
 	switch {
 	case errors.Is(err, errMoved):
 		kind = fault.Precondition
@@ -206,7 +207,7 @@ func (a *applier) clearDir(s *step, e entry) error {
 // it.
 func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
-		return fault.New(hostKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
+		return fault.New(hostfile.Kind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
 	}
 	var versions []Version
 	all := true

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 )
 
 // Home is the state directory of one user.
@@ -117,52 +118,5 @@ func (h *Home) locked(do func() error) error {
 // hostError gives an error of the host's file system the kind a caller can
 // act on.
 func hostError(what string, err error) error {
-	return fault.New(hostKind(err), "%s: %w", what, err)
-}
-
-func hostKind(err error) fault.Kind {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return fault.NotFound
-	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
-		return fault.Exists
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return fault.Denied
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return fault.Exhausted
-	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
-		return fault.Invalid
-	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.EIO):
-		return fault.Unavailable
-	}
-	return fault.Internal
-}
-
-// writeDurably replaces the file name in dir by data, whole or not at all:
-// after it returns a power cut cannot take it back. The caller sees to it
-// that nobody else writes the same name.
-func writeDurably(dir, name string, data []byte) error {
-	temp := filepath.Join(dir, "."+name+".new")
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(temp, filepath.Join(dir, name))
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return syncDir(dir)
-}
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	return fault.New(hostfile.Kind(err), "%s: %w", what, err)
 }

@@ -29,6 +29,10 @@ func (s *Sandbox) IsClosed() (bool, error) {
 	return closed, nil
 }
 
+// maxDepth is how deep isClosed looks by recursion, which costs a descriptor a
+// level. A program inside can make a tree of any depth.
+const maxDepth = 200
+
 // isClosed looks at the directory name of dir and all below. Deeper than it
 // can look it says yes.
 func isClosed(dir int, name string, depth int) (bool, error) {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -159,7 +160,7 @@ func identity(f *os.File) (dev, ino uint64, err error) {
 
 // sourceError says in words what a person can do about it.
 func sourceError(path string, err error) error {
-	kind, shown := hostKind(err), HostPath(path)
+	kind, shown := hostfile.Kind(err), HostPath(path)
 	switch kind {
 	case fault.NotFound:
 		return fault.New(kind, "source %s: no such directory", shown)

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -25,41 +25,9 @@ type sourceTree struct {
 	plain bool
 }
 
-const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
-
-// pathPiece is how many bytes of a path one openat2 gets, below PATH_MAX.
-const pathPiece = 4000
-
 // openDir opens the directory at p with flags.
 func (t *sourceTree) openDir(p vpath.Path, flags int) (int, error) {
-	at := int(t.root.Fd())
-	rest := p.Rel()
-	for len(rest) > pathPiece {
-		cut := strings.LastIndexByte(rest[:pathPiece], '/')
-		next, err := openBeneath(at, rest[:cut], unix.O_PATH|unix.O_DIRECTORY, 0)
-		if at != int(t.root.Fd()) {
-			unix.Close(at)
-		}
-		if err != nil {
-			return -1, err
-		}
-		at, rest = next, rest[cut+1:]
-	}
-	fd, err := openBeneath(at, rest, flags|unix.O_DIRECTORY, 0)
-	if at != int(t.root.Fd()) {
-		unix.Close(at)
-	}
-	return fd, err
-}
-
-func openBeneath(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: beneath}
-	for {
-		fd, err := unix.Openat2(dir, path, &how)
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EAGAIN) {
-			return fd, err
-		}
-	}
+	return hostfile.OpenDir(int(t.root.Fd()), p.Rel(), flags)
 }
 
 // entry is a name in an open directory of the source, and the temporary name
@@ -274,4 +242,11 @@ func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {
 		}
 	}
 	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", errMoved, e.temp)
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return err
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 )
 
 // staged is a whole new file of the source that has no place in it yet.
@@ -49,7 +50,7 @@ func (e entry) stage(src *os.File, l look) (*staged, error) {
 
 func (e entry) openStaged() (*staged, error) {
 	if !e.tree.plain {
-		fd, err := openBeneath(e.dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+		fd, err := hostfile.Open(e.dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		if err == nil {
 			return &staged{file: os.NewFile(uintptr(fd), e.temp)}, nil
 		}
@@ -57,7 +58,7 @@ func (e entry) openStaged() (*staged, error) {
 			return nil, err
 		}
 	}
-	fd, err := openBeneath(e.dir, e.temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	fd, err := hostfile.Open(e.dir, e.temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (e entry) removeIfNamed(s *staged) error {
 // errMoved.
 func (e entry) link(s *staged, before *unix.Stat_t) error {
 	return e.put(before, func(dir int, name string) error {
-		return unix.Linkat(unix.AT_FDCWD, procPath(int(s.file.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
+		return unix.Linkat(unix.AT_FDCWD, hostfile.ProcPath(int(s.file.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
@@ -104,11 +105,11 @@ func (e entry) dress(fd int, l look) error {
 	if err := e.chown(fd, l); err != nil {
 		return err
 	}
-	if err := unix.Chmod(procPath(fd), l.mode); err != nil {
+	if err := unix.Chmod(hostfile.ProcPath(fd), l.mode); err != nil {
 		return err
 	}
 	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.mtime}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), times, 0)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, hostfile.ProcPath(fd), times, 0)
 }
 
 // chown gives what root makes to whom the replaced file or the directory
@@ -131,12 +132,12 @@ func (e entry) chown(fd int, l look) error {
 // replaced over to its successor: the delta never had them. Capabilities of
 // the file and signatures of its content do not go with new content.
 func (e entry) copyAttributes(to *os.File) error {
-	fd, err := openBeneath(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := hostfile.Open(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return movedIfAbsent(err)
 	}
 	defer unix.Close(fd)
-	from := procPath(fd)
+	from := hostfile.ProcPath(fd)
 	names, err := listAttributes(from)
 	if err != nil {
 		return err
@@ -208,7 +209,7 @@ func (e entry) makeDir(l look, before *unix.Stat_t) error {
 }
 
 func (e entry) dressDir(l look) error {
-	fd, err := openBeneath(e.dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
+	fd, err := hostfile.Open(e.dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -222,7 +223,7 @@ func (e entry) dressDir(l look) error {
 // chmod gives the entry, if it still is before, other permission bits. A
 // directory keeps its setgid bit. Errors: errMoved.
 func (e entry) chmod(before *unix.Stat_t, mode uint32) error {
-	fd, err := openBeneath(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := hostfile.Open(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return movedIfAbsent(err)
 	}
@@ -240,7 +241,7 @@ func (e entry) chmod(before *unix.Stat_t, mode uint32) error {
 	if !isVersion(before, &now) {
 		return errMoved
 	}
-	return unix.Chmod(procPath(fd), mode)
+	return unix.Chmod(hostfile.ProcPath(fd), mode)
 }
 
 func chmodKeepSetgid(fd int, mode uint32) error {
@@ -248,7 +249,7 @@ func chmodKeepSetgid(fd int, mode uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return unix.Chmod(procPath(fd), mode|st.Mode&unix.S_ISGID)
+	return unix.Chmod(hostfile.ProcPath(fd), mode|st.Mode&unix.S_ISGID)
 }
 
 // makeLink makes the entry a symbolic link.
@@ -274,7 +275,7 @@ func (e entry) makeFIFO(l look) error {
 // dressName opens what was just made as name and dresses it, or takes it away
 // again.
 func (e entry) dressName(dir int, name string, dress func(fd int) error) error {
-	fd, err := openBeneath(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, err := hostfile.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err == nil {
 		err = dress(fd)
 		unix.Close(fd)
@@ -284,9 +285,6 @@ func (e entry) dressName(dir int, name string, dress func(fd int) error) error {
 	}
 	return nil
 }
-
-// procPath names an open descriptor for the system calls that want a path.
-func procPath(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
 // copyContent copies src to the empty dst: by sharing the blocks where the
 // file system can, else extent by extent, so that holes stay holes.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -84,7 +85,7 @@ func (s *Sandbox) appear(making string, try int) error {
 	if err != nil {
 		return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
 	}
-	if err := writeDurably(making, recordFile, text); err != nil {
+	if err := hostfile.WriteDurably(making, recordFile, text); err != nil {
 		return hostError("sandbox "+r.Name, err)
 	}
 	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
@@ -92,7 +93,7 @@ func (s *Sandbox) appear(making string, try int) error {
 		return fault.New(fault.Exists, "sandbox %s: exists already", r.Name)
 	}
 	if err == nil {
-		err = syncDir(s.home.sandboxesDir())
+		err = hostfile.SyncDir(s.home.sandboxesDir())
 	}
 	if err != nil {
 		return hostError("sandbox "+r.Name, err)
@@ -174,7 +175,7 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 		if err != nil {
 			return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
 		}
-		if err := writeDurably(s.Dir(), recordFile, text); err != nil {
+		if err := hostfile.WriteDurably(s.Dir(), recordFile, text); err != nil {
 			return hostError("sandbox "+r.Name, err)
 		}
 		s.record = r
@@ -220,7 +221,10 @@ func (h *Home) removeFiles(name string) error {
 	if err != nil {
 		return hostError("sandbox "+name, err)
 	}
-	return removeTree(gone)
+	if err := hostfile.RemoveTree(gone); err != nil {
+		return hostError("remove", err)
+	}
+	return nil
 }
 
 // sweepLocked deletes what a crash left half made or half removed. Nobody
@@ -233,7 +237,7 @@ func (h *Home) sweepLocked() {
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), makingPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
-			_ = removeTree(filepath.Join(h.sandboxesDir(), e.Name()))
+			_ = hostfile.RemoveTree(filepath.Join(h.sandboxesDir(), e.Name()))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 )
 
 // trustFile keeps the project policy files that the user has agreed to.
@@ -46,7 +47,7 @@ func (h *Home) Trust(path string, content []byte) error {
 		if err != nil {
 			return fault.New(fault.Internal, "trust store: %w", err)
 		}
-		if err := writeDurably(h.dir, trustFile, append(text, '\n')); err != nil {
+		if err := hostfile.WriteDurably(h.dir, trustFile, append(text, '\n')); err != nil {
 			return hostError("trust store", err)
 		}
 		return nil

@@ -1,4 +1,4 @@
-package sandbox
+package hostfile
 
 import (
 	"errors"
@@ -9,26 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDepth is how deep removeTree follows a tree by recursion, which costs a
+// maxDepth is how deep RemoveTree follows a tree by recursion, which costs a
 // descriptor a level. A program inside can make a tree of any depth.
 const maxDepth = 200
 
-// removeTree deletes the directory path and all below, whatever modes and
+// RemoveTree deletes the directory path and all below, whatever modes and
 // depth a program inside gave it. It follows no symbolic link and takes an
 // absent path for deleted.
-func removeTree(path string) error {
+func RemoveTree(path string) error {
 	parent, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return hostError("remove", err)
+		return err
 	}
 	defer parent.Close()
-	t := treeRemover{attic: int(parent.Fd()), name: filepath.Base(path)}
+	if err := RemoveTreeAt(int(parent.Fd()), filepath.Base(path)); err != nil {
+		return &os.PathError{Op: "unlink", Path: path, Err: err}
+	}
+	return nil
+}
+
+// RemoveTreeAt is RemoveTree for the directory name in dir. Beside it, names
+// that begin with it and a dot must be free.
+func RemoveTreeAt(dir int, name string) error {
+	t := treeRemover{attic: dir, name: name}
 	if err := t.remove(t.attic, t.name, 0); err != nil {
-		return hostError("remove", &os.PathError{Op: "unlink", Path: path, Err: err})
+		return err
 	}
 	for n := 1; n <= t.moved; n++ { // which lifts more
 		if err := t.remove(t.attic, t.lifted(n), 0); err != nil {
-			return hostError("remove", &os.PathError{Op: "unlink", Path: path, Err: err})
+			return err
 		}
 	}
 	return nil
@@ -61,7 +70,7 @@ func (t *treeRemover) remove(dir int, name string, depth int) error {
 
 // empty removes what is in the directory name of dir.
 func (t *treeRemover) empty(dir int, name string, depth int) error {
-	fd, err := openListable(dir, name)
+	fd, err := OpenListable(dir, name)
 	if err != nil {
 		return err
 	}
@@ -79,9 +88,9 @@ func (t *treeRemover) empty(dir int, name string, depth int) error {
 	return nil
 }
 
-// openListable opens a directory of ours after giving its owner back what a
+// OpenListable opens the directory name of dir, one of ours, after giving its owner back what a
 // chmod inside took.
-func openListable(dir int, name string) (int, error) {
+func OpenListable(dir int, name string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {

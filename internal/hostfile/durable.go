@@ -1,0 +1,36 @@
+package hostfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// WriteDurably replaces the file name in dir by data, whole or not at all:
+// after it returns a power cut cannot take it back. The caller sees to it
+// that nobody else writes the same name.
+func WriteDurably(dir, name string, data []byte) error {
+	temp := filepath.Join(dir, "."+name+".new")
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(dir, name))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return SyncDir(dir)
+}
+
+// SyncDir makes the names in dir durable.
+func SyncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

@@ -1,0 +1,71 @@
+package vpath
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// EncodeText returns s as valid UTF-8, for a wire that carries nothing else;
+// DecodeText gives s back to the byte. Valid UTF-8 stays as it is, line feeds
+// and backslashes too, so that ordinary names are spelled as they are. A byte
+// that is not valid UTF-8 becomes `\xNN`, NN from 80 to ff in lower case, and
+// the backslash of a name that itself spells such an escape, or this one,
+// becomes `\x5c`.
+func EncodeText(s string) string {
+	if utf8.ValidString(s) && !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		_, spells := textEscape(s[i:])
+		switch {
+		case spells:
+			b.WriteString(`\x5c`)
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		default:
+			b.WriteString(s[i : i+size])
+		}
+		i += size
+	}
+	return b.String()
+}
+
+// DecodeText reverses EncodeText. A backslash that begins no escape of
+// EncodeText is a backslash.
+func DecodeText(s string) string {
+	if !strings.Contains(s, `\x`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if c, is := textEscape(s[i:]); is {
+			b.WriteByte(c)
+			i += len(`\xNN`)
+			continue
+		}
+		b.WriteByte(s[i])
+		i++
+	}
+	return b.String()
+}
+
+// textEscape returns the byte that the escape at the beginning of s stands for.
+func textEscape(s string) (byte, bool) {
+	const digits = "0123456789abcdef"
+	if len(s) < len(`\xNN`) || s[:2] != `\x` {
+		return 0, false
+	}
+	high, low := strings.IndexByte(digits, s[2]), strings.IndexByte(digits, s[3])
+	c := byte(high<<4 | low)
+	return c, high >= 0 && low >= 0 && (c >= utf8.RuneSelf || c == '\\')
+}
+
+// ParseText is Parse of a path as it stands on the wire, see EncodeText.
+func ParseText(s string) (Path, error) { return Parse(DecodeText(s)) }
+
+// Text returns p for the wire: relative to the root, without a leading slash,
+// "" for the root itself. ParseText reads it.
+func (p Path) Text() string { return EncodeText(strings.TrimPrefix(string(p), "/")) }
