@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/yamlfile"
 )
 
 // FileVersion is the version of the policy file's format.
@@ -52,9 +51,9 @@ func Load(r io.Reader, name string) (*Document, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "%s: read: %w", vpath.Escape(name), err)
 	}
-	l := loader{name: name, file: new(Document)}
+	l := loader{File: yamlfile.File(name), file: new(Document)}
 	if len(text) > maxFileBytes {
-		return nil, l.at(1, "the file is longer than %d bytes", maxFileBytes)
+		return nil, l.At(1, "the file is longer than %d bytes", maxFileBytes)
 	}
 	document, err := l.parse(text)
 	if err != nil {
@@ -65,31 +64,17 @@ func Load(r io.Reader, name string) (*Document, error) {
 
 // loader turns the nodes of a YAML document into a Document.
 type loader struct {
-	name string
+	yamlfile.File
 	file *Document
-}
-
-func (l *loader) at(line int, format string, args ...any) error {
-	return fault.New(fault.Invalid, "%s:%d: %w", vpath.Escape(l.name), line, fmt.Errorf(format, args...))
 }
 
 // parse returns the document's only value.
 func (l *loader) parse(text []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var document, more yaml.Node
-	switch err := decoder.Decode(&document); {
-	case errors.Is(err, io.EOF):
-		return nil, l.at(1, "the file is empty: it begins with version: %d", FileVersion)
-	case err != nil:
-		return nil, l.syntaxError(text, err)
+	n, err := l.Parse(text)
+	if err == nil && n == nil {
+		err = l.At(1, "the file is empty: it begins with version: %d", FileVersion)
 	}
-	switch err := decoder.Decode(&more); {
-	case err == nil:
-		return nil, l.at(more.Line, "a second document begins: a policy file holds one")
-	case !errors.Is(err, io.EOF):
-		return nil, l.syntaxError(text, err)
-	}
-	return document.Content[0], nil
+	return n, err
 }
 
 func (l *loader) readFile(n *yaml.Node) error {
@@ -102,9 +87,9 @@ func (l *loader) readFile(n *yaml.Node) error {
 	case err != nil:
 		return err
 	case !has["version"]:
-		return l.at(n.Line, "version is missing: the file begins with version: %d", FileVersion)
+		return l.At(n.Line, "version is missing: the file begins with version: %d", FileVersion)
 	case !has["preset"] && !has["rules"]:
-		return l.at(n.Line, "preset and rules are both missing")
+		return l.At(n.Line, "preset and rules are both missing")
 	}
 	return nil
 }
@@ -118,7 +103,7 @@ type field struct {
 // readMapping reads n's fields and tells which there are.
 func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[string]bool, error) {
 	if n.Kind != yaml.MappingNode {
-		return nil, l.at(n.Line, "a %s is a mapping, not %s", what, shapeOf(n))
+		return nil, l.At(n.Line, "a %s is a mapping, not %s", what, yamlfile.Shape(n))
 	}
 	keys := make([]string, len(fields))
 	for i, f := range fields {
@@ -130,9 +115,9 @@ func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[str
 		at := slices.Index(keys, key.Value)
 		switch {
 		case key.Kind != yaml.ScalarNode || at < 0:
-			return nil, l.at(key.Line, "%w", unknown("key", key.Value, keys))
+			return nil, l.At(key.Line, "%w", unknown("key", key.Value, keys))
 		case has[key.Value]:
-			return nil, l.at(key.Line, "key %q is given twice", key.Value)
+			return nil, l.At(key.Line, "key %q is given twice", key.Value)
 		}
 		has[key.Value] = true
 		if err := fields[at].read(value); err != nil {
@@ -142,56 +127,25 @@ func (l *loader) readMapping(n *yaml.Node, what string, fields []field) (map[str
 	return has, nil
 }
 
-// text returns the scalar n as it is written, whatever YAML takes it for.
-func (l *loader) text(n *yaml.Node, key string) (string, error) {
-	switch {
-	case n.Kind != yaml.ScalarNode:
-		return "", l.at(n.Line, "%s is text, not %s: quote a value that begins with * { or [", key, shapeOf(n))
-	case n.Tag == "!!null":
-		return "", l.at(n.Line, "%s has no value", key)
-	case n.Anchor != "" || !slices.Contains(plainTags, n.Tag):
-		return "", l.at(n.Line, "%s is plain text: quote a value that begins with ! or &", key)
-	}
-	return n.Value, nil
-}
-
-var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}
-
-func shapeOf(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.AliasNode:
-		return "an alias"
-	case yaml.ScalarNode, yaml.DocumentNode:
-	}
-	if n.Tag == "!!null" {
-		return "nothing"
-	}
-	return "a single value"
-}
-
 func (l *loader) readVersion(n *yaml.Node) error {
-	text, err := l.text(n, "version")
+	text, err := l.Text(n, "version")
 	if err != nil {
 		return err
 	}
 	if text != strconv.Itoa(FileVersion) {
-		return l.at(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), FileVersion)
+		return l.At(n.Line, "version %s is not known: this agentfense reads version %d", vpath.Quote(text), FileVersion)
 	}
 	l.file.Version = FileVersion
 	return nil
 }
 
 func (l *loader) readPreset(n *yaml.Node) error {
-	name, err := l.text(n, "preset")
+	name, err := l.Text(n, "preset")
 	if err != nil {
 		return err
 	}
 	if _, err := Preset(name); err != nil {
-		return l.at(n.Line, "%w", err)
+		return l.At(n.Line, "%w", err)
 	}
 	l.file.Preset = name
 	return nil
@@ -199,7 +153,7 @@ func (l *loader) readPreset(n *yaml.Node) error {
 
 func (l *loader) readRules(n *yaml.Node) error {
 	if n.Kind != yaml.SequenceNode {
-		return l.at(n.Line, "rules is a list, not %s", shapeOf(n))
+		return l.At(n.Line, "rules is a list, not %s", yamlfile.Shape(n))
 	}
 	for _, item := range n.Content {
 		rule, err := l.readRule(item)
@@ -212,12 +166,12 @@ func (l *loader) readRules(n *yaml.Node) error {
 }
 
 func (l *loader) readRule(n *yaml.Node) (Rule, error) {
-	rule := Rule{Source: fmt.Sprintf("%s:%d", l.name, n.Line)}
+	rule := Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
 	patternLine := n.Line
 	has, err := l.readMapping(n, "rule", []field{
 		{"pattern", func(v *yaml.Node) (err error) {
 			patternLine = v.Line
-			rule.Pattern, err = l.text(v, "pattern")
+			rule.Pattern, err = l.Text(v, "pattern")
 			return err
 		}},
 		{"permission", func(v *yaml.Node) (err error) {
@@ -238,24 +192,24 @@ func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 	}
 	for _, key := range []string{"pattern", "permission"} {
 		if !has[key] {
-			return rule, l.at(n.Line, "%s is missing in the rule", key)
+			return rule, l.At(n.Line, "%s is missing in the rule", key)
 		}
 	}
 	if _, err := read(rule); err != nil {
-		return rule, l.at(patternLine, "pattern %s: %w", vpath.Quote(rule.Pattern), err)
+		return rule, l.At(patternLine, "pattern %s: %w", vpath.Quote(rule.Pattern), err)
 	}
 	return rule, nil
 }
 
 func readWord[T any](l *loader, n *yaml.Node, key string, parse func(string) (T, error)) (T, error) {
-	text, err := l.text(n, key)
+	text, err := l.Text(n, key)
 	if err != nil {
 		var zero T
 		return zero, err
 	}
 	v, err := parse(text)
 	if err != nil {
-		return v, l.at(n.Line, "%w", err)
+		return v, l.At(n.Line, "%w", err)
 	}
 	return v, nil
 }

@@ -106,7 +106,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"an open quote", rule("pattern: 'a\n    permission: read"), `3: not YAML: found unexpected end of stream`},
 		{"broken UTF-8", rule("pattern: \xff"), `3: not YAML: invalid leading UTF-8 octet`},
 		{"a control character", rule("pattern: \x01"), `3: not YAML: control characters are not allowed`},
-		{"a second document", "version: 1\npreset: read-only\n---\nversion: 1\n", `3: a second document begins: a policy file holds one`},
+		{"a second document", "version: 1\npreset: read-only\n---\nversion: 1\n", `3: a second document begins: the file holds one`},
 		{"broken YAML behind the document", "version: 1\npreset: read-only\n---\n'a\n", `4: not YAML: found unexpected end of stream`},
 		{"no end of brackets", strings.Repeat("[", 20000), `1: not YAML: exceeded max depth of 10000`},
 	}

@@ -1,4 +1,4 @@
-package policy
+package yamlfile
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ var special = regexp.MustCompile("^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\\[@%`|
 // syntaxError says where text is not YAML. The line is found by looking for the
 // shortest beginning of the text that has the same fault, because the parser's
 // own line numbers are left out in the first line and one off elsewhere.
-func (l *loader) syntaxError(text []byte, err error) error {
+func (f File) syntaxError(text []byte, err error) error {
 	cause := syntaxCause(err)
 	lines := bytes.SplitAfter(text, []byte("\n"))
 	line := 1 + sort.Search(len(lines)-1, func(i int) bool {
@@ -26,7 +26,7 @@ func (l *loader) syntaxError(text []byte, err error) error {
 	if special.Match(lines[line-1]) {
 		hint = "; quote a value that begins with one of * & ! { [ @ % ` | >"
 	}
-	return l.at(line, "not YAML: %s%s", cause, hint)
+	return f.At(line, "not YAML: %s%s", cause, hint)
 }
 
 // parseAll returns the first error of any document in text, nil if it is YAML.

@@ -1,0 +1,79 @@
+// Package yamlfile reads the YAML files that people write, strictly: one
+// document, plain values, errors with file and line. What the keys mean is the
+// caller's.
+package yamlfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// File is a file's name, as errors give it.
+type File string
+
+// At is an Invalid error "NAME:LINE: …". The format takes %w.
+func (f File) At(line int, format string, args ...any) error {
+	return fault.New(fault.Invalid, "%s:%d: %w", vpath.Escape(string(f)), line, fmt.Errorf(format, args...))
+}
+
+// Parse returns the only value of text, nil if there is none.
+// Errors: Invalid if it is not YAML, or more than one document.
+func (f File) Parse(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document, more yaml.Node
+	switch err := decoder.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return nil, nil
+	case err != nil:
+		return nil, f.syntaxError(text, err)
+	}
+	switch err := decoder.Decode(&more); {
+	case err == nil:
+		return nil, f.At(more.Line, "a second document begins: the file holds one")
+	case !errors.Is(err, io.EOF):
+		return nil, f.syntaxError(text, err)
+	}
+	return document.Content[0], nil
+}
+
+// Text returns the scalar n, the value of key, as it is written, whatever YAML
+// takes it for. Errors: Invalid for a list, a mapping, nothing, or a value with
+// a tag or an anchor.
+func (f File) Text(n *yaml.Node, key string) (string, error) {
+	switch {
+	case n.Kind != yaml.ScalarNode:
+		return "", f.At(n.Line, "%s is text, not %s: quote a value that begins with * { or [", key, Shape(n))
+	case n.Tag == "!!null":
+		return "", f.At(n.Line, "%s has no value", key)
+	case n.Anchor != "" || !slices.Contains(plainTags, n.Tag):
+		return "", f.At(n.Line, "%s is plain text: quote a value that begins with ! or &", key)
+	}
+	return n.Value, nil
+}
+
+var plainTags = []string{"!!str", "!!int", "!!float", "!!bool", "!!timestamp", "!!merge"}
+
+// Shape says in words what kind of value n is.
+func Shape(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	case yaml.ScalarNode, yaml.DocumentNode:
+	}
+	if n.Tag == "!!null" {
+		return "nothing"
+	}
+	return "a single value"
+}
