@@ -22,8 +22,10 @@ var mayImport = map[string]string{
 	// vocabulary, no I/O
 	"internal/fault":    "",
 	"internal/vpath":    "fault",
-	"internal/policy":   "fault vpath",
+	"internal/yamlfile": "fault vpath",
+	"internal/policy":   "fault vpath yamlfile",
 	"internal/textdiff": "fault vpath",
+	"internal/config":   "fault vpath policy yamlfile",
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",
 	// mechanisms
@@ -41,7 +43,7 @@ var mayImport = map[string]string{
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
 	// faces
-	"internal/cli":   "fault vpath policy textdiff layer cgroup guest isolate isolate/bwrap audit sandbox supervise",
+	"internal/cli":   "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise",
 	"cmd/agentfense": "cli guest supervise",
 	// for tests, and apart from the product
 	"internal/needs":               "",
@@ -70,7 +72,7 @@ var rooms = map[string]string{
 	"github.com/spf13/cobra":            "internal/cli",
 	"github.com/spf13/pflag":            "internal/cli",
 	"go.uber.org/goleak":                "",
-	"go.yaml.in/yaml/v3":                "internal/policy",
+	"go.yaml.in/yaml/v3":                "internal/config internal/policy internal/yamlfile",
 	"golang.org/x/net":                  "internal/seccomp/denylist",
 	"golang.org/x/sync":                 "*",
 	"golang.org/x/sys":                  "*",

@@ -1,11 +1,10 @@
 package cli
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/config"
 )
 
 // bytesValue is a flag that takes a size: a number and an optional suffix K,
@@ -22,29 +21,12 @@ func (v *bytesValue) String() string {
 }
 
 func (v *bytesValue) Set(s string) error {
-	n, err := parseBytes(s)
+	n, err := config.ParseBytes(s)
 	if err != nil {
 		return err
 	}
 	*v = bytesValue(n)
 	return nil
-}
-
-func parseBytes(s string) (int64, error) {
-	digits := strings.TrimRight(s, "BbIiKkMmGgTt")
-	unit := strings.ToUpper(s[len(digits):])
-	scale, ok := map[string]float64{
-		"": 1, "B": 1,
-		"K": 1 << 10, "KB": 1 << 10, "KIB": 1 << 10,
-		"M": 1 << 20, "MB": 1 << 20, "MIB": 1 << 20,
-		"G": 1 << 30, "GB": 1 << 30, "GIB": 1 << 30,
-		"T": 1 << 40, "TB": 1 << 40, "TIB": 1 << 40,
-	}[unit]
-	n, err := strconv.ParseFloat(digits, 64)
-	if !ok || err != nil || !(n > 0) || n*scale > math.MaxInt64/2 {
-		return 0, fault.New(fault.Invalid, "size %q: want a positive number with K, M, G or T, such as 512M", s)
-	}
-	return int64(n * scale), nil
 }
 
 // formatBytes prints n with the largest suffix that keeps it readable.

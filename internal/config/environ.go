@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// readEnviron takes the variables of keys. One that is set counts, even if it
+// is empty. A variable that has the form of a key and is none is refused: it
+// would be a setting that silently does nothing.
+func (l *loader) readEnviron(environ []string) error {
+	given := map[string]string{}
+	for _, entry := range environ {
+		name, text, _ := strings.Cut(entry, "=")
+		given[name] = text
+		if isOfSection(name) && keyOf(name) == "" {
+			return unknownVariable(name)
+		}
+	}
+	for _, s := range settings {
+		name := Variable(s.key)
+		text, ok := given[name]
+		if !ok {
+			continue
+		}
+		if err := l.assign(s, origin{variable: name}, value{text: text}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isOfSection reports whether a variable's name begins with that of a section.
+func isOfSection(name string) bool {
+	for _, section := range below("") {
+		if strings.HasPrefix(name, Variable(section)+"_") {
+			return true
+		}
+	}
+	return false
+}
+
+func keyOf(variable string) string {
+	for _, s := range settings {
+		if Variable(s.key) == variable {
+			return s.key
+		}
+	}
+	return ""
+}
+
+func unknownVariable(name string) error {
+	var names []string // lower case, as Nearest compares
+	for _, s := range settings {
+		names = append(names, strings.ToLower(Variable(s.key)))
+	}
+	if near := policy.Nearest(name, names); near != "" {
+		return fault.New(fault.Invalid, "environment: unknown variable %s: did you mean %s?", name, strings.ToUpper(near))
+	}
+	return fault.New(fault.Invalid, "environment: unknown variable %s: no configuration key has this name", name)
+}

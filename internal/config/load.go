@@ -1,0 +1,197 @@
+package config
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/yamlfile"
+)
+
+// maxFileBytes bounds a configuration file.
+const maxFileBytes = 1 << 20
+
+// Load reads the configuration file path, none if path is "", and puts the
+// variables of environ ("NAME=VALUE") before it. A relative path in the file
+// starts from the file's directory.
+//
+// Errors: NotFound, Denied or Unavailable if the file cannot be read; Invalid
+// for everything in it or in environ that is not understood or not allowed,
+// with "FILE:LINE" or the variable, and the nearest key.
+func Load(path string, environ []string) (*Config, error) {
+	l := loader{config: Default(), from: map[string]origin{}}
+	if path != "" {
+		text, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		l.file, l.dir = yamlfile.File(path), filepath.Dir(path)
+		if err := l.readText(text); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.readEnviron(environ); err != nil {
+		return nil, err
+	}
+	if err := l.check(); err != nil {
+		return nil, err
+	}
+	return l.config, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fileError(err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	switch {
+	case err != nil:
+		return nil, fileError(err)
+	case len(text) > maxFileBytes:
+		return nil, yamlfile.File(path).At(1, "the file is longer than %d bytes", maxFileBytes)
+	}
+	return text, nil
+}
+
+func fileError(err error) error {
+	kind := fault.Unavailable
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		kind = fault.NotFound
+	case errors.Is(err, fs.ErrPermission):
+		kind = fault.Denied
+	}
+	return fault.New(kind, "configuration file: %w", err)
+}
+
+// loader fills a Config and remembers where each value came from.
+type loader struct {
+	config *Config
+	file   yamlfile.File
+	dir    string
+	from   map[string]origin // by key; a default has none
+}
+
+// origin is where a key was given: in a variable, or else in a line of the
+// file.
+type origin struct {
+	variable string
+	line     int
+}
+
+// at is an Invalid error that says where key was given.
+func (l *loader) at(key, format string, args ...any) error {
+	where, given := l.from[key]
+	cause := fault.New(fault.Invalid, format, args...)
+	switch {
+	case !given:
+		return fault.New(fault.Invalid, "%s (the default): %w", key, cause)
+	case where.variable != "":
+		return fault.New(fault.Invalid, "%s: %w", where.variable, cause)
+	}
+	return l.file.At(where.line, "%s: %w", key, cause)
+}
+
+func (l *loader) readText(text []byte) error {
+	n, err := l.file.Parse(text)
+	if err != nil || n == nil {
+		return err
+	}
+	return l.readSection(n, "")
+}
+
+// readSection reads a mapping; one in which every line is a comment is empty.
+func (l *loader) readSection(n *yaml.Node, section string) error {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode || n.Anchor != "" {
+		what := section
+		if section == "" {
+			what = "a configuration"
+		}
+		return l.file.At(n.Line, "%s is a mapping of keys, not %s", what, yamlfile.Shape(n))
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, content := n.Content[i], n.Content[i+1]
+		key := strings.TrimPrefix(section+"."+name.Value, ".")
+		switch {
+		case name.Kind != yaml.ScalarNode || !slices.Contains(below(section), name.Value):
+			return l.file.At(name.Line, "%w", unknownKey(section, name.Value))
+		case seen[key]:
+			return l.file.At(name.Line, "%s is given twice", key)
+		}
+		seen[key] = true
+		if err := l.readKey(key, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loader) readKey(key string, n *yaml.Node) error {
+	s, ok := find(key)
+	if !ok {
+		return l.readSection(n, key)
+	}
+	text, err := l.file.Text(n, key)
+	if err != nil {
+		return err
+	}
+	return l.assign(s, origin{line: n.Line}, value{text: text, dir: l.dir})
+}
+
+// syncNames are the two names of one setting.
+var syncNames = map[string]string{
+	"sandbox.sync":               "sandbox.sync_on_completion",
+	"sandbox.sync_on_completion": "sandbox.sync",
+}
+
+func (l *loader) assign(s setting, from origin, v value) error {
+	sync := l.config.Sandbox.Sync
+	l.from[s.key] = from
+	if err := s.set(l.config, v); err != nil {
+		return l.at(s.key, "%w", err)
+	}
+	other, given := l.from[syncNames[s.key]]
+	if given && (other.variable == "") == (from.variable == "") && sync != l.config.Sandbox.Sync {
+		return l.at(s.key, "does not agree with %s: give one of the two", syncNames[s.key])
+	}
+	return nil
+}
+
+// unknownKey names the key most likely meant: the nearest of the section, or
+// one of that name in another.
+func unknownKey(section, name string) error {
+	valid := below(section)
+	prefix := section
+	if section != "" {
+		prefix += "."
+	}
+	near := policy.Nearest(name, valid)
+	if near != "" {
+		near = prefix + near
+	} else if i := slices.IndexFunc(settings, func(s setting) bool { return strings.HasSuffix(s.key, "."+name) }); i >= 0 {
+		near = settings[i].key
+	}
+	if near != "" {
+		return fault.New(fault.Invalid, "unknown key %s: did you mean %q?", vpath.Quote(prefix+name), near)
+	}
+	where := ""
+	if section != "" {
+		where = "in " + section + " "
+	}
+	return fault.New(fault.Invalid, "unknown key %s: %sit is one of %s", vpath.Quote(prefix+name), where, strings.Join(valid, ", "))
+}

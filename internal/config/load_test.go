@@ -1,0 +1,328 @@
+package config_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+const example = "../../deploy/agentfense.yaml"
+
+// write makes a configuration file and returns its path.
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "af.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestTheExampleIsTheDefault(t *testing.T) {
+	got, err := config.Load(example, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Default(), got); diff != "" {
+		t.Errorf("deploy/agentfense.yaml (-default +file):\n%s", diff)
+	}
+}
+
+// Every key stands in the example, in its section, and in the operator's page.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/server.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inExample := map[string]bool{}
+	var sections []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.Replace(line, "# sync_on_completion:", "sync_on_completion:", 1)
+		name, _, isKey := strings.Cut(strings.TrimLeft(line, " "), ":")
+		if !isKey || strings.HasPrefix(name, "#") {
+			continue
+		}
+		depth := (len(line) - len(strings.TrimLeft(line, " "))) / 2
+		sections = append(sections[:depth], name)
+		inExample[strings.Join(sections, ".")] = true
+	}
+	for _, key := range config.Keys() {
+		if !inExample[key] {
+			t.Errorf("deploy/agentfense.yaml does not name %s", key)
+		}
+		if !strings.Contains(string(page), "\n| `"+key+"` |") {
+			t.Errorf("docs/server.md has no row for %s", key)
+		}
+	}
+}
+
+func TestLoadReadsEveryKey(t *testing.T) {
+	path := write(t, `
+server:
+  grpc_addr: "0.0.0.0:9443"
+  http_addr: ""
+  tls: {cert: tls/cert.pem, key: /etc/af/key.pem, client_ca: ca.pem}
+auth: {token_file: /run/af/token}
+storage:
+  codebase_path: cb
+  mount_path: /mnt/af
+  db_path: ../af.db
+runtime:
+  type: docker
+  bwrap_path: /opt/bwrap
+  default_timeout: 1m
+  max_timeout: 10m
+  docker:
+    host: unix:///run/d.sock
+    default_image: busybox:1
+    network_mode: bridge
+    enable_networking: true
+sandbox:
+  default_expiration: 24h
+  max_per_user: 7
+  cleanup_interval: 1m30s
+  sync: on_stop
+  on_conflict: refuse
+  session_idle_timeout: 1h
+limits:
+  max_page_size: 10
+  max_message_size: 4M
+  max_file_size: 1G
+  max_codebase_size: 2G
+  max_codebase_files: 50000
+logging:
+  level: debug
+  format: json
+`)
+	got, err := config.Load(path, []string{"HOME=/x", "AGENTFENSE_HOME=/y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(path)
+	want := &config.Config{
+		Server: config.Server{GRPCAddr: "0.0.0.0:9443", TLS: config.TLS{
+			Cert: dir + "/tls/cert.pem", Key: "/etc/af/key.pem", ClientCA: dir + "/ca.pem",
+		}},
+		Auth:    config.Auth{TokenFile: "/run/af/token"},
+		Storage: config.Storage{CodebasePath: dir + "/cb", MountPath: "/mnt/af", DBPath: filepath.Join(dir, "../af.db")},
+		Runtime: config.Runtime{
+			Type: config.Docker, BwrapPath: "/opt/bwrap", DefaultTimeout: time.Minute, MaxTimeout: 10 * time.Minute,
+			Docker: config.DockerRuntime{
+				Host: "unix:///run/d.sock", DefaultImage: "busybox:1",
+				NetworkMode: config.NetworkBridge, EnableNetworking: true,
+			},
+		},
+		Sandbox: config.Sandbox{
+			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
+			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour,
+		},
+		Limits: config.Limits{
+			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
+			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
+		},
+		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{"a mistyped key", "server:\n  grcp_addr: x", `2: unknown key "server.grcp_addr": did you mean "server.grpc_addr"?`},
+		{"a mistyped section", "sever: {}", `1: unknown key "sever": did you mean "server"?`},
+		{"a key in the wrong section", "runtime:\n  network_mode: none", `2: unknown key "runtime.network_mode": did you mean "runtime.docker.network_mode"?`},
+		{"a key that is like none", "logging:\n  colours: 1", `2: unknown key "logging.colours": in logging it is one of level, format`},
+		{"a key given twice", "logging:\n  level: info\n  level: debug", `3: logging.level is given twice`},
+		{"a list for a section", "server: [a]", `1: server is a mapping of keys, not a list`},
+		{"a list for a file", "- a", `1: a configuration is a mapping of keys, not a list`},
+		{"a mapping for a value", "server:\n  grpc_addr: {a: b}", `2: server.grpc_addr is text, not a mapping: quote a value that begins with * { or [`},
+		{"no value", "server:\n  http_addr:", `2: server.http_addr has no value`},
+		{"an alias", "logging: &a {level: info}\nserver: *a", `1: logging is a mapping of keys, not a mapping`},
+		{"broken YAML", "server:\n\tx: 1", `2: not YAML: found character that cannot start any token`},
+		{"two documents", "logging: {}\n---\nlogging: {}", `2: a second document begins: the file holds one`},
+		{"a number for a duration", "runtime: {max_timeout: 30}", `1: runtime.max_timeout: "30": want a duration such as 30s, 10m or 24h, or 0`},
+		{"a negative duration", "sandbox: {default_expiration: -1s}", `1: sandbox.default_expiration: "-1s": want a duration such as 30s, 10m or 24h, or 0`},
+		{"no interval", "sandbox: {cleanup_interval: 0}", `1: sandbox.cleanup_interval: "0": want a duration of 1s or more, such as 5m`},
+		{"a word for a number", "sandbox: {max_per_user: many}", `1: sandbox.max_per_user: "many": want a whole number, 0 or more`},
+		{"a page of nothing", "limits: {max_page_size: 0}", `1: limits.max_page_size: "0": want a whole number, 1 or more`},
+		{"a word for a size", "limits: {max_file_size: big}", `1: limits.max_file_size: "big": want a size with K, M, G or T, such as 512M, or 0`},
+		{"messages smaller than a piece of an upload", "limits: {max_message_size: 1K}", `1: limits.max_message_size: "1K": want a size between 128K and 2047M, such as 16M`},
+		{"yes for true", "sandbox: {sync_on_completion: yes}", `1: sandbox.sync_on_completion: "yes": want true or false`},
+		{"a mistyped word", "sandbox: {sync: onexec}", `1: sandbox.sync: "onexec": did you mean "on_exec"?`},
+		{"an unknown word", "logging: {level: quiet}", `1: logging.level: "quiet": want one of debug, info, warn, error`},
+		{"the mock runtime", "runtime:\n  type: mock", `2: runtime.type: "mock" would run commands without any isolation: use bwrap or docker`},
+		{"no port", "server: {grpc_addr: localhost}", `1: server.grpc_addr: "localhost": want host:port, such as 127.0.0.1:9000`},
+		{"a named port", "server: {grpc_addr: 'localhost:grpc'}", `1: server.grpc_addr: "localhost:grpc": want a port number between 0 and 65535`},
+		{"no gRPC at all", `server: {grpc_addr: ""}`, `1: server.grpc_addr: "": want host:port, such as 127.0.0.1:9000`},
+		{"every interface without TLS", "server:\n  grpc_addr: :9000", `2: server.grpc_addr: :9000 can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1`},
+		{"another host's name without TLS", "server:\n  http_addr: example.org:80", `2: server.http_addr: example.org:80 can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1`},
+		{"a certificate without its key", "server:\n  tls: {cert: /c}", `2: server.tls.cert: server.tls.key is missing`},
+		{"a key without its certificate", "server:\n  tls: {key: /c}", `2: server.tls.key: server.tls.cert is missing`},
+		{"a client CA without TLS", "server:\n  tls: {client_ca: /c}", `2: server.tls.client_ca: server.tls.cert and server.tls.key are missing`},
+		{"a default beyond the most", "runtime:\n  max_timeout: 10s", `2: runtime.max_timeout: runtime.default_timeout 30s is beyond runtime.max_timeout 10s`},
+		{"no time-out by default, but a most", "runtime:\n  default_timeout: 0\n  max_timeout: 10s", `2: runtime.default_timeout: runtime.default_timeout 0 means none, which is beyond runtime.max_timeout 10s`},
+		{"a network that is not enabled", "runtime:\n  docker:\n    network_mode: host", `3: runtime.docker.network_mode: host needs runtime.docker.enable_networking: true`},
+		{"an unknown network", "runtime: {docker: {network_mode: hots}}", `1: runtime.docker.network_mode: "hots": did you mean "host"?`},
+		{"a docker host that is a path", "runtime: {docker: {host: /run/docker.sock}}", `1: runtime.docker.host: "/run/docker.sock": want an address such as unix:///run/docker.sock or tcp://host:2376`},
+		{"an empty image", `runtime: {docker: {default_image: ""}}`, `1: runtime.docker.default_image: "": want a name without spaces`},
+		{"two names of sync that disagree", "sandbox:\n  sync: on_stop\n  sync_on_completion: true", `3: sandbox.sync_on_completion: does not agree with sandbox.sync: give one of the two`},
+		{"the same, the other way round", "sandbox:\n  sync_on_completion: false\n  sync: on_exec", `3: sandbox.sync: does not agree with sandbox.sync_on_completion: give one of the two`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := write(t, tt.text)
+			got, err := config.Load(path, nil)
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("Load = %+v, %v, want Invalid", got, err)
+			}
+			if got, want := err.Error(), path+":"+tt.want; got != want {
+				t.Errorf("Load:\n got %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+func TestLoadTakes(t *testing.T) {
+	tests := []struct {
+		name, text string
+		check      func(*config.Config) bool
+	}{
+		{"an empty file", "", func(c *config.Config) bool { return cmp.Equal(c, config.Default()) }},
+		{"a section of comments", "server:\n  # grpc_addr: x\n", func(c *config.Config) bool { return cmp.Equal(c, config.Default()) }},
+		{"sync_on_completion true", "sandbox: {sync_on_completion: true}", func(c *config.Config) bool { return c.Sandbox.Sync == config.SyncOnExec }},
+		{"sync_on_completion false", "sandbox: {sync_on_completion: false}", func(c *config.Config) bool { return c.Sandbox.Sync == config.SyncManual }},
+		{"two names of sync that agree", "sandbox: {sync: manual, sync_on_completion: false}", func(c *config.Config) bool { return c.Sandbox.Sync == config.SyncManual }},
+		{"a quoted number", `sandbox: {max_per_user: "3"}`, func(c *config.Config) bool { return c.Sandbox.MaxPerUser == 3 }},
+		{"IPv6 loopback", `server: {grpc_addr: "[::1]:9000"}`, func(c *config.Config) bool { return c.Server.GRPCAddr == "[::1]:9000" }},
+		{"a program by its relative path", "runtime: {bwrap_path: ./bwrap}", func(c *config.Config) bool { return filepath.IsAbs(c.Runtime.BwrapPath) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := config.Load(write(t, tt.text), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !tt.check(c) {
+				t.Errorf("Load = %+v", c)
+			}
+		})
+	}
+}
+
+func TestAFileThatCannotBeRead(t *testing.T) {
+	if _, err := config.Load(filepath.Join(t.TempDir(), "no.yaml"), nil); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an absent file: %v, want NotFound", err)
+	}
+	if _, err := config.Load(t.TempDir(), nil); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a directory: %v, want Unavailable", err)
+	}
+	if _, err := config.Load(write(t, strings.Repeat("#", 2<<20)), nil); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a file of 2 MiB: %v, want Invalid", err)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	path := write(t, "logging: {level: debug}\nserver: {grpc_addr: 'localhost:1'}\nsandbox: {sync: on_stop}")
+	c, err := config.Load(path, []string{
+		"AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:2", "AGENTFENSE_SERVER_HTTP_ADDR=", "AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE=a:b",
+		"AGENTFENSE_SANDBOX_SYNC_ON_COMPLETION=false", "AGENTFENSE_SANDBOX=outer", "AGENTFENSE_TOKEN=x", "AGENTFENSE_STORAGE_DB_PATH=/db",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Server = config.Server{GRPCAddr: "127.0.0.1:2"}
+	want.Logging.Level = slog.LevelDebug
+	want.Runtime.Docker.DefaultImage = "a:b"
+	want.Sandbox.Sync = config.SyncManual
+	want.Storage.DBPath = "/db"
+	if diff := cmp.Diff(want, c); diff != "" {
+		t.Errorf("Load (-want +got):\n%s", diff)
+	}
+
+	for variable, want := range map[string]string{
+		"AGENTFENSE_SERVER_GRCP_ADDR=x":          `environment: unknown variable AGENTFENSE_SERVER_GRCP_ADDR: did you mean AGENTFENSE_SERVER_GRPC_ADDR?`,
+		"AGENTFENSE_AUTH_SOMETHING_ELSE_THERE=x": `environment: unknown variable AGENTFENSE_AUTH_SOMETHING_ELSE_THERE: no configuration key has this name`,
+		"AGENTFENSE_RUNTIME_TYPE=mock":           `AGENTFENSE_RUNTIME_TYPE: "mock" would run commands without any isolation: use bwrap or docker`,
+		"AGENTFENSE_SERVER_GRPC_ADDR=:1":         `AGENTFENSE_SERVER_GRPC_ADDR: :1 can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1`,
+		"AGENTFENSE_STORAGE_DB_PATH=db":          `AGENTFENSE_STORAGE_DB_PATH: "db": want an absolute path`,
+		"AGENTFENSE_RUNTIME_MAX_TIMEOUT=":        `AGENTFENSE_RUNTIME_MAX_TIMEOUT: "": want a duration such as 30s, 10m or 24h, or 0`,
+	} {
+		if _, err := config.Load("", []string{variable}); !fault.Is(err, fault.Invalid) || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", variable, err, want)
+		}
+	}
+}
+
+// Each key has a variable of its own, which is no other variable of ours.
+func TestVariables(t *testing.T) {
+	seen := map[string]bool{"AGENTFENSE_HOME": true, "AGENTFENSE_ENDPOINT": true, "AGENTFENSE_TOKEN": true, "AGENTFENSE_SANDBOX": true, "AGENTFENSE_REQUIRE": true}
+	for _, key := range config.Keys() {
+		if seen[config.Variable(key)] {
+			t.Errorf("%s: variable %s is taken", key, config.Variable(key))
+		}
+		seen[config.Variable(key)] = true
+	}
+}
+
+func TestIsLoopback(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true, "[::ffff:127.0.0.1]:1": true,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example.org:1": false, "127.0.0.1": false, "127.1:1": false,
+	} {
+		if got := config.IsLoopback(addr); got != want {
+			t.Errorf("IsLoopback(%q) = %t, want %t", addr, got, want)
+		}
+	}
+}
+
+func TestPathsLieInTheStateDirectory(t *testing.T) {
+	c := config.Default()
+	c.Storage.DBPath = "/other/db"
+	c.UnderHome("/home/af")
+	want := config.Storage{CodebasePath: "/home/af/codebases", MountPath: "/home/af/mounts", DBPath: "/other/db"}
+	if c.Storage != want || c.Auth.TokenFile != "/home/af/token" {
+		t.Errorf("UnderHome: %+v, token %s", c.Storage, c.Auth.TokenFile)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte("server: {tls: {cert: a}}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "f.yaml")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load(path, nil)
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), path+":") {
+				t.Errorf("Load: %v, want Invalid that begins with the file", err)
+			}
+			return
+		}
+		for _, addr := range []string{c.Server.GRPCAddr, c.Server.HTTPAddr} {
+			if addr != "" && !c.Server.TLS.Enabled() && !config.IsLoopback(addr) {
+				t.Errorf("%s without TLS was let through", addr)
+			}
+		}
+	})
+}
