@@ -30,6 +30,7 @@ type handle struct {
 
 	mu     sync.Mutex
 	writer uint32 // the process whose change was reported last
+	unsent int64  // bytes written since the disk was last told to begin
 }
 
 func (c *fdCache) init(limit int) {
@@ -70,6 +71,13 @@ func (c *fdCache) put(h *handle) *handle {
 		c.removeLocked(c.lru.Back())
 	}
 	return h
+}
+
+// retain adds a use to h, which is in use.
+func (c *fdCache) retain(h *handle) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.users++
 }
 
 // release ends a use.

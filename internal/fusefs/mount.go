@@ -66,6 +66,7 @@ type FS struct {
 	watcher  watcher
 	notify   notifier
 	prefetch prefetcher
+	writeout writeout
 	denials  denials
 	refused  chan Denial // to be told
 	stats    stats
@@ -132,6 +133,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 	if err := fs.prefetch.init(fs); err != nil {
 		return nil, err
 	}
+	fs.writeout.init()
 	fs.watcher.init(fs, fs.remote)
 	return fs, nil
 }
@@ -185,6 +187,7 @@ func (fs *FS) serve() {
 	var all sync.WaitGroup
 	all.Go(func() { fs.notify.run(fs.conn) })
 	all.Go(fs.runDenials)
+	all.Go(fs.runWriteout)
 	for i := range fs.prefetch.storers {
 		all.Go(fs.prefetch.storers[i].run)
 	}

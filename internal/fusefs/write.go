@@ -44,6 +44,7 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 				return err
 			}
 		}
+		fs.wrote(h, written)
 		return nil
 	})
 	return uint32(written), st
