@@ -32,22 +32,23 @@ const (
 	opLseek
 	opCopyFileRange
 	opStore
+	opWriteout
 	opCount
 )
 
 var opNames = [opCount]string{
 	"lookup", "getattr", "setattr", "readlink", "symlink", "mknod", "mkdir", "unlink", "rmdir", "rename", "link",
 	"open", "read", "write", "statfs", "flush", "fsync", "opendir", "readdir", "readdirplus", "create", "tmpfile",
-	"fallocate", "lseek", "copy_file_range", "store",
+	"fallocate", "lseek", "copy_file_range", "store", "writeout",
 }
 
 type stats [opCount]atomic.Uint64
 
 func (s *stats) count(o op) { s[o].Add(1) }
 
-// Stats returns how many requests of each kind came since the mount, and as
-// "store" how many contents were given to the kernel unasked. FORGET is not
-// counted.
+// Stats returns how many requests of each kind came since the mount, as "store"
+// how many contents were given to the kernel unasked, and as "writeout" how
+// often the disk was told to begin with a file. FORGET is not counted.
 func (fs *FS) Stats() map[string]uint64 {
 	m := make(map[string]uint64, opCount)
 	for o := range opNames {

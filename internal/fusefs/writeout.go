@@ -41,6 +41,7 @@ func (fs *FS) wrote(h *handle, size int) {
 	fs.fds.retain(h)
 	select {
 	case fs.writeout.jobs <- h:
+		fs.stats.count(opWriteout)
 	default:
 		fs.fds.release(h)
 	}
