@@ -3,40 +3,49 @@ package cli
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
+// stopTimeout is how long a supervisor may take to end before it is killed:
+// ten times what letting go of a million files takes.
+const stopTimeout = 30 * time.Second
+
 func newStop(e *env) *cobra.Command {
-	return &cobra.Command{
+	timeout := stopTimeout
+	cmd := &cobra.Command{
 		Use:               "stop NAME…",
 		Short:             "End everything that runs in a sandbox; its delta stays",
-		Example:           `  agentfense stop fix`,
+		Example:           "  agentfense stop fix\n  agentfense stop --timeout 5s fix",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for _, name := range args {
-				errs = append(errs, runStop(cmd.Context(), e, name))
+				errs = append(errs, runStop(cmd.Context(), e, name, timeout))
 			}
 			return errors.Join(errs...)
 		},
 	}
+	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "kill a supervisor that has not ended by then")
+	return cmd
 }
 
-func runStop(ctx context.Context, e *env, name string) error {
+func runStop(ctx context.Context, e *env, name string, timeout time.Duration) error {
 	_, sb, err := e.open(name)
 	if err != nil {
 		return err
 	}
-	return stop(ctx, sb)
+	return e.stop(ctx, sb, timeout)
 }
 
 // stop ends a sandbox if it runs and waits until it has let its lock go.
-func stop(ctx context.Context, sb *sandbox.Sandbox) error {
+func (e *env) stop(ctx context.Context, sb *sandbox.Sandbox, timeout time.Duration) error {
 	c, err := client(ctx, sb)
 	switch {
 	case err != nil:
@@ -44,5 +53,15 @@ func stop(ctx context.Context, sb *sandbox.Sandbox) error {
 	case c == nil:
 		return supervise.ClearRemains(sb)
 	}
-	return c.Stop(ctx)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = c.Stop(bounded)
+	if err == nil || bounded.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	if err := c.Kill(ctx); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	e.say("%s: its supervisor did not end within %s and was killed; the delta is whole", sb.Name(), timeout)
+	return supervise.ClearRemains(sb)
 }

@@ -2,6 +2,7 @@ package attack_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -10,8 +11,9 @@ import (
 )
 
 // A supervisor that answers no more, because it is stopped or swapped out,
-// holds up its own sandbox and nothing else. Killed, it takes along whoever
-// waits for its answer: no task stays behind that cannot be killed.
+// holds up its own sandbox and nothing else. stop kills it in the end, and it
+// takes along whoever waits for its answer: no task stays behind that cannot be
+// killed.
 func TestSupervisorHangs(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"a": "a\n"})
 	other := harness.New(t, binary, nil)
@@ -37,8 +39,9 @@ func TestSupervisorHangs(t *testing.T) {
 	if r := s.Agentfense("rm", s.Name); r.Code == 0 {
 		t.Error("a sandbox whose supervisor lives was removed")
 	}
-	if err := unix.Kill(doc.Running.PID, unix.SIGKILL); err != nil {
-		t.Fatal(err)
+	killed := s.Agentfense("stop", "--timeout", "300ms", s.Name)
+	if killed.Code != 0 || !strings.Contains(killed.Stderr, "did not end within 300ms and was killed") {
+		t.Errorf("stop: exit code %d\n%s", killed.Code, killed.Stderr)
 	}
 	if r := d.End(); r.Code != 125 {
 		t.Errorf("exit code %d, want 125\n%s", r.Code, r.Stderr)
