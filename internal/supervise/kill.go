@@ -32,8 +32,8 @@ func (c *Client) Kill(ctx context.Context) error {
 }
 
 // peer returns the process at the other end, as a pidfd.
-func (cn conn) peer() (*os.File, error) {
-	raw, err := cn.SyscallConn()
+func (c conn) peer() (*os.File, error) {
+	raw, err := c.SyscallConn()
 	if err != nil {
 		return nil, err
 	}
