@@ -34,6 +34,7 @@ type options struct {
 	Rows   *regexp.Regexp
 	Rounds int
 	Peers  bool
+	Image  bool // in a file system made for it
 }
 
 // Defaults of --rounds. Fewer than three rounds give no median worth the name,
@@ -59,19 +60,27 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err = bench(ctx, o, os.Stdout)
-	stop()
-	if err != nil {
+	if err := perform(o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// perform runs the benchmark until it is done or the person stops it.
+func perform(o options) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if o.Image {
+		return onImage(ctx, o.Dir, os.Args[1:])
+	}
+	return bench(ctx, o, os.Stdout)
 }
 
 // hidden are the verbs under which the program runs inside a place.
 var hidden = map[string]func(args []string) error{
 	"__serve":   serveMain,
 	"__overlay": overlayMain,
+	"__image":   imageMain,
 }
 
 func parseOptions(args []string, usage io.Writer) (options, error) {
@@ -81,6 +90,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.StringVar(&o.Dir, "dir", "/var/tmp", "directory below which the data is made: its file system is what is measured")
+	f.BoolVar(&o.Image, "image", false, "make a fresh ext4 in a file below --dir and measure there (root)")
 	f.StringVar(&o.Binary, "agentfense", "", "the agentfense binary (default bin/agentfense, then the PATH)")
 	f.StringVar(&o.JSON, "json", "", "write the result as JSON to this `file` too")
 	f.StringVar(&rows, "run", "", "measure only the rows whose id matches this `regexp`")
