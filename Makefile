@@ -46,8 +46,12 @@ demo: ## install what running needs, build, and show the main job
 test: setup lint race e2e ## set up, then check and test everything
 
 .PHONY: lint
-lint: ## formatting (gofumpt), go vet and the linters of .golangci.yml
+lint: lint-api ## formatting (gofumpt), go vet, the linters of .golangci.yml and the API's files
 	$(LINT) run ./...
+
+.PHONY: lint-api
+lint-api: ## the API's files: style, promises kept, generated code up to date
+	@GO=$(GO) scripts/api check
 
 .PHONY: format
 format: ## format the Go files

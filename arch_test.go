@@ -6,7 +6,9 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +44,9 @@ var mayImport = map[string]string{
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
+	// the server's interface; what it says is generated
+	"api":            "",
+	"api/sandbox/v1": "",
 	// faces
 	"internal/cli":   "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise",
 	"cmd/agentfense": "cli guest supervise",
@@ -61,23 +66,27 @@ var forTests = []string{"internal/needs", "internal/isolate/isolatetest"}
 // missing here has not been decided upon. Where only tests need it, no package
 // is named.
 var rooms = map[string]string{
-	"github.com/aymanbagabas/go-udiff":  "internal/textdiff",
-	"github.com/bmatcuk/doublestar/v4":  "",
-	"github.com/creack/pty":             "internal/cli internal/guest internal/supervise",
-	"github.com/elastic/go-seccomp-bpf": "internal/seccomp/denylist",
-	"github.com/google/go-cmp":          "",
-	"github.com/google/jsonschema-go":   "",
-	"github.com/hanwen/go-fuse/v2":      "internal/fuseconn internal/fusefs",
-	"github.com/rogpeppe/go-internal":   "",
-	"github.com/spf13/cobra":            "internal/cli",
-	"github.com/spf13/pflag":            "internal/cli",
-	"go.uber.org/goleak":                "",
-	"go.yaml.in/yaml/v3":                "internal/config internal/policy internal/yamlfile",
-	"golang.org/x/net":                  "internal/seccomp/denylist",
-	"golang.org/x/sync":                 "*",
-	"golang.org/x/sys":                  "*",
-	"golang.org/x/term":                 "bench internal/cli",
-	"pgregory.net/rapid":                "",
+	"github.com/aymanbagabas/go-udiff":          "internal/textdiff",
+	"github.com/bmatcuk/doublestar/v4":          "",
+	"github.com/creack/pty":                     "internal/cli internal/guest internal/supervise",
+	"github.com/elastic/go-seccomp-bpf":         "internal/seccomp/denylist",
+	"github.com/google/go-cmp":                  "",
+	"github.com/google/jsonschema-go":           "",
+	"github.com/grpc-ecosystem/grpc-gateway/v2": "api/sandbox/v1",
+	"github.com/hanwen/go-fuse/v2":              "internal/fuseconn internal/fusefs",
+	"github.com/rogpeppe/go-internal":           "",
+	"github.com/spf13/cobra":                    "internal/cli",
+	"github.com/spf13/pflag":                    "internal/cli",
+	"go.uber.org/goleak":                        "",
+	"go.yaml.in/yaml/v3":                        "internal/config internal/policy internal/yamlfile",
+	"golang.org/x/net":                          "internal/seccomp/denylist",
+	"golang.org/x/sync":                         "*",
+	"golang.org/x/sys":                          "*",
+	"golang.org/x/term":                         "bench internal/cli",
+	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
+	"google.golang.org/grpc":                    "api/sandbox/v1",
+	"google.golang.org/protobuf":                "api/sandbox/v1",
+	"pgregory.net/rapid":                        "",
 }
 
 func TestImportsFollowTheArchitecture(t *testing.T) {
@@ -123,6 +132,26 @@ func TestModulesStayInTheirRooms(t *testing.T) {
 	}
 }
 
+// heavy are modules that cost memory or time where they are only linked.
+var heavy = []string{
+	"github.com/grpc-ecosystem", "github.com/moby", "github.com/prometheus",
+	"google.golang.org", "modernc.org",
+}
+
+// A supervisor and a guest exist once per sandbox.
+func TestSupervisorAndGuestStayLight(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "./internal/supervise", "./internal/guest").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		own := strings.HasPrefix(dep, module+"api") || strings.HasPrefix(dep, module+"internal/store")
+		if own || slices.ContainsFunc(heavy, func(m string) bool { return strings.HasPrefix(dep, m+"/") }) {
+			t.Errorf("internal/supervise or internal/guest is linked with %s", dep)
+		}
+	}
+}
+
 // goFile is a Go file of this repository, path relative to its root.
 type goFile struct {
 	path    string
@@ -134,6 +163,11 @@ type goFile struct {
 func (f goFile) isTest() bool {
 	return strings.HasSuffix(f.path, "_test.go") || strings.HasPrefix(f.path, "test/")
 }
+
+var generatedMark = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`) // go help generate
+
+// isGenerated reports whether a program wrote f.
+func (f goFile) isGenerated() bool { return generatedMark.MatchString(f.text) }
 
 // ownImports are the imports of packages of this module, relative to its root.
 func (f goFile) ownImports() []string {
