@@ -40,7 +40,8 @@ var mayImport = map[string]string{
 	"internal/isolate":       "fault",
 	"internal/isolate/bwrap": "fault isolate seccomp",
 	// memory
-	"internal/audit": "fault vpath",
+	"internal/audit":    "fault vpath",
+	"internal/codebase": "fault hostfile vpath",
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",

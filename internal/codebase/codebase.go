@@ -1,0 +1,185 @@
+// Package codebase keeps the directories that a server's sandboxes are made of.
+//
+// A codebase is a directory of its own below the store's:
+//
+//	ID/files/      what was uploaded and synchronized: the source of sandboxes
+//	ID/staging/    uploads until they are whole, and what is being removed
+//	ID/usage.json  how much files/ holds; there only while it is certain
+//	ID/link.json   instead of files/, for a directory of the host that is linked
+//
+// A codebase appears and disappears whole, by one rename. So does every file:
+// it is written in staging/ and moved, so that whoever reads sees the old file
+// or the new one, and after a kill staging/ is swept. Of uploads to one path
+// that run at once the last one committed wins. No path leads out of files/ and
+// no symbolic link is ever followed, whoever puts it there meanwhile (hostfile).
+// What was committed survives the death of the process at once, and that of the
+// machine within about a second.
+//
+// Size and number of files are kept as they change. They are counted anew only
+// if the process that last changed the codebase died before Close.
+//
+// A linked directory is never changed and never read here: calls on its files
+// are Precondition. The package knows no names, owners or sandboxes of
+// codebases: who may delete one, and when, the caller decides.
+//
+// Errors name paths inside the codebase only. Lock order: Codebase.telling,
+// Codebase.mu, Store.mu.
+package codebase
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// ID names a codebase for ever: "cb_" and 16 hex digits.
+type ID string
+
+const (
+	idPrefix = "cb_"
+	idDigits = 16
+)
+
+// newID draws an ID at random.
+func newID() ID {
+	var b [idDigits / 2]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return ID(idPrefix + hex.EncodeToString(b[:]))
+}
+
+// isValid reports whether id has the form of one; nothing else is ever part of
+// a host path.
+func (id ID) isValid() bool {
+	digits, ok := strings.CutPrefix(string(id), idPrefix)
+	return ok && len(digits) == idDigits && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// Names in a codebase's directory.
+const (
+	filesDir   = "files"
+	stagingDir = "staging"
+)
+
+// Codebase is one codebase of a Store. It may be used concurrently.
+type Codebase struct {
+	store *Store
+	id    ID
+
+	telling sync.Mutex // held while the observer is told
+
+	mu     sync.Mutex // held while files or what follows change
+	loaded bool
+	gone   bool
+	link   *Link // nil: uploaded
+	usage  Usage
+	clean  bool // usage.json holds usage
+	staged uint64
+}
+
+// ID returns the codebase's ID.
+func (c *Codebase) ID() ID { return c.id }
+
+// Source returns the absolute host path of the directory that sandboxes are
+// made of. Errors: NotFound; for a linked directory Precondition, if another
+// one stands there now, and as Link.
+func (c *Codebase) Source() (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.gone:
+		return "", c.absent()
+	case c.link != nil:
+		return c.link.Path, c.link.check()
+	}
+	return filepath.Join(c.store.dir, string(c.id), filesDir), nil
+}
+
+// absent is the same for a malformed, an unknown and a deleted ID.
+func (c *Codebase) absent() error { return noCodebase(c.id) }
+
+func noCodebase(id ID) error {
+	return fault.New(fault.NotFound, "codebase %s: no such codebase", vpath.Quote(string(id)))
+}
+
+// usable refuses what a linked or deleted codebase cannot do. c.mu is held.
+func (c *Codebase) usableLocked() error {
+	switch {
+	case c.gone:
+		return c.absent()
+	case c.link != nil:
+		return fault.New(fault.Precondition, "codebase %s: it is a linked directory: use its sandboxes' files, or the directory itself", c.id)
+	}
+	return nil
+}
+
+func (c *Codebase) usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usableLocked()
+}
+
+// open opens the directory sub of the codebase's.
+func (c *Codebase) open(sub string) (int, error) {
+	fd, err := hostfile.OpenDir(c.store.root(), string(c.id)+"/"+sub, unix.O_PATH)
+	if err == unix.ENOENT {
+		return -1, c.absent()
+	}
+	return fd, wrap("open", vpath.Root, err)
+}
+
+// at calls do with the files' directory.
+func (c *Codebase) at(do func(files int) error) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	files, err := c.open(filesDir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(files)
+	return do(files)
+}
+
+// dirs are the directories of a codebase that a change needs.
+type dirs struct{ files, staging int }
+
+// change calls do while nobody else changes the codebase, and tells the
+// observer afterwards.
+func (c *Codebase) change(do func(d dirs) error) error {
+	err := c.changeQuietly(do)
+	if err == nil {
+		c.tell()
+		c.store.flushSoon()
+	}
+	return err
+}
+
+func (c *Codebase) changeQuietly(do func(d dirs) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.usableLocked(); err != nil {
+		return err
+	}
+	if err := c.soilLocked(); err != nil {
+		return err
+	}
+	var d dirs
+	var err error
+	if d.files, err = c.open(filesDir); err != nil {
+		return err
+	}
+	defer unix.Close(d.files)
+	if d.staging, err = c.open(stagingDir); err != nil {
+		return err
+	}
+	defer unix.Close(d.staging)
+	return do(d)
+}

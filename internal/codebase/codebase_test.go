@@ -1,0 +1,368 @@
+package codebase
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// recorder is an Observer that remembers.
+type recorder struct {
+	mu   sync.Mutex
+	last map[ID]Usage
+}
+
+func (r *recorder) CodebaseChanged(id ID, u Usage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		r.last = map[ID]Usage{}
+	}
+	r.last[id] = u
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openStore(t testing.TB, dir string, observer Observer) *Store {
+	t.Helper()
+	s, err := Open(Options{Dir: dir, Home: filepath.Dir(dir), Observer: observer})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// newCodebase makes a store with one codebase in it.
+func newCodebase(t testing.TB) *Codebase {
+	t.Helper()
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create()
+	must(t, err)
+	return c
+}
+
+func path(t testing.TB, s string) vpath.Path {
+	t.Helper()
+	p, err := vpath.ParseText(s)
+	must(t, err)
+	return p
+}
+
+func upload(c *Codebase, p vpath.Path, content string, mode uint32) (Uploaded, error) {
+	u, err := c.Upload(p, int64(len(content)), mode)
+	if err != nil {
+		return Uploaded{}, err
+	}
+	defer u.Abort()
+	if _, err := io.WriteString(u, content); err != nil {
+		return Uploaded{}, err
+	}
+	return u.Commit()
+}
+
+func put(t testing.TB, c *Codebase, p, content string) {
+	t.Helper()
+	_, err := upload(c, path(t, p), content, 0)
+	must(t, err)
+}
+
+func download(c *Codebase, p vpath.Path) (string, error) {
+	f, _, err := c.OpenFile(p)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(f)
+	return string(content), err
+}
+
+// listing is "path mode size target" of each entry.
+func listing(t testing.TB, c *Codebase, dir string, recursive bool) []string {
+	t.Helper()
+	list, err := c.List(context.Background(), path(t, dir), recursive)
+	must(t, err)
+	var lines []string
+	for _, i := range list {
+		lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %o %d %s", i.Path.Text(), i.Mode, i.SizeBytes, i.LinkTarget)))
+	}
+	return lines
+}
+
+func wantKind(t testing.TB, what string, err error, want fault.Kind) {
+	t.Helper()
+	if err == nil || fault.KindOf(err) != want {
+		t.Errorf("%s: got %v (%s), want %s", what, err, fault.KindOf(err), want)
+	}
+}
+
+// wantUsage checks the usage that is kept, and that counting comes to the same.
+func wantUsage(t testing.TB, c *Codebase, files, size int64) {
+	t.Helper()
+	u := c.Usage()
+	if u.FileCount != files || u.SizeBytes != size {
+		t.Errorf("usage: got %d files, %d bytes, want %d, %d", u.FileCount, u.SizeBytes, files, size)
+	}
+	must(t, c.at(func(root int) error {
+		g, err := count(root, vpath.Root, false)
+		if g.FileCount != files || g.SizeBytes != size {
+			t.Errorf("counted: %d files, %d bytes, want %d, %d", g.FileCount, g.SizeBytes, files, size)
+		}
+		return err
+	}))
+}
+
+func wantEmptyStaging(t testing.TB, c *Codebase) {
+	t.Helper()
+	left, err := os.ReadDir(filepath.Join(c.path(), stagingDir))
+	must(t, err)
+	if len(left) > 0 {
+		t.Errorf("left in staging: %v", left)
+	}
+}
+
+func TestUploadStoresFiles(t *testing.T) {
+	observer := &recorder{}
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create()
+	must(t, err)
+	old := unix.Umask(0o077)
+	defer unix.Umask(old)
+	got, err := upload(c, path(t, "/dir/sub/run.sh"), "#!/bin/sh\n", 0o100755)
+	must(t, err)
+	sum := md5.Sum([]byte("#!/bin/sh\n"))
+	if want := (Uploaded{SizeBytes: 10, MD5: hex.EncodeToString(sum[:])}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	put(t, c, "dir/plain", "old")
+	put(t, c, "dir/plain", "newer")
+	put(t, c, "empty", "")
+	_, err = upload(c, path(t, "closed"), "", 0o6001)
+	must(t, err)
+	must(t, c.MakeDir(path(t, "hollow/inner"), 0))
+	must(t, c.MakeDir(path(t, "tight"), 0o550))
+	must(t, c.MakeLink(path(t, "link"), "/etc/passwd"))
+	must(t, c.MakeLink(path(t, "link"), "dir/plain"))
+	want := []string{
+		"closed 100401 0", "dir 40755 0", "dir/plain 100644 5", "dir/sub 40755 0", "dir/sub/run.sh 100755 10", "empty 100644 0",
+		"hollow 40755 0", "hollow/inner 40755 0", "link 120777 0 dir/plain", "tight 40750 0",
+	}
+	if got := listing(t, c, "", true); !cmp.Equal(got, want) {
+		t.Errorf("recursive listing (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	want = []string{"dir/plain 100644 5", "dir/sub 40755 0"}
+	if got := listing(t, c, "/dir/", false); !cmp.Equal(got, want) {
+		t.Errorf("listing of a directory (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	content, err := download(c, path(t, "dir/plain"))
+	if err != nil || content != "newer" {
+		t.Errorf("downloaded %q, %v", content, err)
+	}
+	wantUsage(t, c, 5, 15)
+	if got := observer.last[c.ID()]; got != c.Usage() {
+		t.Errorf("the observer was told %+v, it is %+v", got, c.Usage())
+	}
+	wantEmptyStaging(t, c)
+}
+
+func TestNamesOfAnyBytes(t *testing.T) {
+	c := newCodebase(t)
+	names := []string{"new\nline", "\xff\xfe", `back\slash`, `\xff`, " ", "-rf", ".wh.x", "\u202e.txt", strings.Repeat("n", vpath.NameMax)}
+	for _, name := range names {
+		p, err := vpath.Parse("d/" + name)
+		must(t, err)
+		if p != path(t, p.Text()) {
+			t.Fatalf("%q does not survive the wire as %q", name, p.Text())
+		}
+		_, err = upload(c, p, name, 0)
+		must(t, err)
+		if content, err := download(c, p); err != nil || content != name {
+			t.Errorf("%q: downloaded %q, %v", name, content, err)
+		}
+	}
+	if got := listing(t, c, "d", false); len(got) != len(names) {
+		t.Errorf("listed: %q", got)
+	}
+}
+
+func TestUploadRefuses(t *testing.T) {
+	c := newCodebase(t)
+	put(t, c, "file", "content")
+	put(t, c, "dir/inner", "content")
+	must(t, c.MakeLink(path(t, "link"), "file"))
+	must(t, c.MakeLink(path(t, "dirlink"), "dir"))
+	must(t, unix.Mkfifo(filepath.Join(c.path(), filesDir, "fifo"), 0o600))
+	before := listing(t, c, "", true)
+	for _, r := range []struct {
+		name, path string
+		want       fault.Kind
+	}{
+		{"the root", "/", fault.Invalid},
+		{"a directory", "dir", fault.Precondition},
+		{"below a file", "file/new", fault.Precondition},
+		{"a symbolic link", "link", fault.Invalid},
+		{"below a symbolic link", "dirlink/new", fault.Invalid},
+		{"far below a symbolic link", "dirlink/a/b/new", fault.Invalid},
+		{"an over-long path", strings.Repeat("a/", 2048) + "f", fault.Invalid},
+	} {
+		_, err := upload(c, path(t, r.path), "evil", 0)
+		wantKind(t, "upload to "+r.name, err, r.want)
+	}
+	wantKind(t, "a directory in a file's place", c.MakeDir(path(t, "file"), 0), fault.Precondition)
+	wantKind(t, "a directory in a link's place", c.MakeDir(path(t, "dirlink"), 0), fault.Invalid)
+	wantKind(t, "a link in a directory's place", c.MakeLink(path(t, "dir"), "x"), fault.Precondition)
+	for _, target := range []string{"", "a\x00b", strings.Repeat("x", unix.PathMax)} {
+		wantKind(t, "a link's target", c.MakeLink(path(t, "new"), target), fault.Invalid)
+	}
+	for _, p := range []string{"..", "a/../../b", "a\x00b", strings.Repeat("n", vpath.NameMax+1)} {
+		_, err := vpath.ParseText(p)
+		wantKind(t, fmt.Sprintf("the path %.20q", p), err, fault.Invalid)
+	}
+	if after := listing(t, c, "", true); !cmp.Equal(before, after) {
+		t.Errorf("something changed:\n%s", cmp.Diff(before, after))
+	}
+	wantEmptyStaging(t, c)
+}
+
+func TestUploadKeepsItsSize(t *testing.T) {
+	c := newCodebase(t)
+	put(t, c, "f", "old")
+	_, err := c.Upload(path(t, "f"), -1, 0)
+	wantKind(t, "a negative size", err, fault.Invalid)
+	more, err := c.Upload(path(t, "f"), 3, 0)
+	must(t, err)
+	_, err = more.Write([]byte("four"))
+	wantKind(t, "too much", err, fault.Invalid)
+	_, err = more.Commit()
+	wantKind(t, "the commit of too much", err, fault.Invalid)
+	less, err := c.Upload(path(t, "new/f"), 3, 0)
+	must(t, err)
+	_, err = less.Write([]byte("ab"))
+	must(t, err)
+	_, err = less.Commit()
+	wantKind(t, "too little", err, fault.Invalid)
+	_, err = less.Write([]byte("c"))
+	wantKind(t, "a write after the end", err, fault.Precondition)
+	unknown, err := c.Upload(path(t, "g"), 0, 0)
+	must(t, err)
+	_, err = unknown.Write([]byte("any length"))
+	must(t, err)
+	_, err = unknown.Commit()
+	must(t, err)
+	if got := listing(t, c, "", true); !cmp.Equal(got, []string{"f 100644 3", "g 100644 10"}) {
+		t.Errorf("there is %q", got)
+	}
+	wantEmptyStaging(t, c)
+}
+
+func TestReadRefuses(t *testing.T) {
+	c := newCodebase(t)
+	put(t, c, "dir/file", "content")
+	must(t, c.MakeLink(path(t, "link"), "dir/file"))
+	must(t, c.MakeLink(path(t, "dirlink"), "dir"))
+	must(t, c.MakeLink(path(t, "out"), "/"))
+	must(t, unix.Mkfifo(filepath.Join(c.path(), filesDir, "fifo"), 0o600))
+	for _, r := range []struct {
+		name, path string
+		open, list fault.Kind
+	}{
+		{"an absent name", "absent", fault.NotFound, fault.NotFound},
+		{"below an absent name", "absent/x", fault.NotFound, fault.NotFound},
+		{"below a file", "dir/file/x", fault.NotFound, fault.NotFound},
+		{"a symbolic link", "dirlink", fault.Invalid, fault.Invalid},
+		{"below a symbolic link", "dirlink/file", fault.Invalid, fault.Invalid},
+		{"below a link out of it", "out/etc", fault.Invalid, fault.Invalid},
+		{"a FIFO", "fifo", fault.Invalid, fault.Invalid},
+	} {
+		_, err := download(c, path(t, r.path))
+		wantKind(t, "download of "+r.name, err, r.open)
+		_, err = c.List(context.Background(), path(t, r.path), true)
+		wantKind(t, "list of "+r.name, err, r.list)
+		if err != nil && strings.Contains(err.Error(), c.path()) {
+			t.Errorf("the error names the host's path: %v", err)
+		}
+	}
+	_, err := download(c, vpath.Root)
+	wantKind(t, "download of the root", err, fault.Invalid)
+	_, err = c.List(context.Background(), path(t, "dir/file"), false)
+	wantKind(t, "list of a file", err, fault.Invalid)
+	canceled, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = c.List(canceled, vpath.Root, true)
+	wantKind(t, "list for nobody", err, fault.Canceled)
+}
+
+func TestRemove(t *testing.T) {
+	c := newCodebase(t)
+	for _, p := range []string{"a", "d/b", "d/e/c", "kept"} {
+		put(t, c, p, "12345")
+	}
+	must(t, c.MakeLink(path(t, "link"), "kept"))
+	must(t, c.MakeLink(path(t, "dirlink"), "d"))
+	must(t, os.Chmod(filepath.Join(c.path(), filesDir, "d", "e"), 0))
+	for _, p := range []string{"a", "d", "link"} {
+		must(t, c.Remove(path(t, p)))
+	}
+	wantKind(t, "what is gone", c.Remove(path(t, "a")), fault.NotFound)
+	wantKind(t, "the root", c.Remove(vpath.Root), fault.Invalid)
+	wantKind(t, "below a file", c.Remove(path(t, "kept/x")), fault.NotFound)
+	wantKind(t, "below a link", c.Remove(path(t, "dirlink/x")), fault.Invalid)
+	wantUsage(t, c, 2, 5)
+	wantEmptyStaging(t, c)
+}
+
+func TestLastCommittedUploadWins(t *testing.T) {
+	c := newCodebase(t)
+	var uploads []*Upload
+	for i := range 8 {
+		u, err := c.Upload(path(t, "f"), 0, 0)
+		must(t, err)
+		for range 10 {
+			fmt.Fprintf(u, "%d", i)
+		}
+		uploads = append(uploads, u)
+	}
+	for _, i := range []int{3, 0, 7, 5} {
+		_, err := uploads[i].Commit()
+		must(t, err)
+		if content, _ := download(c, path(t, "f")); content != strings.Repeat(fmt.Sprint(i), 10) {
+			t.Errorf("after the commit of %d: %q", i, content)
+		}
+	}
+	uploads[1].Abort()
+	wantUsage(t, c, 1, 10)
+}
+
+func TestChangeByOthers(t *testing.T) {
+	c := newCodebase(t)
+	put(t, c, "a", "123")
+	source, err := c.Source()
+	must(t, err)
+	write := func(name string) { must(t, os.WriteFile(filepath.Join(source, name), []byte("12345"), 0o644)) }
+	must(t, c.Change(func() (*Growth, error) {
+		write("b")
+		return &Growth{FileCount: 1, SizeBytes: 5}, nil
+	}))
+	wantUsage(t, c, 2, 8)
+	broken := fault.New(fault.Exhausted, "sync: the disk is full")
+	err = c.Change(func() (*Growth, error) {
+		write("c")
+		return nil, broken
+	})
+	wantKind(t, "a sync that fails", err, fault.Exhausted)
+	wantUsage(t, c, 3, 13)
+}

@@ -1,0 +1,56 @@
+package codebase
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// wrap gives an error of the host's file system its kind and the text
+// "operation path: cause", without the host's path. A fault passes as it is.
+func wrap(operation string, p vpath.Path, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := errors.AsType[*fault.Error](err); is {
+		return err
+	}
+	cause := err
+	if errno, is := errors.AsType[unix.Errno](err); is {
+		cause = errno
+	}
+	if errors.Is(err, unix.ELOOP) {
+		return fault.New(fault.Invalid, "%s %s: a symbolic link is not followed", operation, p)
+	}
+	return fault.New(hostfile.Kind(err), "%s %s: %w", operation, p, cause)
+}
+
+// wrapStore is wrap for the store's own files.
+func wrapStore(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(hostfile.Kind(err), "%s: %w", what, err)
+}
+
+// wrapRead is wrap for the calls that read: where a part of the path is no
+// directory there is no such file.
+func wrapRead(operation string, p vpath.Path, err error) error {
+	if errors.Is(err, unix.ENOTDIR) {
+		return fault.New(fault.NotFound, "%s %s: %w", operation, p, unix.ENOENT)
+	}
+	return wrap(operation, p, err)
+}
+
+// wrapWrite is wrap for the calls that change something: there it stands in
+// the way.
+func wrapWrite(operation string, p vpath.Path, err error) error {
+	if errors.Is(err, unix.ENOTDIR) {
+		return fault.New(fault.Precondition, "%s %s: a file is where a directory would have to be", operation, p)
+	}
+	return wrap(operation, p, err)
+}

@@ -1,0 +1,197 @@
+package codebase
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// linkFile holds a Link in a codebase's directory.
+const linkFile = "link.json"
+
+// Link is a directory of the host that a codebase stands for.
+type Link struct {
+	Path string // absolute, without symbolic links; bytes
+	// Dev and Ino are its identity when it was linked.
+	Dev, Ino uint64
+	// IgnoreFiles leaves out of its sandboxes' view what an upload would.
+	IgnoreFiles bool
+}
+
+// linkJSON is a Link as it is stored; the path is escaped by vpath.Escape.
+type linkJSON struct {
+	Path        string `json:"path"`
+	Dev         uint64 `json:"dev"`
+	Ino         uint64 `json:"ino"`
+	IgnoreFiles bool   `json:"ignore_files"`
+}
+
+// Link makes a codebase of the directory at path, which stays as it is and
+// where it is. Errors: Invalid if path is not absolute, not a directory, or is,
+// contains or lies in the state directory or the store; NotFound; Denied if this
+// process cannot read it.
+func (s *Store) Link(path string, ignoreFiles bool) (*Codebase, error) {
+	l, err := s.resolve(path)
+	if err != nil {
+		return nil, err
+	}
+	l.IgnoreFiles = ignoreFiles
+	text, err := json.Marshal(linkJSON{Path: vpath.Escape(l.Path), Dev: l.Dev, Ino: l.Ino, IgnoreFiles: ignoreFiles})
+	if err != nil {
+		return nil, fault.New(fault.Internal, "link: %w", err)
+	}
+	c := &Codebase{store: s, id: newID(), loaded: true, link: &l}
+	err = s.appear(c.id, func(making string) error { return hostfile.WriteDurably(making, linkFile, text) })
+	if err != nil {
+		return nil, err
+	}
+	return s.keep(c), nil
+}
+
+// Linked returns the directory that the codebase stands for, if it is linked.
+func (c *Codebase) Linked() (Link, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.link == nil {
+		return Link{}, false
+	}
+	return *c.link, true
+}
+
+// resolve checks that a codebase can be made of path.
+func (s *Store) resolve(path string) (Link, error) {
+	if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
+		return Link{}, fault.New(fault.Invalid, "link %s: not an absolute path", vpath.Quote(path))
+	}
+	l := Link{}
+	var err error
+	if l.Path, err = filepath.EvalSymlinks(path); err != nil {
+		return Link{}, linkError(path, err)
+	}
+	var st unix.Stat_t
+	fd, err := l.open(&st)
+	if err != nil {
+		return Link{}, linkError(path, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Faccessat(fd, ".", unix.R_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return Link{}, linkError(path, err)
+	}
+	l.Dev, l.Ino = st.Dev, st.Ino
+	for _, ours := range []string{s.home, s.dir} {
+		touches, err := related(l, ours)
+		if err != nil {
+			return Link{}, linkError(path, err)
+		}
+		if touches {
+			return Link{}, fault.New(fault.Invalid, "link %s: it is, contains or lies in the server's own directory", vpath.Quote(path))
+		}
+	}
+	return l, nil
+}
+
+func (l Link) open(st *unix.Stat_t) (int, error) {
+	fd, err := unix.Open(l.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Fstat(fd, st); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// check refuses what stands at the path now if it is another directory. The
+// device of a file system without a disk of its own (major 0) gets a new number
+// at each mount.
+func (l Link) check() error {
+	var st unix.Stat_t
+	fd, err := l.open(&st)
+	if err != nil {
+		return linkError(l.Path, err)
+	}
+	unix.Close(fd)
+	sameDev := st.Dev == l.Dev || unix.Major(st.Dev) == 0 && unix.Major(l.Dev) == 0
+	if st.Ino != l.Ino || !sameDev {
+		return fault.New(fault.Precondition, "link %s: another directory stands there now than was linked", vpath.Quote(l.Path))
+	}
+	return nil
+}
+
+// related reports whether l is ours, lies in it or contains it: by identity, so
+// that a bind mount is recognised.
+func related(l Link, ours string) (bool, error) {
+	if ours == "" {
+		return false, nil
+	}
+	ours, err := filepath.EvalSymlinks(ours)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	var own unix.Stat_t
+	if err == nil {
+		err = unix.Stat(ours, &own)
+	}
+	if err != nil {
+		return false, err
+	}
+	contains, err := hasAncestor(ours, l.Dev, l.Ino)
+	if contains || err != nil {
+		return contains, err
+	}
+	return hasAncestor(l.Path, own.Dev, own.Ino)
+}
+
+// hasAncestor reports whether the directory of that identity is path or one
+// above it.
+func hasAncestor(path string, dev, ino uint64) (bool, error) {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return false, err
+		}
+		if st.Dev == dev && st.Ino == ino {
+			return true, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return false, nil
+		}
+	}
+}
+
+func linkError(path string, err error) error {
+	cause := err
+	if errno, is := errors.AsType[unix.Errno](err); is {
+		cause = errno
+	}
+	return fault.New(hostfile.Kind(err), "link %s: %w", vpath.Quote(path), cause)
+}
+
+// readLink reads the link in the codebase's directory; nil if it is none.
+func readLink(dir int) (*Link, error) {
+	text, err := readSmall(dir, linkFile)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	var j linkJSON
+	if err == nil {
+		err = json.Unmarshal(text, &j)
+	}
+	var path string
+	if err == nil {
+		path, err = vpath.Unescape(j.Path)
+	}
+	if err != nil || !filepath.IsAbs(path) {
+		return nil, fault.New(fault.Precondition, "codebase: %s is damaged: %w", linkFile, err)
+	}
+	return &Link{Path: path, Dev: j.Dev, Ino: j.Ino, IgnoreFiles: j.IgnoreFiles}, nil
+}

@@ -1,0 +1,92 @@
+package codebase
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Remove deletes p: a file, a symbolic link itself, or a directory and all
+// below it, in one step. Errors: NotFound; Invalid for the root and behind a
+// symbolic link; Denied; Precondition for a linked codebase.
+func (c *Codebase) Remove(p vpath.Path) error {
+	if p.IsRoot() {
+		return fault.New(fault.Invalid, "remove: the path is empty or the root")
+	}
+	name := c.stagedName()
+	err := c.change(func(d dirs) error {
+		st, err := d.takeAway(p, name)
+		if err != nil {
+			return err
+		}
+		return c.discountLocked(d, st, name)
+	})
+	if err == nil {
+		err = c.clear(name)
+	}
+	return wrapRead("remove", p, err)
+}
+
+// takeAway moves p to staging and describes it.
+func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
+	parent, base, err := openParent(d.files, p)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(parent)
+	st, err := lstat(parent, base)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Renameat(parent, base, d.staging, name)
+	if errors.Is(err, unix.EACCES) && isDir(st) {
+		// A directory that leaves its parent must be writable itself.
+		if err = openUp(parent, base); err == nil {
+			err = unix.Renameat(parent, base, d.staging, name)
+		}
+	}
+	return st, err
+}
+
+// openUp gives the owner of a directory back what a chmod inside took.
+func openUp(dir int, name string) error {
+	fd, err := hostfile.OpenDir(dir, name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod(hostfile.ProcPath(fd), 0o700)
+}
+
+// discountLocked takes what is staged as name off the usage.
+func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
+	var g Growth
+	g.add(st, -1)
+	if isDir(st) {
+		below, err := count(d.staging, vpath.Root.Child(name), false)
+		if err != nil {
+			return c.recountLocked(d.files)
+		}
+		g.FileCount -= below.FileCount
+		g.SizeBytes -= below.SizeBytes
+	}
+	c.growLocked(g)
+	return nil
+}
+
+// clear removes what is staged as name for good.
+func (c *Codebase) clear(name string) error {
+	staging, err := c.open(stagingDir)
+	if errors.Is(err, unix.ENOENT) || fault.Is(err, fault.NotFound) {
+		return nil // the codebase was deleted meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(staging)
+	return hostfile.RemoveTreeAt(staging, name)
+}

@@ -1,0 +1,361 @@
+package codebase
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+)
+
+// Names that no codebase can have.
+const (
+	makingPrefix = ".making-"
+	gonePrefix   = ".gone-"
+	lockFile     = "lock"
+)
+
+// Observer is told what a codebase holds, after each change and in order. It
+// must not call the codebase.
+type Observer interface {
+	CodebaseChanged(id ID, u Usage)
+}
+
+// Options are what a Store is opened with.
+type Options struct {
+	// Dir is the directory of the codebases; it is made if it is absent.
+	Dir string
+	// Home is the state directory, which no linked directory may touch.
+	Home string
+	// Observer may be nil.
+	Observer Observer
+}
+
+// Store keeps codebases below one directory. It may be used concurrently.
+type Store struct {
+	dir      string // absolute, without symbolic links
+	home     string
+	observer Observer
+	handle   *os.File // on dir
+	lock     *os.File
+
+	mu     sync.Mutex
+	known  map[ID]*Codebase
+	flush  *time.Timer // nil: nothing waits to be made durable
+	closed bool
+}
+
+// Open opens the store for this process alone and sweeps what a crash left of
+// codebases half made and half deleted. Errors: Precondition if another process
+// has it, or if others may write to it; Denied, Exhausted and Invalid as the
+// file system has it.
+func Open(o Options) (*Store, error) {
+	dir, err := makePrivate(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, home: o.Home, observer: o.Observer, known: map[ID]*Codebase{}}
+	if s.handle, err = os.Open(dir); err != nil {
+		return nil, wrapStore("codebases", err)
+	}
+	if err := s.take(); err != nil {
+		s.handle.Close()
+		return nil, err
+	}
+	if err := s.sweep(); err != nil {
+		s.letGo()
+		return nil, wrapStore("codebases", err)
+	}
+	return s, nil
+}
+
+// makePrivate makes dir if it is absent, and refuses one that others could have
+// filled.
+func makePrivate(dir string) (string, error) {
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		dir, err = filepath.Abs(dir)
+	}
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Lstat(dir, &st)
+	}
+	switch {
+	case err != nil:
+		return "", wrapStore("codebases", err)
+	case st.Uid != uint32(os.Geteuid()):
+		return "", fault.New(fault.Precondition, "codebases %s: the directory belongs to uid %d, not to uid %d", dir, st.Uid, os.Geteuid())
+	case st.Mode&0o022 != 0:
+		return "", fault.New(fault.Precondition, "codebases %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+	}
+	return dir, nil
+}
+
+// take locks the store, so that no other process's uploads are swept.
+func (s *Store) take() error {
+	f, err := os.OpenFile(filepath.Join(s.dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return wrapStore("codebases", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return fault.New(fault.Precondition, "codebases %s: in use by another server", s.dir)
+		}
+		return wrapStore("codebases", err)
+	}
+	s.lock = f
+	return nil
+}
+
+func (s *Store) letGo() {
+	s.handle.Close()
+	s.lock.Close()
+}
+
+func (s *Store) root() int { return int(s.handle.Fd()) }
+
+// sweep deletes codebases half made and half deleted.
+func (s *Store) sweep() error {
+	names, err := s.names()
+	for _, name := range names {
+		if strings.HasPrefix(name, makingPrefix) || strings.HasPrefix(name, gonePrefix) {
+			err = errors.Join(err, hostfile.RemoveTreeAt(s.root(), name))
+		}
+	}
+	return err
+}
+
+func (s *Store) names() ([]string, error) {
+	f, err := os.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// IDs returns the codebases there are, sorted, so that the caller can tell
+// those it knows nothing of.
+func (s *Store) IDs() ([]ID, error) {
+	names, err := s.names()
+	if err != nil {
+		return nil, wrapStore("codebases", err)
+	}
+	var ids []ID
+	for _, name := range names {
+		if ID(name).isValid() {
+			ids = append(ids, ID(name))
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// Create makes an empty codebase. Errors: Exhausted, Denied.
+func (s *Store) Create() (*Codebase, error) {
+	c := &Codebase{store: s, id: newID(), loaded: true, usage: Usage{UpdatedAt: time.Now()}}
+	err := s.appear(c.id, func(making string) error {
+		for _, sub := range []string{filesDir, stagingDir} {
+			if err := os.Mkdir(filepath.Join(making, sub), 0o700); err != nil {
+				return err
+			}
+		}
+		return os.Chmod(filepath.Join(making, filesDir), dirMode)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.keep(c), nil
+}
+
+// appear lets the codebase's directory appear with what fill puts into it.
+func (s *Store) appear(id ID, fill func(making string) error) error {
+	making := filepath.Join(s.dir, makingPrefix+string(id))
+	err := os.Mkdir(making, 0o700)
+	if err == nil {
+		err = fill(making)
+	}
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, making, s.root(), string(id), unix.RENAME_NOREPLACE)
+	}
+	if err == nil {
+		err = hostfile.SyncDir(s.dir)
+	}
+	if err != nil {
+		return wrapStore("codebase", errors.Join(err, hostfile.RemoveTree(making)))
+	}
+	return nil
+}
+
+func (s *Store) keep(c *Codebase) *Codebase {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.known[c.id]; was != nil {
+		return was
+	}
+	s.known[c.id] = c
+	return c
+}
+
+// Get returns the codebase id. The first time it sweeps what a crash left in
+// its staging directory and, if need be, counts its files. Errors: NotFound,
+// for a malformed id too.
+func (s *Store) Get(id ID) (*Codebase, error) {
+	if !id.isValid() {
+		return nil, noCodebase(id)
+	}
+	s.mu.Lock()
+	c := s.known[id]
+	s.mu.Unlock()
+	if c == nil {
+		c = s.keep(&Codebase{store: s, id: id})
+	}
+	if err := c.load(); err != nil {
+		s.forget(c)
+		return nil, err
+	}
+	return c, nil
+}
+
+func (s *Store) forget(c *Codebase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known[c.id] == c {
+		delete(s.known, c.id)
+	}
+}
+
+// load reads what is known of the codebase, once.
+func (c *Codebase) load() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.gone:
+		return c.absent()
+	case c.loaded:
+		return nil
+	}
+	err := c.loadLocked()
+	c.loaded = err == nil
+	return err
+}
+
+func (c *Codebase) loadLocked() error {
+	dir, err := hostfile.OpenDir(c.store.root(), string(c.id), unix.O_PATH)
+	if errors.Is(err, unix.ENOENT) {
+		c.gone = true
+		return c.absent()
+	}
+	if err != nil {
+		return wrapStore("codebase "+string(c.id), err)
+	}
+	defer unix.Close(dir)
+	if c.link, err = readLink(dir); c.link != nil || err != nil {
+		return err
+	}
+	if err := c.sweepStaging(dir); err != nil {
+		return wrapStore("codebase "+string(c.id), err)
+	}
+	return c.loadUsageLocked(dir)
+}
+
+// sweepStaging removes what uploads and removals left that were cut short.
+func (c *Codebase) sweepStaging(dir int) error {
+	staging, err := hostfile.Open(dir, stagingDir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(staging), stagingDir)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	for _, name := range names {
+		err = errors.Join(err, hostfile.RemoveTreeAt(staging, name))
+	}
+	return err
+}
+
+// Delete removes the codebase and its files; of a linked directory the link
+// alone. One that is not there is deleted already, so that a deletion that was
+// cut short can be asked for again. Errors: Denied, Exhausted.
+func (s *Store) Delete(id ID) error {
+	c, err := s.Get(id)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	gone := gonePrefix + string(id)
+	if !c.gone {
+		if err = unix.Renameat(s.root(), string(id), s.root(), gone); err == nil {
+			c.gone = true
+			err = hostfile.SyncDir(s.dir)
+		}
+	}
+	c.mu.Unlock()
+	if err == nil {
+		s.forget(c)
+		err = hostfile.RemoveTreeAt(s.root(), gone)
+	}
+	return wrapStore("codebase "+string(id), err)
+}
+
+// flushAfter is how long a change may wait to be made durable. Each on its own
+// would take a disk's turn, some milliseconds.
+const flushAfter = time.Second
+
+func (s *Store) flushSoon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flush != nil || s.closed {
+		return
+	}
+	s.flush = time.AfterFunc(flushAfter, func() {
+		s.mu.Lock()
+		s.flush = nil
+		s.mu.Unlock()
+		_ = s.Flush() // nobody waits; the next one tells
+	})
+}
+
+// Flush makes durable what has been committed. Errors: Exhausted, Internal.
+func (s *Store) Flush() error {
+	return wrapStore("codebases", unix.Syncfs(s.root()))
+}
+
+// Close notes what is certain and lets the store go. Uploads that are not
+// committed are lost.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	if s.flush != nil {
+		s.flush.Stop()
+	}
+	var all []*Codebase
+	for _, c := range s.known {
+		all = append(all, c)
+	}
+	s.mu.Unlock()
+	err := s.Flush()
+	for _, c := range all {
+		err = errors.Join(err, c.close())
+	}
+	s.letGo()
+	return err
+}

@@ -1,0 +1,234 @@
+package codebase
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+func TestCodebasesSurviveTheStore(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	s := openStore(t, dir, nil)
+	c, err := s.Create()
+	must(t, err)
+	put(t, c, "a/b", "12345")
+	linked, err := s.Link(t.TempDir(), true)
+	must(t, err)
+	link, _ := linked.Linked()
+	wantUsage(t, c, 1, 5)
+	before := c.Usage()
+	must(t, s.Close())
+
+	again := openStore(t, dir, nil)
+	ids, err := again.IDs()
+	must(t, err)
+	if len(ids) != 2 {
+		t.Errorf("there are %v", ids)
+	}
+	c2, err := again.Get(c.ID())
+	must(t, err)
+	if got := c2.Usage(); got.FileCount != 1 || !got.UpdatedAt.Equal(before.UpdatedAt) {
+		t.Errorf("got %+v, want %+v as it was noted", got, before)
+	}
+	linked2, err := again.Get(linked.ID())
+	must(t, err)
+	if got, is := linked2.Linked(); !is || got != link {
+		t.Errorf("linked: %+v, %v, want %+v", got, is, link)
+	}
+	put(t, c2, "c", "1")
+	wantUsage(t, c2, 2, 6)
+	if _, err := os.Stat(filepath.Join(c2.path(), usageFile)); !os.IsNotExist(err) {
+		t.Errorf("the note is there beside a change it does not know: %v", err)
+	}
+}
+
+// What a process leaves that is killed: no note, things in staging, codebases
+// half made and half deleted.
+func TestOpenSweepsWhatACrashLeft(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	s := openStore(t, dir, nil)
+	c, err := s.Create()
+	must(t, err)
+	put(t, c, "f", "12345")
+	u, err := c.Upload(path(t, "g"), 0, 0)
+	must(t, err)
+	_, err = u.Write([]byte("half"))
+	must(t, err)
+	must(t, os.MkdirAll(filepath.Join(c.path(), stagingDir, "7", "removed"), 0o755))
+	for _, name := range []string{makingPrefix + "cb_0000000000000000", gonePrefix + string(newID())} {
+		must(t, os.MkdirAll(filepath.Join(dir, name, filesDir), 0o755))
+	}
+	s.letGo() // as the kernel does
+
+	again := openStore(t, dir, nil)
+	c2, err := again.Get(c.ID())
+	must(t, err)
+	wantUsage(t, c2, 1, 5)
+	wantEmptyStaging(t, c2)
+	names, err := again.names()
+	must(t, err)
+	for _, name := range names {
+		if strings.HasPrefix(name, ".") {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
+func TestADamagedNoteIsNotBelieved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	s := openStore(t, dir, nil)
+	c, err := s.Create()
+	must(t, err)
+	put(t, c, "f", "12345")
+	must(t, s.Close())
+	must(t, os.WriteFile(filepath.Join(dir, string(c.ID()), usageFile), []byte(`{"file_c`), 0o600))
+	for range 2 {
+		again := openStore(t, dir, nil)
+		c, err := again.Get(c.ID())
+		must(t, err)
+		wantUsage(t, c, 1, 5)
+		must(t, again.Close())
+	}
+}
+
+func TestOneServerAtATime(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	s := openStore(t, dir, nil)
+	_, err := Open(Options{Dir: dir})
+	wantKind(t, "a second server", err, fault.Precondition)
+	must(t, s.Close())
+	must(t, s.Close())
+	openStore(t, dir, nil)
+}
+
+func TestOpenRefusesADirectoryOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777))
+	_, err := Open(Options{Dir: dir})
+	wantKind(t, "others may write", err, fault.Precondition)
+}
+
+func TestDelete(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	s := openStore(t, dir, nil)
+	c, err := s.Create()
+	must(t, err)
+	put(t, c, "a/b", "12345")
+	u, err := c.Upload(path(t, "f"), 0, 0)
+	must(t, err)
+	for _, id := range []ID{c.ID(), c.ID(), newID(), "../x", ""} {
+		must(t, s.Delete(id))
+	}
+	_, err = u.Commit()
+	wantKind(t, "an upload into what was deleted", err, fault.NotFound)
+	_, err = upload(c, path(t, "f"), "", 0)
+	wantKind(t, "a new upload", err, fault.NotFound)
+	_, err = c.Source()
+	wantKind(t, "its directory", err, fault.NotFound)
+	for _, id := range []ID{c.ID(), newID(), "cb_", "..", "cb_ABCDEF0123456789", ID(lockFile)} {
+		_, err = s.Get(id)
+		wantKind(t, "get "+string(id), err, fault.NotFound)
+	}
+	names, err := s.names()
+	must(t, err)
+	if !cmp.Equal(names, []string{lockFile}) {
+		t.Errorf("left: %v", names)
+	}
+}
+
+func TestLinkedDirectories(t *testing.T) {
+	base := t.TempDir()
+	home := filepath.Join(base, "up", "home")
+	s := openStore(t, filepath.Join(home, "codebases"), nil)
+	project := filepath.Join(base, "project")
+	must(t, os.MkdirAll(filepath.Join(project, "sub"), 0o755))
+	must(t, os.WriteFile(filepath.Join(project, "f"), []byte("kept"), 0o644))
+	must(t, os.MkdirAll(filepath.Join(home, "sandboxes"), 0o755))
+	must(t, os.Symlink(project, filepath.Join(base, "link")))
+	for _, r := range []struct {
+		name, path string
+		want       fault.Kind
+	}{
+		{"a relative path", "project", fault.Invalid},
+		{"the state directory", home, fault.Invalid},
+		{"what contains it", filepath.Dir(home), fault.Invalid},
+		{"the root", "/", fault.Invalid},
+		{"what lies in it", filepath.Join(home, "sandboxes"), fault.Invalid},
+		{"the store", s.dir, fault.Invalid},
+		{"a file", filepath.Join(project, "f"), fault.Invalid},
+		{"what is absent", filepath.Join(base, "absent"), fault.NotFound},
+		{"a NUL", project + "\x00", fault.Invalid},
+		{"nothing", "", fault.Invalid},
+	} {
+		_, err := s.Link(r.path, false)
+		wantKind(t, r.name, err, r.want)
+	}
+	c, err := s.Link(filepath.Join(base, "link"), false)
+	must(t, err)
+	if source, err := c.Source(); err != nil || source != project {
+		t.Errorf("its source is %q, %v", source, err)
+	}
+	_, err = upload(c, path(t, "new"), "", 0)
+	wantKind(t, "upload", err, fault.Precondition)
+	_, err = download(c, path(t, "f"))
+	wantKind(t, "download", err, fault.Precondition)
+	_, err = c.List(t.Context(), "/", true)
+	wantKind(t, "list", err, fault.Precondition)
+	for what, err := range map[string]error{
+		"remove": c.Remove(path(t, "f")), "make directory": c.MakeDir(path(t, "d"), 0), "make link": c.MakeLink(path(t, "l"), "f"),
+		"sync": c.Change(func() (*Growth, error) { t.Error("called"); return nil, nil }),
+	} {
+		wantKind(t, what, err, fault.Precondition)
+	}
+	must(t, s.Delete(c.ID()))
+	if content, err := os.ReadFile(filepath.Join(project, "f")); err != nil || string(content) != "kept" {
+		t.Errorf("the directory was touched: %q, %v", content, err)
+	}
+}
+
+func TestLinkIsToOneDirectory(t *testing.T) {
+	base := t.TempDir()
+	s := openStore(t, filepath.Join(base, "home", "codebases"), nil)
+	project := filepath.Join(base, "project")
+	must(t, os.Mkdir(project, 0o755))
+	c, err := s.Link(project, false)
+	must(t, err)
+	must(t, os.Rename(project, project+".old"))
+	_, err = c.Source()
+	wantKind(t, "the directory is gone", err, fault.NotFound)
+	must(t, os.Symlink(project+".old", project))
+	_, err = c.Source()
+	wantKind(t, "a link stands there", err, fault.Invalid)
+	must(t, os.Remove(project))
+	must(t, os.Mkdir(project, 0o755))
+	_, err = c.Source()
+	wantKind(t, "another directory stands there", err, fault.Precondition)
+}
+
+func TestLinkNeedsToBeReadable(t *testing.T) {
+	if os.Geteuid() == 0 {
+		// Root reads everything: play an ordinary user on this thread's rights.
+		asNobody(t)
+	}
+	dir, err := os.MkdirTemp("", "codebase")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	closed := filepath.Join(dir, "closed")
+	must(t, os.Mkdir(closed, 0o300))
+	s := &Store{dir: dir}
+	_, err = s.resolve(closed)
+	wantKind(t, "a directory that cannot be read", err, fault.Denied)
+}
+
+func asNobody(t *testing.T) {
+	t.Helper()
+	const nobody = 65534
+	must(t, unix.Setresuid(-1, nobody, -1))
+	t.Cleanup(func() { must(t, unix.Setresuid(-1, 0, -1)) })
+}

@@ -1,0 +1,173 @@
+package codebase
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Usage is what a codebase holds. A linked directory's is zero.
+type Usage struct {
+	// FileCount counts names of everything but directories.
+	FileCount int64 `json:"file_count"`
+	// SizeBytes is the length of all regular files.
+	SizeBytes int64     `json:"size_bytes"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Growth is by how much a change made a codebase's usage grow.
+type Growth struct{ FileCount, SizeBytes int64 }
+
+// add counts one file, or with a sign of -1 discounts it. Nil is no file.
+func (g *Growth) add(st *unix.Stat_t, sign int64) {
+	if st == nil || isDir(st) {
+		return
+	}
+	g.FileCount += sign
+	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+		g.SizeBytes += sign * st.Size
+	}
+}
+
+// usageFile is there only while nothing has been changed since it was written.
+const usageFile = "usage.json"
+
+// Usage returns what the codebase holds.
+func (c *Codebase) Usage() Usage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.usage
+}
+
+func (c *Codebase) growLocked(g Growth) {
+	c.usage.FileCount += g.FileCount
+	c.usage.SizeBytes += g.SizeBytes
+	c.usage.UpdatedAt = time.Now()
+}
+
+// tell tells the observer what holds now: whoever comes last tells the latest.
+func (c *Codebase) tell() {
+	if c.store.observer == nil {
+		return
+	}
+	c.telling.Lock()
+	defer c.telling.Unlock()
+	c.store.observer.CodebaseChanged(c.id, c.Usage())
+}
+
+// Change calls do while nothing else changes the codebase: for a sandbox's sync
+// or apply, which replaces files beneath Source by itself. do returns by how
+// much the usage grew, also when it fails half-way; nil if it cannot tell, and
+// then all files are counted. Errors: those of do; NotFound; Precondition for a
+// linked directory.
+func (c *Codebase) Change(do func() (*Growth, error)) error {
+	var failure error
+	err := c.change(func(d dirs) error {
+		var g *Growth
+		if g, failure = do(); g == nil {
+			return c.recountLocked(d.files)
+		}
+		c.growLocked(*g)
+		return nil
+	})
+	return errors.Join(failure, err)
+}
+
+// soilLocked takes the note of the usage away before the first change.
+func (c *Codebase) soilLocked() error {
+	if !c.clean {
+		return nil
+	}
+	dir := c.path()
+	err := os.Remove(filepath.Join(dir, usageFile))
+	if err == nil {
+		err = hostfile.SyncDir(dir)
+	}
+	if err != nil {
+		return wrapStore("codebase "+string(c.id), err)
+	}
+	c.clean = false
+	return nil
+}
+
+// path is the host path of the codebase's directory, which nobody else can
+// write to.
+func (c *Codebase) path() string { return filepath.Join(c.store.dir, string(c.id)) }
+
+// close notes the usage.
+func (c *Codebase) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.loaded || c.gone || c.clean || c.link != nil {
+		return nil
+	}
+	text, err := json.Marshal(c.usage)
+	if err == nil {
+		err = hostfile.WriteDurably(c.path(), usageFile, text)
+	}
+	c.clean = err == nil
+	return wrapStore("codebase "+string(c.id), err)
+}
+
+// loadUsageLocked reads the note of the usage, or counts.
+func (c *Codebase) loadUsageLocked(dir int) error {
+	text, err := readSmall(dir, usageFile)
+	if err == nil && json.Unmarshal(text, &c.usage) == nil {
+		c.clean = true
+		return nil
+	}
+	if err == nil { // damaged: never to be read again
+		err = unix.Unlinkat(dir, usageFile, 0)
+	}
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return wrapStore("codebase "+string(c.id), err)
+	}
+	files, err := hostfile.OpenDir(dir, filesDir, unix.O_PATH)
+	if err != nil {
+		return wrapStore("codebase "+string(c.id), err)
+	}
+	defer unix.Close(files)
+	return c.recountLocked(files)
+}
+
+// readSmall reads the file name of dir.
+func readSmall(dir int, name string) ([]byte, error) {
+	fd, err := hostfile.Open(dir, name, unix.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	buf := make([]byte, 64<<10)
+	n, err := f.Read(buf)
+	return buf[:n], err
+}
+
+// recountLocked counts all files. What a sandbox closed even to its owner has
+// no part in it: the codebase must stay usable.
+func (c *Codebase) recountLocked(files int) error {
+	g, err := count(files, vpath.Root, true)
+	if err != nil {
+		return err
+	}
+	c.usage.FileCount, c.usage.SizeBytes, c.usage.UpdatedAt = g.FileCount, g.SizeBytes, time.Now()
+	return nil
+}
+
+// count counts all files below the directory p.
+func count(root int, p vpath.Path, skipClosed bool) (g Growth, err error) {
+	w := walker{root: root, recursive: true, skipClosed: skipClosed, do: func(e found) error {
+		g.add(&e.st, 1)
+		return nil
+	}}
+	err = w.walk(context.Background(), p)
+	return g, err
+}
