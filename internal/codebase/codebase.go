@@ -29,6 +29,7 @@ package codebase
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -109,7 +110,7 @@ func noCodebase(id ID) error {
 	return fault.New(fault.NotFound, "codebase %s: no such codebase", vpath.Quote(string(id)))
 }
 
-// usable refuses what a linked or deleted codebase cannot do. c.mu is held.
+// usableLocked refuses what a linked or deleted codebase cannot do.
 func (c *Codebase) usableLocked() error {
 	switch {
 	case c.gone:
@@ -129,7 +130,7 @@ func (c *Codebase) usable() error {
 // open opens the directory sub of the codebase's.
 func (c *Codebase) open(sub string) (int, error) {
 	fd, err := hostfile.OpenDir(c.store.root(), string(c.id)+"/"+sub, unix.O_PATH)
-	if err == unix.ENOENT {
+	if errors.Is(err, unix.ENOENT) {
 		return -1, c.absent()
 	}
 	return fd, wrap("open", vpath.Root, err)

@@ -2,6 +2,7 @@ package codebase
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -107,8 +108,8 @@ func enter(dir int, name string) (fd int, isNew bool, err error) {
 // unmake removes the directories that were made for nothing, if they are still
 // empty.
 func (d dirs) unmake(made []vpath.Path) {
-	for i := len(made) - 1; i >= 0; i-- {
-		parent, name, err := openParent(d.files, made[i])
+	for _, dir := range slices.Backward(made) {
+		parent, name, err := openParent(d.files, dir)
 		if err != nil {
 			return
 		}
