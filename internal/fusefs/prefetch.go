@@ -70,7 +70,8 @@ const (
 	firstWindow = 4             // entries
 	lastWindow  = 128
 	freeWindow  = 8 // so few are not worth a doubt
-	// aheadTime bounds how long a READ is held back.
+	// aheadTime bounds how long a READ is held back. Nobody stands in meanwhile:
+	// another thread at the device would cost the reader more than it waits.
 	aheadTime = 5 * time.Millisecond
 	// settleTime bounds the wait for the kernel to drop pages before a write
 	// is answered. It only passes in full if that write itself holds the page,
@@ -189,7 +190,6 @@ func (f *prefetcher) after(n *node) {
 			return
 		}
 	}
-	f.fs.conn.StandIn()
 	select {
 	case <-b.half:
 	case <-time.After(aheadTime):
