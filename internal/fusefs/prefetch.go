@@ -77,6 +77,10 @@ const (
 	// is answered. It only passes in full if that write itself holds the page,
 	// and then nothing stale is in it.
 	settleTime = 100 * time.Millisecond
+	// settledAfter is for how long further changes settle their own pages: a
+	// write may have been copied into its page before the store came over it,
+	// and be asked for only after the first change was answered.
+	settledAfter = time.Second
 )
 
 func (f *prefetcher) init(fs *FS) error {
@@ -139,7 +143,7 @@ func (f *prefetcher) settle(o overwritten) {
 	case <-f.fs.notify.pages(o.node.id, o.offset, o.length):
 	case <-time.After(settleTime):
 	}
-	o.node.set(flagOverwritten)
+	time.AfterFunc(settledAfter, func() { o.node.set(flagOverwritten) })
 }
 
 // abort makes a store of n that is under way fail, and reports whether there
