@@ -596,11 +596,9 @@ func (x *UploadTreeResult) GetSize() int64 {
 }
 
 type DownloadFileRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	FilePath   string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// In place of file_path, for what is no UTF-8.
-	FilePathBytes []byte `protobuf:"bytes,100,opt,name=file_path_bytes,json=filePathBytes,proto3" json:"file_path_bytes,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CodebaseId    string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
+	FilePath      string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -647,13 +645,6 @@ func (x *DownloadFileRequest) GetFilePath() string {
 		return x.FilePath
 	}
 	return ""
-}
-
-func (x *DownloadFileRequest) GetFilePathBytes() []byte {
-	if x != nil {
-		return x.FilePathBytes
-	}
-	return nil
 }
 
 type FileChunk struct {
@@ -807,8 +798,7 @@ func (x *ListFilesResponse) GetFiles() []*FileInfo {
 
 type FileInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Relative to the codebase's root, without a leading "/". What is no UTF-8 has replacement
-	// characters.
+	// Without a leading "/".
 	Path  string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Name  string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	IsDir bool   `protobuf:"varint,3,opt,name=is_dir,json=isDir,proto3" json:"is_dir,omitempty"`
@@ -817,10 +807,8 @@ type FileInfo struct {
 	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
 	// Type and permission bits, as st_mode (inode(7)).
 	Mode uint32 `protobuf:"varint,100,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Of a symbolic link.
+	// Of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,101,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
-	// The path, where the field path is not exactly that; else empty.
-	PathBytes     []byte `protobuf:"bytes,102,opt,name=path_bytes,json=pathBytes,proto3" json:"path_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -904,13 +892,6 @@ func (x *FileInfo) GetSymlinkTarget() string {
 	return ""
 }
 
-func (x *FileInfo) GetPathBytes() []byte {
-	if x != nil {
-		return x.PathBytes
-	}
-	return nil
-}
-
 type LinkCodebaseRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -982,11 +963,9 @@ func (x *LinkCodebaseRequest) GetIgnoreFiles() bool {
 }
 
 type DeleteFileRequest struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	FilePath   string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// In place of file_path, for what is no UTF-8.
-	FilePathBytes []byte `protobuf:"bytes,3,opt,name=file_path_bytes,json=filePathBytes,proto3" json:"file_path_bytes,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CodebaseId    string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
+	FilePath      string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1035,28 +1014,18 @@ func (x *DeleteFileRequest) GetFilePath() string {
 	return ""
 }
 
-func (x *DeleteFileRequest) GetFilePathBytes() []byte {
-	if x != nil {
-		return x.FilePathBytes
-	}
-	return nil
-}
-
 type UploadChunk_Metadata struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// Relative to the codebase's root; a leading "/" means the same.
-	FilePath string `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
+	FilePath   string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
 	// Bytes that follow; 0 is unknown.
 	TotalSize int64 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	// Permission bits; 0 is 0644, of a directory 0755.
 	Mode uint32 `protobuf:"varint,100,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Makes a symbolic link with this target; no data follows.
+	// Makes a symbolic link with this target, escaped as a path; no data follows.
 	SymlinkTarget string `protobuf:"bytes,101,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
 	// Makes a directory; no data follows.
-	Directory bool `protobuf:"varint,102,opt,name=directory,proto3" json:"directory,omitempty"`
-	// In place of file_path, for what is no UTF-8.
-	FilePathBytes []byte `protobuf:"bytes,103,opt,name=file_path_bytes,json=filePathBytes,proto3" json:"file_path_bytes,omitempty"`
+	Directory     bool `protobuf:"varint,102,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1133,13 +1102,6 @@ func (x *UploadChunk_Metadata) GetDirectory() bool {
 	return false
 }
 
-func (x *UploadChunk_Metadata) GetFilePathBytes() []byte {
-	if x != nil {
-		return x.FilePathBytes
-	}
-	return nil
-}
-
 var File_sandbox_v1_codebase_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_codebase_proto_rawDesc = "" +
@@ -1174,10 +1136,10 @@ const file_sandbox_v1_codebase_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
 	"\x15DeleteCodebaseRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
-	"codebaseId\"\xd9\x02\n" +
+	"codebaseId\"\xb1\x02\n" +
 	"\vUploadChunk\x12>\n" +
 	"\bmetadata\x18\x01 \x01(\v2 .sandbox.v1.UploadChunk.MetadataH\x00R\bmetadata\x12\x14\n" +
-	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\xe8\x01\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\xc0\x01\n" +
 	"\bMetadata\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12\x1b\n" +
@@ -1186,8 +1148,7 @@ const file_sandbox_v1_codebase_proto_rawDesc = "" +
 	"total_size\x18\x03 \x01(\x03R\ttotalSize\x12\x12\n" +
 	"\x04mode\x18d \x01(\rR\x04mode\x12%\n" +
 	"\x0esymlink_target\x18e \x01(\tR\rsymlinkTarget\x12\x1c\n" +
-	"\tdirectory\x18f \x01(\bR\tdirectory\x12&\n" +
-	"\x0ffile_path_bytes\x18g \x01(\fR\rfilePathBytesB\t\n" +
+	"\tdirectory\x18f \x01(\bR\tdirectoryB\t\n" +
 	"\acontent\"|\n" +
 	"\fUploadResult\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
@@ -1200,12 +1161,11 @@ const file_sandbox_v1_codebase_proto_rawDesc = "" +
 	"codebaseId\x12\x1d\n" +
 	"\n" +
 	"file_count\x18\x02 \x01(\x03R\tfileCount\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x03R\x04size\"{\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\"S\n" +
 	"\x13DownloadFileRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12\x1b\n" +
-	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x12&\n" +
-	"\x0ffile_path_bytes\x18d \x01(\fR\rfilePathBytes\"\x1f\n" +
+	"\tfile_path\x18\x02 \x01(\tR\bfilePath\"\x1f\n" +
 	"\tFileChunk\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\"e\n" +
 	"\x10ListFilesRequest\x12\x1f\n" +
@@ -1214,7 +1174,7 @@ const file_sandbox_v1_codebase_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
 	"\trecursive\x18\x03 \x01(\bR\trecursive\"?\n" +
 	"\x11ListFilesResponse\x12*\n" +
-	"\x05files\x18\x01 \x03(\v2\x14.sandbox.v1.FileInfoR\x05files\"\xf4\x01\n" +
+	"\x05files\x18\x01 \x03(\v2\x14.sandbox.v1.FileInfoR\x05files\"\xd5\x01\n" +
 	"\bFileInfo\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x15\n" +
@@ -1223,19 +1183,16 @@ const file_sandbox_v1_codebase_proto_rawDesc = "" +
 	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"modifiedAt\x12\x12\n" +
 	"\x04mode\x18d \x01(\rR\x04mode\x12%\n" +
-	"\x0esymlink_target\x18e \x01(\tR\rsymlinkTarget\x12\x1d\n" +
-	"\n" +
-	"path_bytes\x18f \x01(\fR\tpathBytes\"{\n" +
+	"\x0esymlink_target\x18e \x01(\tR\rsymlinkTarget\"{\n" +
 	"\x13LinkCodebaseRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\bowner_id\x18\x02 \x01(\tR\aownerId\x12\x12\n" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12!\n" +
-	"\fignore_files\x18\x04 \x01(\bR\vignoreFiles\"y\n" +
+	"\fignore_files\x18\x04 \x01(\bR\vignoreFiles\"Q\n" +
 	"\x11DeleteFileRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12\x1b\n" +
-	"\tfile_path\x18\x02 \x01(\tR\bfilePath\x12&\n" +
-	"\x0ffile_path_bytes\x18\x03 \x01(\fR\rfilePathBytes2\xe4\a\n" +
+	"\tfile_path\x18\x02 \x01(\tR\bfilePath2\xe4\a\n" +
 	"\x0fCodebaseService\x12c\n" +
 	"\x0eCreateCodebase\x12!.sandbox.v1.CreateCodebaseRequest\x1a\x14.sandbox.v1.Codebase\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/codebases\x12h\n" +
 	"\vGetCodebase\x12\x1e.sandbox.v1.GetCodebaseRequest\x1a\x14.sandbox.v1.Codebase\"#\x82\xd3\xe4\x93\x02\x1d\x12\x1b/v1/codebases/{codebase_id}\x12k\n" +

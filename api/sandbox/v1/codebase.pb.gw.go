@@ -255,8 +255,6 @@ func local_request_CodebaseService_LinkCodebase_0(ctx context.Context, marshaler
 	return msg, metadata, err
 }
 
-var filter_CodebaseService_DeleteFile_0 = &utilities.DoubleArray{Encoding: map[string]int{"codebase_id": 0, "file_path": 1}, Base: []int{1, 1, 2, 0, 0}, Check: []int{0, 1, 1, 2, 3}}
-
 func request_CodebaseService_DeleteFile_0(ctx context.Context, marshaler runtime.Marshaler, client CodebaseServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq DeleteFileRequest
@@ -278,12 +276,6 @@ func request_CodebaseService_DeleteFile_0(ctx context.Context, marshaler runtime
 	protoReq.FilePath, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "file_path", err)
-	}
-	if err := req.ParseForm(); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CodebaseService_DeleteFile_0); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -313,12 +305,6 @@ func local_request_CodebaseService_DeleteFile_0(ctx context.Context, marshaler r
 	protoReq.FilePath, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "file_path", err)
-	}
-	if err := req.ParseForm(); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_CodebaseService_DeleteFile_0); err != nil {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteFile(ctx, &protoReq)
 	return msg, metadata, err

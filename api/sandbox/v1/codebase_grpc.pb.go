@@ -36,6 +36,10 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // CodebaseService keeps the directories that sandboxes are made of.
+//
+// A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
+// leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
+// hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
 type CodebaseServiceClient interface {
 	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id.
 	CreateCodebase(ctx context.Context, in *CreateCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
@@ -190,6 +194,10 @@ func (c *codebaseServiceClient) DeleteFile(ctx context.Context, in *DeleteFileRe
 // for forward compatibility.
 //
 // CodebaseService keeps the directories that sandboxes are made of.
+//
+// A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
+// leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
+// hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
 type CodebaseServiceServer interface {
 	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id.
 	CreateCodebase(context.Context, *CreateCodebaseRequest) (*Codebase, error)

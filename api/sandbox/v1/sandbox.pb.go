@@ -1092,7 +1092,7 @@ type ExecResult struct {
 	StdoutTruncated bool `protobuf:"varint,102,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
 	StderrTruncated bool `protobuf:"varint,103,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
 	// Paths that the command changed and somebody outside did too, found when the changes reached
-	// the codebase; written as in DiffRequest. As many as there is room for.
+	// the codebase. As many as there is room for.
 	Conflicts []string `protobuf:"bytes,104,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	// How many conflicts there were.
 	ConflictCount int64 `protobuf:"varint,105,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
@@ -1205,7 +1205,7 @@ type ExecOutput struct {
 	// Unspecified in the last message.
 	Type ExecOutput_OutputType `protobuf:"varint,1,opt,name=type,proto3,enum=sandbox.v1.ExecOutput_OutputType" json:"type,omitempty"`
 	Data []byte                `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// In the last message alone, which a command that was not ended by an error has.
+	// In the last message alone.
 	ExitCode *int32 `protobuf:"varint,100,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// In the last message, as in ExecResult.
 	Conflicts     []string `protobuf:"bytes,101,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
@@ -1805,9 +1805,7 @@ func (x *SessionExecRequest) GetDetach() bool {
 type DiffRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all. Here and in what follows a path is relative
-	// to the workspace and written as text of docs/audit.md, with a backslash as "\\" and a byte that
-	// is no UTF-8 as "\xNN".
+	// Only these paths and what is below them; none: all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Leaves the patches out.
 	NamesOnly bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
@@ -2109,7 +2107,7 @@ type FileState struct {
 	Mode uint32 `protobuf:"varint,1,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Bytes.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// Of a symbolic link, written as a path.
+	// Of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,3,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2169,7 +2167,7 @@ func (x *FileState) GetSymlinkTarget() string {
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them, written as in DiffRequest; none: all.
+	// Only these paths and what is below them; none: all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Says what would be done, and does nothing.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -2372,7 +2370,7 @@ func (x *ApplyResponse) GetWrittenAgain() []string {
 type DiscardRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them, written as in DiffRequest; none: all.
+	// Only these paths and what is below them; none: all.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Says what would be done, and does nothing.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -2548,10 +2546,9 @@ func (x *SetPolicyRequest) GetPermissions() []*PermissionRule {
 }
 
 type ExplainPolicyRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Relative to the workspace; a leading "/" means the same.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

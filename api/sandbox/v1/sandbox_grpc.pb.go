@@ -65,9 +65,10 @@ type SandboxServiceClient interface {
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
 	// FAILED_PRECONDITION if the sandbox does not run.
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (*ExecResult, error)
-	// ExecStream runs a command and sends its output as it comes.
+	// ExecStream is Exec with the output as it comes. A command that failed is no error: the last
+	// message has its exit_code.
 	ExecStream(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecOutput], error)
-	// CreateSession starts a shell that stays.
+	// CreateSession starts a shell that stays. FAILED_PRECONDITION if the sandbox does not run.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*Session, error)
 	// GetSession describes a session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*Session, error)
@@ -77,6 +78,7 @@ type SandboxServiceClient interface {
 	DestroySession(ctx context.Context, in *DestroySessionRequest, opts ...grpc.CallOption) (*Empty, error)
 	// SessionExec runs a command in a session's shell. DEADLINE_EXCEEDED if it takes longer than
 	// timeout, 30 s where none is given: the command is ended, the session stays.
+	// FAILED_PRECONDITION if the session is closed.
 	SessionExec(ctx context.Context, in *SessionExecRequest, opts ...grpc.CallOption) (*ExecResult, error)
 	// SessionExecStream is SessionExec with the output as it comes.
 	SessionExecStream(ctx context.Context, in *SessionExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecOutput], error)
@@ -388,9 +390,10 @@ type SandboxServiceServer interface {
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
 	// FAILED_PRECONDITION if the sandbox does not run.
 	Exec(context.Context, *ExecRequest) (*ExecResult, error)
-	// ExecStream runs a command and sends its output as it comes.
+	// ExecStream is Exec with the output as it comes. A command that failed is no error: the last
+	// message has its exit_code.
 	ExecStream(*ExecRequest, grpc.ServerStreamingServer[ExecOutput]) error
-	// CreateSession starts a shell that stays.
+	// CreateSession starts a shell that stays. FAILED_PRECONDITION if the sandbox does not run.
 	CreateSession(context.Context, *CreateSessionRequest) (*Session, error)
 	// GetSession describes a session.
 	GetSession(context.Context, *GetSessionRequest) (*Session, error)
@@ -400,6 +403,7 @@ type SandboxServiceServer interface {
 	DestroySession(context.Context, *DestroySessionRequest) (*Empty, error)
 	// SessionExec runs a command in a session's shell. DEADLINE_EXCEEDED if it takes longer than
 	// timeout, 30 s where none is given: the command is ended, the session stays.
+	// FAILED_PRECONDITION if the session is closed.
 	SessionExec(context.Context, *SessionExecRequest) (*ExecResult, error)
 	// SessionExecStream is SessionExec with the output as it comes.
 	SessionExecStream(*SessionExecRequest, grpc.ServerStreamingServer[ExecOutput]) error
