@@ -27,6 +27,7 @@ var mayImport = map[string]string{
 	"internal/yamlfile": "fault vpath",
 	"internal/policy":   "fault vpath yamlfile",
 	"internal/textdiff": "fault vpath",
+	"internal/ignore":   "fault vpath",
 	"internal/config":   "fault vpath policy yamlfile",
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",

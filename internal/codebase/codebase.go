@@ -27,8 +27,6 @@
 package codebase
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -48,13 +46,6 @@ const (
 	idPrefix = "cb_"
 	idDigits = 16
 )
-
-// newID draws an ID at random.
-func newID() ID {
-	var b [idDigits / 2]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return ID(idPrefix + hex.EncodeToString(b[:]))
-}
 
 // isValid reports whether id has the form of one; nothing else is ever part of
 // a host path.
@@ -150,7 +141,10 @@ func (c *Codebase) at(do func(files int) error) error {
 }
 
 // dirs are the directories of a codebase that a change needs.
-type dirs struct{ files, staging int }
+type dirs struct {
+	codebase       *Codebase
+	files, staging int
+}
 
 // change calls do while nobody else changes the codebase, and tells the
 // observer afterwards.
@@ -172,7 +166,7 @@ func (c *Codebase) changeQuietly(do func(d dirs) error) error {
 	if err := c.soilLocked(); err != nil {
 		return err
 	}
-	var d dirs
+	d := dirs{codebase: c}
 	var err error
 	if d.files, err = c.open(filesDir); err != nil {
 		return err

@@ -3,6 +3,7 @@ package codebase
 import (
 	"context"
 	"crypto/md5"
+	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -34,6 +35,12 @@ func (r *recorder) CodebaseChanged(id ID, u Usage) {
 	r.last[id] = u
 }
 
+func newID() ID {
+	var b [idDigits / 2]byte
+	rand.Read(b[:])
+	return ID(idPrefix + hex.EncodeToString(b[:]))
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -52,7 +59,7 @@ func openStore(t testing.TB, dir string, observer Observer) *Store {
 // newCodebase makes a store with one codebase in it.
 func newCodebase(t testing.TB) *Codebase {
 	t.Helper()
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create()
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create(newID())
 	must(t, err)
 	return c
 }
@@ -138,7 +145,7 @@ func wantEmptyStaging(t testing.TB, c *Codebase) {
 
 func TestUploadStoresFiles(t *testing.T) {
 	observer := &recorder{}
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create()
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(newID())
 	must(t, err)
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -365,4 +372,35 @@ func TestChangeByOthers(t *testing.T) {
 	})
 	wantKind(t, "a sync that fails", err, fault.Exhausted)
 	wantUsage(t, c, 3, 13)
+}
+
+// Many uploads at once, some to one path: each file is one of those uploaded,
+// and what is told is right.
+func TestUploadsAtOnce(t *testing.T) {
+	const writers, rounds, paths, size = 8, 60, 5, 3000
+	observer := &recorder{}
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(newID())
+	must(t, err)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			content := strings.Repeat(string(rune('a'+w)), size)
+			for i := range rounds {
+				p := vpath.Path(fmt.Sprintf("/d%d/f", i%paths))
+				if _, err := upload(c, p, content, 0); err != nil {
+					t.Error(err)
+				}
+				got, err := download(c, p)
+				if err != nil || len(got) != size || strings.Count(got, got[:1]) != size {
+					t.Errorf("%s is mixed: %d bytes, %v", p, len(got), err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wantUsage(t, c, paths, paths*size)
+	if got := observer.last[c.ID()]; got != c.Usage() {
+		t.Errorf("the observer was told %+v, it is %+v", got, c.Usage())
+	}
+	wantEmptyStaging(t, c)
 }

@@ -79,7 +79,7 @@ func crashAround(s *Store, c *Codebase) error {
 	if err := c.Remove("/hollow"); err != nil {
 		return err
 	}
-	other, err := s.Create()
+	other, err := s.Create(newID())
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func crashAround(s *Store, c *Codebase) error {
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	for i := range crashFiles {
 		_, err := upload(c, crashFile(i), strings.Repeat("s", crashSize), 0)

@@ -26,7 +26,7 @@ func TestDiskFull(t *testing.T) {
 	s, err := Open(Options{Dir: filepath.Join(home, "codebases")})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	put(t, c, "f", "old")
 	_, err = upload(c, path(t, "f"), strings.Repeat("x", 2<<20), 0)

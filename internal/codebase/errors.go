@@ -19,14 +19,10 @@ func wrap(operation string, p vpath.Path, err error) error {
 	if _, is := errors.AsType[*fault.Error](err); is {
 		return err
 	}
-	cause := err
-	if errno, is := errors.AsType[unix.Errno](err); is {
-		cause = errno
-	}
 	if errors.Is(err, unix.ELOOP) {
 		return fault.New(fault.Invalid, "%s %s: a symbolic link is not followed", operation, p)
 	}
-	return fault.New(hostfile.Kind(err), "%s %s: %w", operation, p, cause)
+	return fault.New(hostfile.Kind(err), "%s %s: %w", operation, p, withoutPath(err))
 }
 
 // wrapStore is wrap for the store's own files.
@@ -34,7 +30,18 @@ func wrapStore(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.New(hostfile.Kind(err), "%s: %w", what, err)
+	if _, is := errors.AsType[*fault.Error](err); is {
+		return err
+	}
+	return fault.New(hostfile.Kind(err), "%s: %w", what, withoutPath(err))
+}
+
+// withoutPath drops the host's path that the os package puts before the cause.
+func withoutPath(err error) error {
+	if errno, is := errors.AsType[unix.Errno](err); is {
+		return errno
+	}
+	return err
 }
 
 // wrapRead is wrap for the calls that read: where a part of the path is no

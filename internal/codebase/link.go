@@ -37,8 +37,8 @@ type linkJSON struct {
 // Link makes a codebase of the directory at path, which stays as it is and
 // where it is. Errors: Invalid if path is not absolute, not a directory, or is,
 // contains or lies in the state directory or the store; NotFound; Denied if this
-// process cannot read it.
-func (s *Store) Link(path string, ignoreFiles bool) (*Codebase, error) {
+// process cannot read it; as Create.
+func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	l, err := s.resolve(path)
 	if err != nil {
 		return nil, err
@@ -48,12 +48,11 @@ func (s *Store) Link(path string, ignoreFiles bool) (*Codebase, error) {
 	if err != nil {
 		return nil, fault.New(fault.Internal, "link: %w", err)
 	}
-	c := &Codebase{store: s, id: newID(), loaded: true, link: &l}
-	err = s.appear(c.id, func(making string) error { return hostfile.WriteDurably(making, linkFile, text) })
+	err = s.appear(id, func(making string) error { return hostfile.WriteDurably(making, linkFile, text) })
 	if err != nil {
 		return nil, err
 	}
-	return s.keep(c), nil
+	return s.Get(id)
 }
 
 // Linked returns the directory that the codebase stands for, if it is linked.
@@ -169,11 +168,7 @@ func hasAncestor(path string, dev, ino uint64) (bool, error) {
 }
 
 func linkError(path string, err error) error {
-	cause := err
-	if errno, is := errors.AsType[unix.Errno](err); is {
-		cause = errno
-	}
-	return fault.New(hostfile.Kind(err), "link %s: %w", vpath.Quote(path), cause)
+	return fault.New(hostfile.Kind(err), "link %s: %w", vpath.Quote(path), withoutPath(err))
 }
 
 // readLink reads the link in the codebase's directory; nil if it is none.

@@ -31,12 +31,12 @@ func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 	return nil
 }
 
-// put moves what is staged as name to p, and returns how the usage grew by what
-// stood there. After an error nothing has changed.
-func (d dirs) put(name string, p vpath.Path, may replacing) (g Growth, err error) {
+// put moves what is staged as name to p. g is by how much it makes the usage
+// grow, without what it replaces. After an error nothing has changed.
+func (d dirs) put(name string, p vpath.Path, g Growth, may replacing) error {
 	parent, made, err := d.makeParents(p)
 	if err != nil {
-		return g, err
+		return err
 	}
 	defer unix.Close(parent)
 	before, err := lstat(parent, p.Base())
@@ -47,14 +47,18 @@ func (d dirs) put(name string, p vpath.Path, may replacing) (g Growth, err error
 		err = may(p, before)
 	}
 	if err == nil {
+		g.add(before, -1)
+		err = d.codebase.allowLocked(p, g)
+	}
+	if err == nil {
 		err = unix.Renameat(d.staging, name, parent, p.Base())
 	}
 	if err != nil {
 		d.unmake(made)
-		return g, err
+		return err
 	}
-	g.add(before, -1)
-	return g, nil
+	d.codebase.growLocked(g)
+	return nil
 }
 
 // makeParents opens the directory that p lies in and makes it, and what is
@@ -131,13 +135,7 @@ func (c *Codebase) MakeDir(p vpath.Path, mode uint32) error {
 		}
 	}
 	name := c.stagedName()
-	err := c.change(func(d dirs) error {
-		if err := d.makeDir(name, p, mode); err != nil {
-			return err
-		}
-		c.growLocked(Growth{})
-		return nil
-	})
+	err := c.change(func(d dirs) error { return d.makeDir(name, p, mode) })
 	return wrapWrite("make directory", p, err)
 }
 
@@ -145,10 +143,11 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
 	fd, err := hostfile.OpenDir(d.files, p.Rel(), unix.O_PATH)
 	if err == nil {
 		defer unix.Close(fd)
-		if mode&0o777 == 0 {
-			return nil
+		if mode&0o777 != 0 {
+			err = unix.Chmod(hostfile.ProcPath(fd), mode&0o777|0o700)
+			d.codebase.growLocked(Growth{})
 		}
-		return unix.Chmod(hostfile.ProcPath(fd), mode&0o777|0o700)
+		return err
 	}
 	if !errors.Is(err, unix.ENOENT) {
 		return err
@@ -158,7 +157,7 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
 	}
 	err = unix.Fchmodat(d.staging, name, modeOr(mode, dirMode)|0o700, 0)
 	if err == nil {
-		_, err = d.put(name, p, func(vpath.Path, *unix.Stat_t) error { return nil })
+		err = d.put(name, p, Growth{}, replaceFile)
 	}
 	if err != nil {
 		return errors.Join(err, unix.Unlinkat(d.staging, name, unix.AT_REMOVEDIR))
@@ -182,12 +181,9 @@ func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 		if err := unix.Symlinkat(target, d.staging, name); err != nil {
 			return err
 		}
-		g, err := d.put(name, p, replaceLink)
-		if err != nil {
+		if err := d.put(name, p, Growth{FileCount: 1}, replaceLink); err != nil {
 			return errors.Join(err, unix.Unlinkat(d.staging, name, 0))
 		}
-		g.FileCount++
-		c.growLocked(g)
 		return nil
 	})
 	return wrapWrite("make link", p, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Names that no codebase can have.
@@ -36,6 +37,7 @@ type Options struct {
 	Home string
 	// Observer may be nil.
 	Observer Observer
+	Limits   Limits
 }
 
 // Store keeps codebases below one directory. It may be used concurrently.
@@ -43,6 +45,7 @@ type Store struct {
 	dir      string // absolute, without symbolic links
 	home     string
 	observer Observer
+	limits   Limits
 	handle   *os.File // on dir
 	lock     *os.File
 
@@ -61,7 +64,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, home: o.Home, observer: o.Observer, known: map[ID]*Codebase{}}
+	s := &Store{dir: dir, home: o.Home, observer: o.Observer, limits: o.Limits, known: map[ID]*Codebase{}}
 	if s.handle, err = os.Open(dir); err != nil {
 		return nil, wrapStore("codebases", err)
 	}
@@ -125,15 +128,24 @@ func (s *Store) letGo() {
 
 func (s *Store) root() int { return int(s.handle.Fd()) }
 
-// sweep deletes codebases half made and half deleted.
+// sweep deletes codebases half made and half deleted. What resists is left for
+// the next time; nobody can see it.
 func (s *Store) sweep() error {
 	names, err := s.names()
-	for _, name := range names {
+	for _, name := range lastFirst(names) {
 		if strings.HasPrefix(name, makingPrefix) || strings.HasPrefix(name, gonePrefix) {
-			err = errors.Join(err, hostfile.RemoveTreeAt(s.root(), name))
+			_ = hostfile.RemoveTreeAt(s.root(), name)
 		}
 	}
 	return err
+}
+
+// lastFirst sorts names such that what RemoveTreeAt once lifted out of a tree
+// comes before the tree, which may have more to lift.
+func lastFirst(names []string) []string {
+	slices.Sort(names)
+	slices.Reverse(names)
+	return names
 }
 
 func (s *Store) names() ([]string, error) {
@@ -162,10 +174,10 @@ func (s *Store) IDs() ([]ID, error) {
 	return ids, nil
 }
 
-// Create makes an empty codebase. Errors: Exhausted, Denied.
-func (s *Store) Create() (*Codebase, error) {
-	c := &Codebase{store: s, id: newID(), loaded: true, usage: Usage{UpdatedAt: time.Now()}}
-	err := s.appear(c.id, func(making string) error {
+// Create makes an empty codebase. Errors: Invalid for a malformed ID; Exists;
+// Exhausted; Denied.
+func (s *Store) Create(id ID) (*Codebase, error) {
+	err := s.appear(id, func(making string) error {
 		for _, sub := range []string{filesDir, stagingDir} {
 			if err := os.Mkdir(filepath.Join(making, sub), 0o700); err != nil {
 				return err
@@ -176,16 +188,19 @@ func (s *Store) Create() (*Codebase, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.keep(c), nil
+	return s.Get(id)
 }
 
 // appear lets the codebase's directory appear with what fill puts into it.
 func (s *Store) appear(id ID, fill func(making string) error) error {
-	making := filepath.Join(s.dir, makingPrefix+string(id))
-	err := os.Mkdir(making, 0o700)
-	if err == nil {
-		err = fill(making)
+	if !id.isValid() {
+		return fault.New(fault.Invalid, "codebase %s: malformed id", vpath.Quote(string(id)))
 	}
+	making := filepath.Join(s.dir, makingPrefix+string(id))
+	if err := os.Mkdir(making, 0o700); err != nil {
+		return wrapStore("codebase "+string(id), err)
+	}
+	err := fill(making)
 	if err == nil {
 		err = unix.Renameat2(unix.AT_FDCWD, making, s.root(), string(id), unix.RENAME_NOREPLACE)
 	}
@@ -193,11 +208,12 @@ func (s *Store) appear(id ID, fill func(making string) error) error {
 		err = hostfile.SyncDir(s.dir)
 	}
 	if err != nil {
-		return wrapStore("codebase", errors.Join(err, hostfile.RemoveTree(making)))
+		return wrapStore("codebase "+string(id), errors.Join(err, hostfile.RemoveTree(making)))
 	}
 	return nil
 }
 
+// keep returns the codebase of that ID that is known already, else c.
 func (s *Store) keep(c *Codebase) *Codebase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,12 +231,7 @@ func (s *Store) Get(id ID) (*Codebase, error) {
 	if !id.isValid() {
 		return nil, noCodebase(id)
 	}
-	s.mu.Lock()
-	c := s.known[id]
-	s.mu.Unlock()
-	if c == nil {
-		c = s.keep(&Codebase{store: s, id: id})
-	}
+	c := s.keep(&Codebase{store: s, id: id})
 	if err := c.load(); err != nil {
 		s.forget(c)
 		return nil, err
@@ -279,7 +290,7 @@ func (c *Codebase) sweepStaging(dir int) error {
 	f := os.NewFile(uintptr(staging), stagingDir)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
-	for _, name := range names {
+	for _, name := range lastFirst(names) {
 		err = errors.Join(err, hostfile.RemoveTreeAt(staging, name))
 	}
 	return err
@@ -289,27 +300,32 @@ func (c *Codebase) sweepStaging(dir int) error {
 // alone. One that is not there is deleted already, so that a deletion that was
 // cut short can be asked for again. Errors: Denied, Exhausted.
 func (s *Store) Delete(id ID) error {
-	c, err := s.Get(id)
-	if fault.Is(err, fault.NotFound) {
+	if !id.isValid() {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
+	c := s.keep(&Codebase{store: s, id: id})
 	gone := gonePrefix + string(id)
-	if !c.gone {
-		if err = unix.Renameat(s.root(), string(id), s.root(), gone); err == nil {
-			c.gone = true
-			err = hostfile.SyncDir(s.dir)
-		}
-	}
-	c.mu.Unlock()
+	err := c.leave(gone)
 	if err == nil {
 		s.forget(c)
 		err = hostfile.RemoveTreeAt(s.root(), gone)
 	}
 	return wrapStore("codebase "+string(id), err)
+}
+
+// leave lets the codebase's directory disappear to the name gone.
+func (c *Codebase) leave(gone string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := unix.Renameat(c.store.root(), string(c.id), c.store.root(), gone)
+	if errors.Is(err, unix.ENOENT) {
+		err = nil
+	}
+	if err == nil {
+		c.gone = true
+		err = hostfile.SyncDir(c.store.dir)
+	}
+	return err
 }
 
 // flushAfter is how long a change may wait to be made durable. Each on its own

@@ -15,10 +15,10 @@ import (
 func TestCodebasesSurviveTheStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	put(t, c, "a/b", "12345")
-	linked, err := s.Link(t.TempDir(), true)
+	linked, err := s.Link(newID(), t.TempDir(), true)
 	must(t, err)
 	link, _ := linked.Linked()
 	wantUsage(t, c, 1, 5)
@@ -53,7 +53,7 @@ func TestCodebasesSurviveTheStore(t *testing.T) {
 func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	put(t, c, "f", "12345")
 	u, err := c.Upload(path(t, "g"), 0, 0)
@@ -83,7 +83,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 func TestADamagedNoteIsNotBelieved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	put(t, c, "f", "12345")
 	must(t, s.Close())
@@ -95,6 +95,23 @@ func TestADamagedNoteIsNotBelieved(t *testing.T) {
 		wantUsage(t, c, 1, 5)
 		must(t, again.Close())
 	}
+}
+
+func TestIDsOfNewCodebases(t *testing.T) {
+	s := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil)
+	c, err := s.Create(newID())
+	must(t, err)
+	put(t, c, "f", "kept")
+	_, err = s.Create(c.ID())
+	wantKind(t, "an ID that is taken", err, fault.Exists)
+	for _, id := range []ID{"", "x", "../cb_0123456789abcdef", "cb_0123456789abcdeF"} {
+		_, err = s.Create(id)
+		wantKind(t, "the ID "+string(id), err, fault.Invalid)
+	}
+	if content, err := download(c, path(t, "f")); err != nil || content != "kept" {
+		t.Errorf("what has the ID: %q, %v", content, err)
+	}
+	wantEmptyStaging(t, c)
 }
 
 func TestOneServerAtATime(t *testing.T) {
@@ -117,7 +134,7 @@ func TestOpenRefusesADirectoryOfOthers(t *testing.T) {
 func TestDelete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create()
+	c, err := s.Create(newID())
 	must(t, err)
 	put(t, c, "a/b", "12345")
 	u, err := c.Upload(path(t, "f"), 0, 0)
@@ -166,10 +183,10 @@ func TestLinkedDirectories(t *testing.T) {
 		{"a NUL", project + "\x00", fault.Invalid},
 		{"nothing", "", fault.Invalid},
 	} {
-		_, err := s.Link(r.path, false)
+		_, err := s.Link(newID(), r.path, false)
 		wantKind(t, r.name, err, r.want)
 	}
-	c, err := s.Link(filepath.Join(base, "link"), false)
+	c, err := s.Link(newID(), filepath.Join(base, "link"), false)
 	must(t, err)
 	if source, err := c.Source(); err != nil || source != project {
 		t.Errorf("its source is %q, %v", source, err)
@@ -197,7 +214,7 @@ func TestLinkIsToOneDirectory(t *testing.T) {
 	s := openStore(t, filepath.Join(base, "home", "codebases"), nil)
 	project := filepath.Join(base, "project")
 	must(t, os.Mkdir(project, 0o755))
-	c, err := s.Link(project, false)
+	c, err := s.Link(newID(), project, false)
 	must(t, err)
 	must(t, os.Rename(project, project+".old"))
 	_, err = c.Source()
@@ -231,4 +248,33 @@ func asNobody(t *testing.T) {
 	const nobody = 65534
 	must(t, unix.Setresuid(-1, nobody, -1))
 	t.Cleanup(func() { must(t, unix.Setresuid(-1, 0, -1)) })
+}
+
+func TestLimitsOfACodebase(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{FileBytes: 5, Bytes: 12, Files: 3}})
+	must(t, err)
+	defer s.Close()
+	c, err := s.Create(newID())
+	must(t, err)
+	put(t, c, "a", "12345")
+	put(t, c, "b", "12345")
+	_, err = c.Upload(path(t, "c"), 6, 0)
+	wantKind(t, "a file that says that it is too large", err, fault.Exhausted)
+	u, err := c.Upload(path(t, "c"), 0, 0)
+	must(t, err)
+	_, err = u.Write([]byte("123456"))
+	wantKind(t, "a file that is too large", err, fault.Exhausted)
+	u.Abort()
+	_, err = upload(c, path(t, "new/c"), "123", 0)
+	wantKind(t, "too much in all", err, fault.Exhausted)
+	put(t, c, "a", "1234")
+	put(t, c, "c", "123")
+	wantKind(t, "too many files", c.MakeLink(path(t, "d"), "a"), fault.Exhausted)
+	must(t, c.Change(func() (*Growth, error) { return &Growth{FileCount: 5, SizeBytes: 90}, nil }))
+	put(t, c, "a", "1")
+	must(t, c.Remove(path(t, "b")))
+	if got := listing(t, c, "", true); !cmp.Equal(got, []string{"a 100644 1", "c 100644 3"}) {
+		t.Errorf("there is %q", got)
+	}
+	wantEmptyStaging(t, c)
 }

@@ -52,6 +52,9 @@ func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, erro
 	if err := checkTarget("upload", p); err != nil {
 		return nil, err
 	}
+	if err := c.store.limits.allowFile(p, total); err != nil {
+		return nil, err
+	}
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
@@ -105,8 +108,13 @@ func (u *Upload) Write(b []byte) (int, error) {
 	if err := u.usable(); err != nil {
 		return 0, err
 	}
-	if u.total > 0 && u.size+int64(len(b)) > u.total {
+	size := u.size + int64(len(b))
+	if u.total > 0 && size > u.total {
 		u.failure = fault.New(fault.Invalid, "upload %s: more than the %d bytes of total_size", u.path, u.total)
+	} else {
+		u.failure = u.codebase.store.limits.allowFile(u.path, size)
+	}
+	if u.failure != nil {
 		return 0, u.failure
 	}
 	n, err := u.file.Write(b)
@@ -154,15 +162,11 @@ func (u *Upload) finish() error {
 }
 
 func (u *Upload) place(d dirs) error {
-	g, err := d.put(u.name, u.path, replaceFile)
-	if err != nil {
-		return err
+	err := d.put(u.name, u.path, Growth{FileCount: 1, SizeBytes: u.size}, replaceFile)
+	if err == nil {
+		u.name = ""
 	}
-	u.name = ""
-	g.FileCount++
-	g.SizeBytes += u.size
-	u.codebase.growLocked(g)
-	return nil
+	return err
 }
 
 // Abort ends an upload that has not been committed, and does nothing else.

@@ -1,0 +1,37 @@
+package codebase
+
+import (
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Limits bound what is uploaded; zero is no limit. What others put there (see
+// Change) they do not bound, but it counts.
+type Limits struct {
+	FileBytes int64 // of one file
+	Bytes     int64 // of all files of a codebase
+	Files     int64 // of a codebase
+}
+
+// allowFile refuses a file that no codebase could take.
+func (l Limits) allowFile(p vpath.Path, size int64) error {
+	for _, most := range []int64{l.FileBytes, l.Bytes} {
+		if most > 0 && size > most {
+			return fault.New(fault.Exhausted, "upload %s: more than the %d bytes that are allowed", p, most)
+		}
+	}
+	return nil
+}
+
+// allowLocked refuses a growth beyond what a codebase may hold; one that holds
+// too much may still shrink.
+func (c *Codebase) allowLocked(p vpath.Path, g Growth) error {
+	l := c.store.limits
+	switch {
+	case l.Bytes > 0 && g.SizeBytes > 0 && c.usage.SizeBytes+g.SizeBytes > l.Bytes:
+		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d bytes", p, l.Bytes)
+	case l.Files > 0 && g.FileCount > 0 && c.usage.FileCount+g.FileCount > l.Files:
+		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d files", p, l.Files)
+	}
+	return nil
+}
