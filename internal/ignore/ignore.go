@@ -25,6 +25,7 @@
 package ignore
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -129,8 +130,7 @@ func (m *Matcher) lastMatch(p vpath.Path, isDir bool) int {
 			best = i
 		}
 	}
-	for n := len(m.others) - 1; n >= 0; n-- {
-		i := m.others[n]
+	for _, i := range slices.Backward(m.others) {
 		if i < best {
 			break
 		}

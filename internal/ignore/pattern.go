@@ -13,8 +13,9 @@ type pattern struct {
 	dirOnly  bool // ends with "/"
 	anchored bool // holds another slash: about the path, else about the name
 	prefix   string
-	wild     wild // nil: the prefix is all
-	suffix   bool // of a name: "*" and then prefix, which is the end
+	wild     wild     // nil: the prefix is all
+	runs     []string // each text that wild takes holds these, one after another
+	suffix   bool     // of a name: "*" and then prefix, which is the end
 }
 
 // isName reports whether p matches one name and no other.
@@ -35,7 +36,19 @@ func (p *pattern) matches(path vpath.Path, name string) bool {
 	if p.wild == nil {
 		return rest == ""
 	}
-	return p.wild.match(rest)
+	return holdsInOrder(rest, p.runs) && p.wild.match(rest)
+}
+
+// holdsInOrder is quick, and refuses most of what a pattern does not match.
+func holdsInOrder(text string, runs []string) bool {
+	for _, run := range runs {
+		_, rest, found := strings.Cut(text, run)
+		if !found {
+			return false
+		}
+		text = rest
+	}
+	return true
 }
 
 // special are the characters that end the literal beginning of a pattern.
@@ -70,6 +83,7 @@ func (p *pattern) compile(rest string) {
 		return
 	}
 	p.wild = compileWild(rest, p.anchored)
+	p.runs = p.wild.runs()
 }
 
 // trimSpaces drops the spaces at the end that no backslash protects. A line

@@ -93,6 +93,27 @@ func starSteps(s string, from, to int, isPath bool) []step {
 	return []step{{kind: stepDeep}}
 }
 
+// runs are the bytes that follow one another in w, without those that may be
+// left out.
+func (w wild) runs() []string {
+	var runs []string
+	var run []byte
+	for i, s := range w {
+		optional := i >= 2 && w[i-2].kind == stepDirs // its slash
+		if s.kind == stepByte && !optional {
+			run = append(run, s.b)
+			continue
+		}
+		if len(run) > 0 {
+			runs, run = append(runs, string(run)), nil
+		}
+	}
+	if len(run) > 0 {
+		runs = append(runs, string(run))
+	}
+	return runs
+}
+
 // match reports whether w takes all of text.
 func (w wild) match(text string) bool {
 	var a, b [4]uint64 // enough for most patterns, and on the stack
