@@ -161,7 +161,9 @@ type PolicyChanged struct {
 type Applied struct {
 	Paths   []Text `json:"paths"`
 	Refused []Text `json:"refused,omitempty"` // conflicts: left in the sandbox
-	Omitted int64  `json:"omitted,omitempty"`
+	// Overwrote are those of Paths where the source was not what the sandbox saw.
+	Overwrote []Text `json:"overwrote,omitempty"`
+	Omitted   int64  `json:"omitted,omitempty"`
 }
 
 // Discarded tells which changes were thrown away.

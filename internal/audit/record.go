@@ -89,7 +89,8 @@ func bound(ev Event) Event {
 	case Applied:
 		e.Paths, n[0] = fit(&room, e.Paths)
 		e.Refused, n[1] = fit(&room, e.Refused)
-		e.Omitted += n[0] + n[1]
+		e.Overwrote, n[2] = fit(&room, e.Overwrote)
+		e.Omitted += n[0] + n[1] + n[2]
 		e.Paths = orEmpty(e.Paths)
 		return e
 	case Discarded:

@@ -144,7 +144,7 @@ func explainNotFound(err error, name string) error {
 		return err
 	}
 	path, lookErr := exec.LookPath(name)
-	if lookErr != nil || slices.ContainsFunc(systemPath, func(dir string) bool { return dir == filepath.Dir(path) }) {
+	if lookErr != nil || slices.ContainsFunc(supervise.SystemPath, func(dir string) bool { return dir == filepath.Dir(path) }) {
 		return err
 	}
 	if real, linkErr := filepath.EvalSymlinks(path); linkErr == nil && real != path {

@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // inspection is the JSON document of `inspect`: the record as it is stored,
@@ -86,12 +89,34 @@ func (d inspection) rows() [][]string {
 		rows = append(rows, []string{"mount:", m.Source.String() + " at " + m.Target.String()})
 	}
 	rows = append(rows, limitRows(r.Limits)...)
+	rows = append(rows, servedRows(r.Served)...)
 	if d.Running != nil {
 		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %s running", d.Running.PID, plural(d.Running.Execs, "command"))})
 	}
 	rows = append(rows, []string{"policy:", r.PolicyNote})
 	for _, rule := range r.Rules {
 		rows = append(rows, []string{"", rule.String()})
+	}
+	return rows
+}
+
+// servedRows tell what a server's sandbox is besides.
+func servedRows(s *sandbox.Served) [][]string {
+	if s == nil {
+		return nil
+	}
+	rows := [][]string{{"codebase:", s.CodebaseID}, {"owner:", vpath.Escape(s.OwnerID)}}
+	for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
+		rows = append(rows, []string{"label:", vpath.Escape(name + "=" + s.Labels[name])})
+	}
+	if !s.ExpiresAt.IsZero() {
+		rows = append(rows, []string{"expires:", s.ExpiresAt.Local().Format(time.DateTime)})
+	}
+	if s.Image != "" {
+		rows = append(rows, []string{"image:", vpath.Escape(s.Image)})
+	}
+	if s.Failure != "" {
+		rows = append(rows, []string{"failure:", vpath.Escape(s.Failure)})
 	}
 	return rows
 }

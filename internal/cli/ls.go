@@ -22,6 +22,11 @@ type listedEntry struct {
 	Source    sandbox.HostPath `json:"source"`
 	Policy    string           `json:"policy"`
 	CreatedAt time.Time        `json:"created_at"`
+	// Of a server's sandbox.
+	CodebaseID string            `json:"codebase_id,omitempty"`
+	OwnerID    string            `json:"owner_id,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	ExpiresAt  time.Time         `json:"expires_at,omitzero"`
 }
 
 func newLs(e *env) *cobra.Command {
@@ -55,9 +60,13 @@ func runLs(ctx context.Context, e *env, asJSON, quiet bool) error {
 		if err != nil {
 			return err
 		}
-		doc.Sandboxes = append(doc.Sandboxes, listedEntry{
+		entry := listedEntry{
 			Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
-		})
+		}
+		if s := r.Served; s != nil {
+			entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt
+		}
+		doc.Sandboxes = append(doc.Sandboxes, entry)
 		row := []string{r.Name, status, r.PolicyNote, r.CreatedAt.Local().Format(time.DateTime), r.Source.Path.String()}
 		if quiet {
 			row = row[:1]

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -20,10 +19,6 @@ import (
 var forwarded = []os.Signal{
 	unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
 }
-
-// drainPause is how long the pipes of a command that has ended may stay silent
-// before what its background processes could still write is given up.
-const drainPause = 50 * time.Millisecond
 
 // execute runs command through client with our own standard streams: by a
 // terminal of its own when ours are a terminal, else by fresh pipes. No
@@ -75,62 +70,12 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 		_, _ = io.Copy(outside[0], e.stdin) // a command that reads no more is its own affair
 		outside[0].Close()
 	}()
-	out := copyOutput(e.stdout, outside[1])
-	errs := copyOutput(e.stderr, outside[2])
+	out := supervise.CopyOutput(e.stdout, outside[1])
+	errs := supervise.CopyOutput(e.stderr, outside[2])
 	exit, err := running.Wait(ctx)
-	out.finish()
-	errs.finish()
+	out.Finish()
+	errs.Finish()
 	return exit, err
-}
-
-// output copies one stream of a command.
-type output struct {
-	from *os.File
-	done chan struct{}
-}
-
-func copyOutput(to io.Writer, from *os.File) *output {
-	o := &output{from: from, done: make(chan struct{})}
-	go func() {
-		defer close(o.done)
-		if _, err := io.Copy(to, from); err != nil {
-			// Our reader has gone: closing tells the command by SIGPIPE.
-			from.Close()
-		}
-	}()
-	return o
-}
-
-// finish waits until all is copied that was written before the command ended.
-// A background process may hold the pipe open for ever, so after the end an
-// empty pipe counts as the end of the stream.
-func (o *output) finish() {
-	for {
-		select {
-		case <-o.done:
-			return
-		case <-time.After(drainPause):
-		}
-		if o.waiting() == 0 {
-			o.from.SetReadDeadline(time.Now())
-			<-o.done
-			return
-		}
-	}
-}
-
-// waiting returns how many bytes can be read without blocking.
-func (o *output) waiting() (n int) {
-	raw, err := o.from.SyscallConn()
-	if err != nil {
-		return 0
-	}
-	var ioctlErr error
-	err = raw.Control(func(fd uintptr) { n, ioctlErr = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
-	if err != nil || ioctlErr != nil {
-		return 0
-	}
-	return n
 }
 
 // forwardSignals sends ours to the command until the returned function is
@@ -178,9 +123,9 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
 		}
 	}()
-	out := copyOutput(e.stdout, running.Terminal)
+	out := supervise.CopyOutput(e.stdout, running.Terminal)
 	exit, err := running.Wait(ctx)
-	out.finish()
+	out.Finish()
 	return exit, err
 }
 

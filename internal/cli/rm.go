@@ -46,7 +46,7 @@ func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force b
 		return nil
 	case err != nil: // damaged ones can be removed too
 	case force:
-		err = e.stop(ctx, sb, stopTimeout)
+		err = e.stop(ctx, sb, supervise.StopPatience)
 	default:
 		err = supervise.ClearRemains(sb)
 	}

@@ -284,14 +284,14 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) sup
 	e.sayUnset(o.Env)
 	r := sb.Record()
 	user := supervise.CurrentUser()
-	v := environment{
+	v := supervise.Environment{
 		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: o.Env,
 		Reachable: []string{r.Workspace},
 	}
 	for _, m := range r.Mounts {
 		v.Reachable = append(v.Reachable, string(m.Target))
 	}
-	return supervise.Command{Argv: argv, Env: v.build(e.getenv), Dir: o.workDir(r)}
+	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}
 }
 
 // workDir is --workdir, taken from the workspace if it is relative; else our

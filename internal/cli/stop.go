@@ -7,17 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
-// stopTimeout is how long a supervisor may take to end before it is killed:
-// ten times what letting go of a million files takes.
-const stopTimeout = 30 * time.Second
-
 func newStop(e *env) *cobra.Command {
-	timeout := stopTimeout
+	timeout := supervise.StopPatience
 	cmd := &cobra.Command{
 		Use:               "stop NAME…",
 		Short:             "End everything that runs in a sandbox; its delta stays",
@@ -46,22 +41,9 @@ func runStop(ctx context.Context, e *env, name string, timeout time.Duration) er
 
 // stop ends a sandbox if it runs and waits until it has let its lock go.
 func (e *env) stop(ctx context.Context, sb *sandbox.Sandbox, timeout time.Duration) error {
-	c, err := client(ctx, sb)
-	switch {
-	case err != nil:
-		return err
-	case c == nil:
-		return supervise.ClearRemains(sb)
+	killed, err := supervise.End(ctx, sb, timeout)
+	if killed {
+		e.say("%s: its supervisor did not end within %s and was killed; the delta is whole", sb.Name(), timeout)
 	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	err = c.Stop(bounded)
-	if err == nil || bounded.Err() == nil || ctx.Err() != nil {
-		return err
-	}
-	if err := c.Kill(ctx); err != nil && !fault.Is(err, fault.NotFound) {
-		return err
-	}
-	e.say("%s: its supervisor did not end within %s and was killed; the delta is whole", sb.Name(), timeout)
-	return supervise.ClearRemains(sb)
+	return err
 }

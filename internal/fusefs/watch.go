@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -237,9 +238,22 @@ func (fs *FS) Invalidate(paths ...vpath.Path) {
 	fs.notify.barrier()
 }
 
+// nearestKnown returns p, or the first of its ancestors that is not in a
+// directory the kernel knows: that is what it may have found absent.
+func (fs *FS) nearestKnown(p vpath.Path) vpath.Path {
+	for fs.nodeAt(p.Dir()) == nil {
+		p = p.Dir()
+	}
+	return p
+}
+
 func (fs *FS) invalidate(roots ...vpath.Path) {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
+	roots = slices.Clone(roots)
+	for i, root := range roots {
+		roots[i] = fs.nearestKnown(root)
+	}
 	fs.renewBelow(roots...)
 	for _, root := range roots {
 		parent := fs.nodeAt(root.Dir())

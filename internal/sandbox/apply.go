@@ -31,6 +31,9 @@ type PathResult struct {
 	Outcome Outcome
 	Reason  string // why, unless applied
 	Mark    *Mark
+	// Overwrote says that the source was not what the sandbox saw, and the
+	// sandbox's version took its place.
+	Overwrote bool
 }
 
 // ApplyOptions say what to apply.
@@ -38,6 +41,8 @@ type ApplyOptions struct {
 	// Paths select what lies at and below them; none: everything.
 	Paths  []vpath.Path
 	DryRun bool
+	// OnConflict is what happens where the source is not what the sandbox saw.
+	OnConflict OnConflict
 	// Drop is told what was applied, for the live supervisor to forget it
 	// (see DropVersions). Nil: the sandbox does not run; Apply takes its lock
 	// and forgets by itself.
@@ -52,6 +57,7 @@ type ApplyResult struct {
 	// Changed are paths that were applied while the sandbox wrote to them
 	// again; the later version is still in the delta.
 	Changed []vpath.Path
+	Growth  Growth
 }
 
 // Count returns how many paths had the outcome.
@@ -70,7 +76,8 @@ func (r *ApplyResult) Count(o Outcome) int {
 // Every selected path is checked first. If the source at one of them is not
 // what the sandbox saw, or the policy does not let the sandbox write there,
 // nothing is applied: the error is a Precondition and the result names all
-// such paths; the others can be applied by selecting them. Otherwise each
+// such paths; the others can be applied by selecting them, or by another
+// ApplyOptions.OnConflict than Stop. Otherwise each
 // file is replaced by one rename, directories first and deletions last, and
 // what the source holds durably leaves the delta. If the host fails midway,
 // what was done is done and reported, and the rest stays in the delta.
@@ -91,8 +98,7 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	if err != nil {
 		return result, err
 	}
-	if err := p.refusal(s.Name()); err != nil {
-		p.skip()
+	if err := p.answer(o.OnConflict, s.Name()); err != nil {
 		return p.result(), err
 	}
 	if o.DryRun {
@@ -105,11 +111,28 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	defer func() { err = errors.Join(err, log.Close()) }()
 	stale, err := p.run(ctx, o)
 	result = p.result()
-	result.Changed = stale
-	if event := p.event(); len(event.Paths)+len(event.Refused) > 0 {
+	result.Changed, result.Growth = stale, p.growth()
+	event := p.event()
+	if len(event.Paths) > 0 || o.OnConflict == Stop && len(event.Refused) > 0 {
 		err = errors.Join(err, log.Append(event))
 	}
 	return result, err
+}
+
+// answer decides about the paths that stop an apply, or would.
+func (p *plan) answer(how OnConflict, name string) error {
+	if how != Stop {
+		if err := p.resolve(how); err != nil {
+			return err
+		}
+	} else if err := p.refusal(name); err != nil {
+		p.skip()
+		return err
+	}
+	for _, s := range p.steps {
+		s.was = s.Base // clearDir makes room and takes it away
+	}
+	return nil
 }
 
 // run carries the plan out. It returns what the sandbox wrote to meanwhile.
@@ -154,7 +177,7 @@ func (p *plan) result() ApplyResult {
 		}
 		f := FileDiff{Path: s.Path}
 		f.Old, f.New = p.work.sides(&s.change)
-		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: f.mark()})
+		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: f.mark(), Overwrote: s.overwrites})
 	}
 	return r
 }
@@ -198,6 +221,9 @@ func (p *plan) event() audit.Applied {
 		case s.status == 0:
 		case s.outcome == Applied:
 			e.Paths = append(e.Paths, audit.Text(s.Path))
+			if s.overwrites {
+				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
+			}
 		case s.outcome != Present:
 			e.Refused = append(e.Refused, audit.Text(s.Path))
 		}

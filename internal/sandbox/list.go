@@ -95,6 +95,9 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
+// diffVersion is the version of the JSON form of a Review.
+const diffVersion = 1
+
 // jsonHead is the beginning of the JSON form of a Review; its "files" follow.
 // Paths and link targets are escaped by vpath.Escape, modes are octal.
 type jsonHead struct {
@@ -143,7 +146,7 @@ type jsonLine struct {
 // at a time, because all of them may be more than memory holds.
 func (r *Review) WriteJSON(w io.Writer) error {
 	s := r.work.sandbox
-	head, err := json.Marshal(jsonHead{SchemaVersion: SchemaVersion, Sandbox: s.Name(), ID: s.ID()})
+	head, err := json.Marshal(jsonHead{SchemaVersion: diffVersion, Sandbox: s.Name(), ID: s.ID()})
 	if err != nil {
 		return fault.New(fault.Internal, "diff: %w", err)
 	}

@@ -19,6 +19,9 @@ type step struct {
 	reason  string
 	done    bool // nothing is left to do but to drop it
 	inPlace bool // the source's file only gets another mode
+	// overwrites says that the source was not what the sandbox saw.
+	overwrites bool
+	was        *layer.Base // what is replaced
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {

@@ -16,8 +16,9 @@ import (
 
 // SchemaVersion is the version of the record's file format. It grows with
 // every change, added fields too, because an older agentfense that ignored a
-// field could weaken the sandbox.
-const SchemaVersion = 1
+// field could weaken the sandbox. Earlier versions are read; the next change of
+// such a record makes it one of this version.
+const SchemaVersion = 2
 
 // recordFile is the record's name in the sandbox's directory.
 const recordFile = "sandbox.json"
@@ -45,6 +46,8 @@ type Record struct {
 	// root runs it, no other sandbox's; 0 = they are the user who runs it.
 	HostUID   uint32    `json:"host_uid,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
+	// Served is what a server's sandbox has besides; nil for one that run made.
+	Served *Served `json:"served,omitempty"`
 }
 
 // Mount shows a host path inside, read-only.
@@ -92,6 +95,7 @@ func (r *Record) clone() Record {
 	c := *r
 	c.Rules = slices.Clone(r.Rules)
 	c.Mounts = slices.Clone(r.Mounts)
+	c.Served = r.Served.clone()
 	c.EarlierRules = make([][]policy.Rule, len(r.EarlierRules))
 	for i, rules := range r.EarlierRules {
 		c.EarlierRules[i] = slices.Clone(rules)
@@ -110,6 +114,9 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "workspace %q is no absolute path", r.Workspace)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
+	}
+	if r.Name == string(r.ID) {
+		return nil
 	}
 	return CheckName(r.Name)
 }
@@ -154,7 +161,7 @@ func decodeRecord(text []byte) (Record, error) {
 	if err := json.Unmarshal(text, &version); err != nil {
 		return Record{}, fault.New(fault.Precondition, "damaged: %w", err)
 	}
-	if version.SchemaVersion != SchemaVersion {
+	if version.SchemaVersion < 1 || version.SchemaVersion > SchemaVersion {
 		return Record{}, fault.New(fault.Precondition, "has schema version %d, this agentfense knows %d", version.SchemaVersion, SchemaVersion)
 	}
 	var r Record

@@ -61,6 +61,15 @@ func CheckName(name string) error {
 	return nil
 }
 
+// checkDirName refuses what cannot name a sandbox's directory: besides names it
+// may be the ID.
+func checkDirName(name string) error {
+	if idForm.MatchString(name) {
+		return nil
+	}
+	return CheckName(name)
+}
+
 // Sandbox is one sandbox of a Home. Its methods may be called by several
 // goroutines unless they say otherwise.
 type Sandbox struct {

@@ -27,7 +27,8 @@ const (
 const layersDir = "layers"
 
 // Create makes a sandbox of the record r. ID, HostUID, CreatedAt and
-// SchemaVersion are set here, and Name if it is empty. The sandbox is not
+// SchemaVersion are set here, and Name if it is empty: a server's sandbox is
+// then called by its ID, another gets a name made up. The sandbox is not
 // locked. Errors: Invalid for the name; Exists; Exhausted; Denied.
 func (h *Home) Create(r Record) (*Sandbox, error) {
 	if r.Name != "" {
@@ -37,6 +38,9 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 	}
 	r = r.clone()
 	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, newID(), time.Now().UTC()
+	if r.Name == "" && r.Served != nil {
+		r.Name = string(r.ID)
+	}
 	s := &Sandbox{home: h, record: r}
 	if err := h.locked(s.make); err != nil {
 		return nil, err
@@ -118,7 +122,15 @@ func (h *Home) Open(name string) (*Sandbox, error) {
 	return &Sandbox{home: h, record: r}, nil
 }
 
+// openID looks first where a server's sandbox is.
 func (h *Home) openID(id ID) (*Sandbox, error) {
+	r, err := readRecord(h.sandboxDir(string(id)))
+	switch {
+	case err == nil:
+		return &Sandbox{home: h, record: r}, nil
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	}
 	all, err := h.List()
 	for _, s := range all {
 		if s.ID() == id {
@@ -138,7 +150,7 @@ func (h *Home) List() ([]*Sandbox, error) {
 	var all []*Sandbox
 	var damaged []error
 	for _, e := range entries {
-		if CheckName(e.Name()) != nil {
+		if checkDirName(e.Name()) != nil {
 			continue
 		}
 		s, err := h.Open(e.Name())
@@ -169,7 +181,7 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 		if err := change(&r); err != nil {
 			return err
 		}
-		r.SchemaVersion, r.ID, r.Name, r.Source = before.SchemaVersion, before.ID, before.Name, before.Source
+		r.SchemaVersion, r.ID, r.Name, r.Source = SchemaVersion, before.ID, before.Name, before.Source
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
 		text, err := r.encode()
 		if err != nil {
@@ -189,12 +201,14 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 func (h *Home) Remove(name string) error {
 	if idForm.MatchString(name) {
 		s, err := h.openID(ID(name))
-		if err != nil {
+		switch {
+		case err == nil:
+			name = s.Name()
+		case fault.Is(err, fault.NotFound):
 			return err
-		}
-		name = s.Name()
+		} // else it is damaged, and called by its ID
 	}
-	if err := CheckName(name); err != nil {
+	if checkDirName(name) != nil {
 		return noSandbox(vpath.Escape(name))
 	}
 	lock, err := h.tryLock(name, PurposeRemove)

@@ -12,6 +12,9 @@ import (
 	"github.com/agentfense/agentfense/internal/hostfile"
 )
 
+// trustVersion is the version of the trust store's format.
+const trustVersion = 1
+
 // trustFile keeps the project policy files that the user has agreed to.
 const trustFile = "trust.json"
 
@@ -55,7 +58,7 @@ func (h *Home) Trust(path string, content []byte) error {
 }
 
 func (h *Home) readTrust() (trust, error) {
-	t := trust{SchemaVersion: SchemaVersion, Files: map[string]string{}}
+	t := trust{SchemaVersion: trustVersion, Files: map[string]string{}}
 	path := filepath.Join(h.dir, trustFile)
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -67,8 +70,8 @@ func (h *Home) readTrust() (trust, error) {
 	if err := json.Unmarshal(text, &t); err != nil {
 		return t, fault.New(fault.Precondition, "trust store %s: damaged: %w", path, err)
 	}
-	if t.SchemaVersion != SchemaVersion || t.Files == nil {
-		return t, fault.New(fault.Precondition, "trust store %s: has schema version %d, this agentfense knows %d", path, t.SchemaVersion, SchemaVersion)
+	if t.SchemaVersion != trustVersion || t.Files == nil {
+		return t, fault.New(fault.Precondition, "trust store %s: has schema version %d, this agentfense knows %d", path, t.SchemaVersion, trustVersion)
 	}
 	return t, nil
 }

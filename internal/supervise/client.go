@@ -122,6 +122,13 @@ func (c *Client) Drop(ctx context.Context, versions []sandbox.Version) (stale []
 	return toPaths(answer.Stale)
 }
 
+// Renew makes the view show what the source holds at and below the paths now.
+// It returns when nothing older is shown any more.
+func (c *Client) Renew(ctx context.Context, paths []vpath.Path) error {
+	_, err := c.call(ctx, request{Op: opRenew, Paths: toBytes(paths)})
+	return err
+}
+
 // Join has the supervisor stay, also without a command, until what it returns
 // is closed. Errors: Unavailable when it is ending already.
 func (c *Client) Join(ctx context.Context) (io.Closer, error) {

@@ -37,6 +37,7 @@ const (
 	opPolicy operation = "policy" // replace the rules of the live view
 	opJoin   operation = "join"   // stay until the connection ends
 	opDrop   operation = "drop"   // forget entries of the delta
+	opRenew  operation = "renew"  // look at paths of the source again
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go
 )
@@ -49,6 +50,7 @@ type request struct {
 	Rules  []policy.Rule `json:"rules,omitempty"`
 
 	Versions []sandbox.Version `json:"versions,omitempty"`
+	Paths    [][]byte          `json:"paths,omitempty"` // of a renewal
 }
 
 // reply is what the supervisor answers.

@@ -109,6 +109,12 @@ func (s *supervisor) answer(r request) (reply, error) {
 	case opDrop:
 		stale, err := s.drop(r.Versions)
 		return reply{OK: true, Stale: toBytes(stale)}, err
+	case opRenew:
+		paths, err := toPaths(r.Paths)
+		if err == nil {
+			s.view.Invalidate(paths...)
+		}
+		return reply{OK: true}, err
 	case opStop:
 		return reply{OK: true}, nil
 	}

@@ -200,13 +200,17 @@ func (s *supervisor) makeGroup(context.Context) error {
 	return err
 }
 
+// BwrapVariable names the bubblewrap to use; empty is the one on the PATH. It is
+// the server's configuration key runtime.bwrap_path.
+const BwrapVariable = "AGENTFENSE_RUNTIME_BWRAP_PATH"
+
 // startInside starts the isolated process tree, whose PID 1 is our guest.
 func (s *supervisor) startInside(ctx context.Context) error {
 	ours, theirs, err := guest.Pair()
 	if err != nil {
 		return err
 	}
-	if s.process, err = bwrap.New(bwrap.Options{}).Start(ctx, s.spec(theirs)); err != nil {
+	if s.process, err = bwrap.New(bwrap.Options{Path: os.Getenv(BwrapVariable)}).Start(ctx, s.spec(theirs)); err != nil {
 		ours.Close()
 		return err
 	}

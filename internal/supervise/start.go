@@ -139,6 +139,7 @@ func (l *Lease) Release() error {
 	}
 	var b [1]byte
 	if n, _ := l.file.Read(b[:]); n == 1 {
+		go l.process.Wait() // a starter that lives on leaves no zombie
 		return nil
 	}
 	return l.afterDeath()

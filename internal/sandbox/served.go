@@ -1,0 +1,51 @@
+package sandbox
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Served is what the record of a server's sandbox holds besides.
+type Served struct {
+	CodebaseID string `json:"codebase_id"`
+	OwnerID    string `json:"owner_id"`
+	// Sent are the rules as the client sent them. Record.Rules are what they
+	// mean.
+	Sent   []SentRule        `json:"sent,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+	Image  string            `json:"image,omitempty"`
+	// ExpiresAt is when the server stops the sandbox; zero is never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Running says that a client has started the sandbox and nobody has stopped
+	// it: one without a supervisor then has come to grief.
+	Running   bool      `json:"running,omitempty"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	StoppedAt time.Time `json:"stopped_at,omitzero"`
+	// Failure says why the last start failed; "" if it did not.
+	Failure string `json:"failure,omitempty"`
+}
+
+// SentRule is a rule in the numbers of the API's enums, 0 where the client left
+// one out.
+type SentRule struct {
+	Pattern    string `json:"pattern"`
+	Type       int32  `json:"type,omitempty"`
+	Permission int32  `json:"permission,omitempty"`
+	Priority   int32  `json:"priority,omitempty"`
+}
+
+func (s *Served) clone() *Served {
+	if s == nil {
+		return nil
+	}
+	c := *s
+	c.Sent = slices.Clone(s.Sent)
+	c.Labels = maps.Clone(s.Labels)
+	return &c
+}
+
+// IsExpired reports whether the time of a server's sandbox is over.
+func (r *Record) IsExpired(now time.Time) bool {
+	return r.Served != nil && !r.Served.ExpiresAt.IsZero() && !now.Before(r.Served.ExpiresAt)
+}

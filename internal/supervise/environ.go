@@ -1,0 +1,80 @@
+package supervise
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// passedVariables are the caller's variables that a command sees: how to talk
+// to the person, nothing that steers a program or holds a secret.
+var passedVariables = []string{
+	"COLORTERM", "LANG", "LANGUAGE", "NO_COLOR", "TERM", "TZ",
+	"LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
+}
+
+// SystemPath are the directories of PATH that every sandbox has.
+var SystemPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+
+// Environment is what the variables inside are built from.
+type Environment struct {
+	Sandbox   string
+	Home      string
+	User      string
+	Reachable []string // directories inside that hold what the host has there
+	Extra     []string // K for the caller's own value, or K=V
+}
+
+// Build returns the complete environment of a command: the allowlist, then
+// what Extra names.
+func (v Environment) Build(getenv func(string) string) []string {
+	vars := []string{
+		"PATH=" + v.path(getenv("PATH")),
+		"HOME=" + v.Home,
+		"USER=" + v.User,
+		"LOGNAME=" + v.User,
+		"AGENTFENSE_SANDBOX=" + v.Sandbox,
+	}
+	for _, name := range passedVariables {
+		if value := getenv(name); value != "" {
+			vars = append(vars, name+"="+value)
+		}
+	}
+	for _, extra := range v.Extra {
+		name, value, given := strings.Cut(extra, "=")
+		if !given {
+			if value = getenv(name); value == "" {
+				continue
+			}
+		}
+		vars = slices.DeleteFunc(vars, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+		vars = append(vars, name+"="+value)
+	}
+	return vars
+}
+
+// path keeps of the caller's PATH what exists inside, in the caller's order,
+// then the system's own directories.
+func (v Environment) path(ours string) string {
+	var dirs []string
+	add := func(dir string) {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, dir := range filepath.SplitList(ours) {
+		if filepath.IsAbs(dir) && v.reaches(filepath.Clean(dir)) {
+			add(filepath.Clean(dir))
+		}
+	}
+	for _, dir := range SystemPath {
+		add(dir)
+	}
+	return strings.Join(dirs, ":")
+}
+
+func (v Environment) reaches(dir string) bool {
+	return slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin"}, v.Reachable...), func(root string) bool {
+		return dir == root || strings.HasPrefix(dir, root+"/")
+	})
+}
