@@ -66,6 +66,9 @@ func openUp(dir int, name string) error {
 func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 	var g Growth
 	g.add(st, -1)
+	if isDir(st) && st.Mode&0o700 != 0o700 {
+		return c.recountLocked(d.files) // it may not have been counted
+	}
 	if isDir(st) {
 		below, err := count(d.staging, vpath.Root.Child(name), false)
 		if err != nil {

@@ -278,3 +278,32 @@ func TestLimitsOfACodebase(t *testing.T) {
 	}
 	wantEmptyStaging(t, c)
 }
+
+// What a sandbox closed even to its owner does not make the codebase unusable.
+func TestDirectoriesThatCannotBeListed(t *testing.T) {
+	dir, err := os.MkdirTemp("", "codebase")
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if os.Geteuid() == 0 {
+		must(t, os.Chown(dir, 65534, 65534))
+		asNobody(t)
+	}
+	s := openStore(t, filepath.Join(dir, "codebases"), nil)
+	c, err := s.Create(newID())
+	must(t, err)
+	put(t, c, "closed/f", "12345")
+	put(t, c, "g", "123")
+	must(t, os.Chmod(filepath.Join(c.path(), filesDir, "closed"), 0))
+	must(t, c.Change(func() (*Growth, error) { return nil, nil }))
+	if u := c.Usage(); u.FileCount != 1 || u.SizeBytes != 3 {
+		t.Errorf("counted %+v", u)
+	}
+	_, err = c.List(t.Context(), "/", true)
+	wantKind(t, "a listing that would leave something out", err, fault.Denied)
+	must(t, c.Remove(path(t, "closed")))
+	if got := listing(t, c, "", true); !cmp.Equal(got, []string{"g 100644 3"}) {
+		t.Errorf("there is %q", got)
+	}
+	wantUsage(t, c, 1, 3)
+	must(t, s.Delete(c.ID()))
+}
