@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -17,14 +18,16 @@ type journal struct {
 	s   *Stack
 	dir int // base/
 
-	syncing sync.Mutex // taken before mu
-	synced  int64      // how much of the log is durable; guarded by syncing
+	syncing sync.Mutex   // taken before mu
+	synced  atomic.Int64 // how much of the log is durable; it grows alone, but for clear
 
-	mu   sync.Mutex
-	fd   int
-	size int64                  // where the next record goes
-	room int64                  // where the file ends: zeros since size
-	kept map[sha256Sum]struct{} // the contents in the log
+	mu      sync.Mutex
+	fd      int
+	inPlace bool                   // the file system writes over blocks where they are
+	size    int64                  // where the next record goes
+	room    int64                  // where the file ends: zeros since size
+	settled int64                  // up to where the file's length and blocks are durable
+	kept    map[sha256Sum]struct{} // the contents in the log
 
 	logged int64 // bytes of the contents in the log when it was opened
 }
@@ -67,6 +70,7 @@ func (j *journal) open(s *Stack) error {
 
 // resume goes on with the log that t was read from.
 func (j *journal) resume(t *table) error {
+	j.inPlace = writesInPlace(j.fd)
 	used := t.usedContents()
 	if t.isWasteful(used) {
 		return j.compact(t, used)
@@ -97,6 +101,8 @@ type span struct {
 	off int64
 	len int64
 }
+
+func (s span) end() int64 { return s.off + s.len }
 
 // append adds records to the log, all or none, with the contents that they
 // bring. They are durable after sync.
@@ -141,7 +147,7 @@ func (j *journal) add(records ...record) (span, error) {
 func (j *journal) write(b []byte) error {
 	if err := writeAll(j.fd, b, j.size); err != nil {
 		_ = unix.Ftruncate(j.fd, j.size) // else the next line closes over it
-		j.room = j.size
+		j.room, j.settled = j.size, min(j.settled, j.size)
 		return err
 	}
 	j.size += int64(len(b))
@@ -162,27 +168,59 @@ func (j *journal) makeRoom() {
 	}
 }
 
-// start begins to write the range to the disk, where the kernel can; sync then
-// waits the shorter.
-func (j *journal) start(at span) {
-	_ = unix.SyncFileRange(j.fd, at.off, at.len, unix.SYNC_FILE_RANGE_WRITE)
+// land writes all up to the end of the range to the disk and reports whether
+// the next flush of the disk, which fdatasync(2) of any file of it brings, makes
+// that durable, as confirm is then told. That holds where records take the place
+// of zeros that are durable themselves and the file system writes over blocks
+// where they are: sync_file_range(2) then leaves nothing out but the flush.
+func (j *journal) land(at span) bool {
+	j.mu.Lock()
+	ok := j.inPlace && at.end() <= j.settled
+	j.mu.Unlock()
+	from := j.synced.Load()
+	if !ok || from > at.end() {
+		return ok
+	}
+	const throughToDisk = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
+	return unix.SyncFileRange(j.fd, from, at.end()-from, throughToDisk) == nil
+}
+
+// confirm says that the disk was flushed after land.
+func (j *journal) confirm(at span) {
+	for {
+		synced := j.synced.Load()
+		if synced >= at.end() || j.synced.CompareAndSwap(synced, at.end()) {
+			return
+		}
+	}
 }
 
 // sync makes the range durable. Those who wait meanwhile are served at once.
 func (j *journal) sync(at span) error {
 	j.syncing.Lock()
 	defer j.syncing.Unlock()
-	if at.off+at.len <= j.synced {
+	if at.end() <= j.synced.Load() {
 		return nil
 	}
 	j.mu.Lock()
-	size := j.size
+	size, room := j.size, j.room
 	j.mu.Unlock()
 	if err := unix.Fdatasync(j.fd); err != nil {
 		return err
 	}
-	j.synced = size
+	j.confirm(span{0, size})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settled = max(j.settled, min(room, j.room))
 	return nil
+}
+
+// writesInPlace reports whether the file system of fd is known to write over a
+// file's blocks where they are: ext4 (and ext2, ext3), which has no other way.
+// Others share blocks or write elsewhere, if only now and then.
+func writesInPlace(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
 }
 
 // clear forgets every record and every content.
@@ -194,8 +232,9 @@ func (j *journal) clear() error {
 	if err := unix.Ftruncate(j.fd, int64(len(journalHeader))); err != nil {
 		return err
 	}
-	j.size, j.synced = int64(len(journalHeader)), 0
-	j.room = j.size
+	j.synced.Store(0)
+	j.size = int64(len(journalHeader))
+	j.room, j.settled = j.size, 0
 	clear(j.kept)
 	j.s.quota.clearContents()
 	return j.removeContents(nil)

@@ -76,13 +76,56 @@ func TestEqualContentsAreKeptOnce(t *testing.T) {
 }
 
 func TestRecordsOfASourceFileAreDurableBeforeItsCopyShows(t *testing.T) {
-	b := newBench(t, map[string]string{"a": "1", "b": "2"})
-	for _, p := range []vpath.Path{"/a", "/b"} {
-		_, err := b.CopyUp(p)
-		must(t, err)
-		if j := &b.journal; j.synced != j.size {
-			t.Errorf("after the copy-up of %s %d bytes of %d are durable", p, j.synced, j.size)
+	for _, inPlace := range []bool{false, true} {
+		b := newBench(t, map[string]string{"a": "1", "b": "2"})
+		b.journal.inPlace = inPlace
+		for _, p := range []vpath.Path{"/a", "/b"} {
+			_, err := b.CopyUp(p)
+			must(t, err)
+			if j := &b.journal; j.synced.Load() != j.size {
+				t.Errorf("in place %t: after the copy-up of %s %d bytes of %d are durable", inPlace, p, j.synced.Load(), j.size)
+			}
 		}
+	}
+}
+
+// TestTheLogIsSyncedItselfWhereItsBlocksAreNot: a flush of the disk is enough
+// only for records in place of zeros that an earlier sync has made durable.
+func TestTheLogIsSyncedItselfWhereItsBlocksAreNot(t *testing.T) {
+	b := newBench(t, nil)
+	j := &b.journal
+	j.inPlace = true
+	record := func() span {
+		base := someBase
+		must(t, j.keep(&base, bytes.Repeat([]byte{'x'}, 1000)))
+		at, err := j.add(baseRecord("/a", base))
+		must(t, err)
+		return at
+	}
+	if j.land(record()) {
+		t.Fatal("a flush is said to be enough for a log that was never synced")
+	}
+	must(t, j.sync(record()))
+	at := record()
+	if !j.land(at) {
+		t.Fatal("a flush is said not to be enough in place of durable zeros")
+	}
+	j.confirm(at)
+	for j.size <= j.settled {
+		at = record()
+	}
+	if j.land(at) {
+		t.Error("a flush is said to be enough beyond the durable zeros")
+	}
+	must(t, j.sync(at))
+	j.inPlace = false
+	if j.land(record()) {
+		t.Error("a flush is said to be enough where blocks move")
+	}
+	j.inPlace = true
+	must(t, j.clear())
+	if j.land(record()) {
+		t.Error("a flush is said to be enough for a log that was cut")
 	}
 }
 
