@@ -59,6 +59,10 @@ func (t *treeRemover) remove(dir int, name string, depth int) error {
 		return ignoreAbsent(err)
 	}
 	if depth == maxDepth {
+		// Who may not write in a directory cannot move it elsewhere.
+		if err := openUp(dir, name); err != nil {
+			return ignoreAbsent(err)
+		}
 		t.moved++
 		return unix.Renameat(dir, name, t.attic, t.lifted(t.moved))
 	}
@@ -88,20 +92,26 @@ func (t *treeRemover) empty(dir int, name string, depth int) error {
 	return nil
 }
 
-// OpenListable opens the directory name of dir, one of ours, after giving its owner back what a
-// chmod inside took.
+// OpenListable opens the directory name of dir, one of ours, after giving its
+// owner back what a chmod inside took.
 func OpenListable(dir int, name string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := openUp(dir, name); err != nil {
 		return -1, err
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o700 != 0o700 {
-		if err := unix.Fchmodat(dir, name, 0o700, 0); err != nil {
-			return -1, err
-		}
+	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// openUp gives the owner of the directory name of dir back what a chmod inside
+// took.
+func openUp(dir int, name string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
 	}
-	return unix.Openat(dir, name, flags, 0)
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o700 == 0o700 {
+		return nil
+	}
+	return unix.Fchmodat(dir, name, 0o700, 0)
 }
 
 func ignoreAbsent(err error) error {

@@ -54,6 +54,20 @@ func TestClosedFilesAreReviewed(t *testing.T) {
 	})
 }
 
+// TestADeepClosedTreeIsRemoved: directories closed to their owner, deeper than
+// anything is removed by recursion, keep nobody from getting rid of a sandbox.
+func TestADeepClosedTreeIsRemoved(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		prints(t, s, `deep=$(printf 'd/%.0s' $(seq 250)) && mkdir -p "$deep" && find d -depth -exec chmod 0 {} + && echo made`, "made\n", "--preset", "full-access")
+		agentfense(t, s, "rm", s.Name)
+		left, err := os.ReadDir(filepath.Join(s.Home, "sandboxes"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+}
+
 // TestClosedFilesOpenNothingInTheSource: the rights with which an ordinary
 // user's apply gets at closed files of the delta do not reach the source.
 func TestClosedFilesOpenNothingInTheSource(t *testing.T) {
