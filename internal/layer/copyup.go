@@ -81,10 +81,17 @@ func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
 		return errChanged // or done: the next round tells
 	}
 	defer leave()
-	switch {
-	case l.st.isDir():
+	if l.st.isDir() {
 		return s.copyUpDir(p)
-	case l.st.isRegular():
+	}
+	if !l.placed {
+		// First, so that a copy for whose directory there is no room leaves no
+		// record: repeated, that would fill the disk past the quota.
+		if err := s.copyUpDir(p.Dir()); err != nil {
+			return err
+		}
+	}
+	if l.st.isRegular() {
 		return s.copyUpRegular(p, l, size)
 	}
 	return s.copyUpSpecial(p, l)
@@ -96,6 +103,7 @@ type lower struct {
 	origin Origin
 	fd     int    // of a regular file, else -1
 	target string // of a symbolic link
+	placed bool   // its directory is in the delta
 }
 
 func (l *lower) close() {
@@ -116,7 +124,7 @@ func (s *Stack) openLower(p vpath.Path) (*lower, error) {
 	if e.part.layer == top {
 		return nil, nil
 	}
-	l := &lower{st: e.st, origin: e.part.origin, fd: -1}
+	l := &lower{st: e.st, origin: e.part.origin, fd: -1, placed: v.inTop()}
 	switch {
 	case e.st.mounted && l.origin == Source:
 		return nil, unix.EROFS

@@ -133,3 +133,25 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	must(t, b.DropAll())
 	b.write("/f0", "there is room again")
 }
+
+// TestRefusedCopiesLeaveNoRecord: what is recorded counts against no quota, so
+// trying again and again must not add to it.
+func TestRefusedCopiesLeaveNoRecord(t *testing.T) {
+	b := newBench(t, map[string]string{"dir/sub/file": "x"}, func(o *Options) { o.Quota.Inodes = 2 })
+	must(t, os.Symlink("target", filepath.Join(b.source, "dir/sub/link")))
+	try := func() {
+		t.Helper()
+		_, _, err := b.Open("/dir/sub/file", true)
+		wantErr(t, "open to write", err, unix.EDQUOT)
+		_, err = b.SetAttr("/dir/sub/link", SetAttr{Mtime: &unix.Timespec{Sec: 1}})
+		wantErr(t, "set the times of a link", err, unix.EDQUOT)
+	}
+	try()
+	before := b.journal.size
+	for range 10 {
+		try()
+	}
+	if grown := b.journal.size - before; grown > 0 {
+		t.Errorf("the log grew by %d bytes", grown)
+	}
+}
