@@ -12,6 +12,10 @@ import (
 // takes a file into another class. The names share the node from then on.
 func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLink)
+	fs.copyLinked(in, name)
+	fs.moves.Lock()
+	defer fs.moves.Unlock()
+	// Not before: SetPolicy compares the names that there are meanwhile.
 	n, st := fs.allowed(in.Oldnodeid, policy.Write, "link", &in.Caller)
 	if !st.Ok() {
 		return st
@@ -19,14 +23,6 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if n.isDir() {
 		return fuse.EPERM
 	}
-	fs.moves.RLock()
-	to, st := fs.spotAt(in.NodeId, name)
-	fs.moves.RUnlock()
-	if st.Ok() && to.d.Permission == policy.Write {
-		fs.bringUp(n)
-	}
-	fs.moves.Lock()
-	defer fs.moves.Unlock()
 	s, st := fs.vacantAt(&in.InHeader, name, "link")
 	if !st.Ok() {
 		return st
@@ -55,6 +51,17 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	fs.report(Change{Path: s.path, Kind: Created, PID: int(in.Pid)})
 	fs.fillEntry(n, s.parent, &info, out)
 	return fuse.OK
+}
+
+// copyLinked is copyFirst for a file that is about to get a further name.
+func (fs *FS) copyLinked(in *fuse.LinkIn, name string) {
+	fs.moves.RLock()
+	to, st := fs.spotAt(in.NodeId, name)
+	fs.moves.RUnlock()
+	n := fs.nodes.get(in.Oldnodeid)
+	if n != nil && st.Ok() && fs.permission(n) == policy.Write && to.d.Permission == policy.Write {
+		fs.bringUp(n)
+	}
 }
 
 func (fs *FS) link(n *node, s *spot) (layer.Info, fuse.Status) {
