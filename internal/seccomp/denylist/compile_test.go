@@ -120,6 +120,7 @@ func TestFilterAnswers(t *testing.T) {
 		{"the core limit may be read", "prlimit64", []uint64{0, unix.RLIMIT_CORE, 0, 1}, allow},
 		{"other limits may be set", "prlimit64", []uint64{0, unix.RLIMIT_NOFILE, 1, 0}, allow},
 		{"another process's limits are left alone", "prlimit64", []uint64{1, unix.RLIMIT_NOFILE, 1, 0}, no},
+		{"an address of the high word alone is one", "prlimit64", []uint64{1, unix.RLIMIT_NOFILE, 1 << 32, 0}, no},
 		{"another process's core limit is left alone", "prlimit64", []uint64{1, unix.RLIMIT_CORE, 1, 0}, no},
 		{"another process's limits may be read", "prlimit64", []uint64{1, unix.RLIMIT_NOFILE, 0, 1}, allow},
 		{"a high word does not make a pid", "prlimit64", []uint64{garbage, unix.RLIMIT_NOFILE, 1, 0}, allow},
