@@ -26,7 +26,8 @@ type Denial struct {
 	Count      int    // how many refusals alike this one stands for
 }
 
-// various is the Operation of a Denial that stands for those too many to tell.
+// various is the Operation of a Denial that stands for those that are too many,
+// or at paths too long, to tell each.
 const various = "various"
 
 const (
@@ -34,6 +35,9 @@ const (
 	repeatTime = 5 * time.Second
 	// maxKinds bounds how many different refusals that time may hold.
 	maxKinds = 1024
+	// maxDeniedPath is the longest path that is told, in bytes (PATH_MAX,
+	// linux/limits.h): a program inside can ask for far longer ones.
+	maxDeniedPath = 4096
 )
 
 // denied is a refusal as a handler knows it.
@@ -76,7 +80,7 @@ func (fs *FS) deny(d denied) {
 	switch {
 	case c != nil:
 		c.more++
-	case len(q.kinds) >= maxKinds:
+	case len(q.kinds) >= maxKinds || len(d.path) > maxDeniedPath:
 		q.missed++
 	default:
 		c = &denialCount{first: time.Now()}
@@ -135,7 +139,7 @@ func (q *denials) flush(age time.Duration) []Denial {
 	if q.missed > 0 {
 		all = append(all, Denial{
 			Path: vpath.Root, Operation: various, Rule: policy.NoRule,
-			Reason: "too many refusals to tell each", Count: q.missed,
+			Reason: "too many refusals to tell each, or at paths too long", Count: q.missed,
 		})
 		q.missed = 0
 	}

@@ -12,6 +12,11 @@ import (
 // counted only; `diff` has them all.
 const maxChanges = 10_000
 
+// maxChangedPath is the longest path that is listed, in bytes (PATH_MAX,
+// linux/limits.h). A program inside can make far longer ones, which would fill
+// this process's memory and the disk of the audit log.
+const maxChangedPath = 4096
+
 // change is what one command did to one path, net.
 type change uint8
 
@@ -80,7 +85,7 @@ func (s *changeSet) moveBelowLocked(from, to vpath.Path) {
 	for p, c := range s.paths {
 		if p != from && p.Within(from) {
 			delete(s.paths, p)
-			s.paths[p.Rebase(from, to)] = c
+			s.setLocked(p.Rebase(from, to), c)
 		}
 	}
 }
@@ -102,7 +107,7 @@ func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
 	if from == to {
 		return // moved away and back
 	}
-	if len(s.renamed) >= maxChanges {
+	if len(s.renamed) >= maxChanges || max(len(from), len(to)) > maxChangedPath {
 		s.omitted++
 		return
 	}
@@ -110,7 +115,7 @@ func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
 }
 
 func (s *changeSet) setLocked(path vpath.Path, c change) {
-	if _, known := s.paths[path]; !known && len(s.paths) >= maxChanges {
+	if _, known := s.paths[path]; !known && (len(s.paths) >= maxChanges || len(path) > maxChangedPath) {
 		s.omitted++
 		return
 	}

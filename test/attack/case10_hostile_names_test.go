@@ -118,3 +118,31 @@ var digDeep = program("dig deep", func(in *inside, _ []string) {
 	in.errno("hidden at the bottom", opened("hidden", unix.O_RDONLY), unix.ENOENT)
 	in.errno("make hidden at the bottom", opened("hidden", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
 })
+
+// Paths of any length, of what was changed and of what was refused, fill
+// neither the audit log nor, on the way to it, the supervisor's memory.
+func TestLongPathsAreNotListed(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	passes(t, s, useLongPaths, nil, "--preset", "full-access", "--hide", "*.pem")
+	log := agentfense(t, s, "audit", s.Name, "--json")
+	if len(log) > 1<<20 {
+		t.Errorf("the log has %d bytes", len(log))
+	}
+	for _, want := range []string{`"omitted":`, `"operation":"various"`} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log does not say %s", want)
+		}
+	}
+}
+
+var useLongPaths = program("use long paths", func(in *inside, _ []string) {
+	name := strings.Repeat("d", 250)
+	for range 200 {
+		in.works("mkdir", unix.Mkdir(name, 0o755))
+		in.works("chdir", unix.Chdir(name))
+	}
+	for i := range 100 {
+		in.works("write", os.WriteFile(fmt.Sprint(i), nil, 0o644))
+		in.errno("stat", unix.Lstat(fmt.Sprint(i, ".pem"), new(unix.Stat_t)), unix.ENOENT)
+	}
+})
