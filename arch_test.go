@@ -43,6 +43,7 @@ var mayImport = map[string]string{
 	// memory
 	"internal/audit":    "fault vpath",
 	"internal/codebase": "fault hostfile vpath",
+	"internal/store":    "fault hostfile vpath",
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
@@ -88,6 +89,7 @@ var rooms = map[string]string{
 	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
 	"google.golang.org/grpc":                    "api/sandbox/v1",
 	"google.golang.org/protobuf":                "api/sandbox/v1",
+	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",
 }
 

@@ -1,0 +1,89 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Codebase is a source the server knows.
+type Codebase struct {
+	ID         CodebaseID
+	Name       string
+	OwnerID    string
+	LinkedPath string // the directory of the host; "" for an uploaded one
+	SizeBytes  int64  // of all files of an uploaded one
+	FileCount  int
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+const codebaseColumns = "id, name, owner_id, linked_path, size, file_count, created_at, updated_at"
+
+func scanCodebase(row scanner) (c Codebase, err error) {
+	var created, updated int64
+	err = row.Scan(&c.ID, &c.Name, &c.OwnerID, &c.LinkedPath, &c.SizeBytes, &c.FileCount, &created, &updated)
+	c.CreatedAt, c.UpdatedAt = fromNanos(created), fromNanos(updated)
+	return c, err
+}
+
+// AddCodebase stores a new codebase. Errors: Exists if its ID is taken.
+func (s *Store) AddCodebase(ctx context.Context, c Codebase) error {
+	return s.write(ctx, "create codebase "+string(c.ID), powerCut, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO codebases ("+codebaseColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+			c.ID, c.Name, c.OwnerID, c.LinkedPath, c.SizeBytes, c.FileCount, nanos(c.CreatedAt), nanos(c.UpdatedAt))
+		return err
+	})
+}
+
+// Codebase returns the codebase id. Errors: NotFound.
+func (s *Store) Codebase(ctx context.Context, id CodebaseID) (Codebase, error) {
+	c, err := scanCodebase(s.reader.QueryRowContext(ctx, "SELECT "+codebaseColumns+" FROM codebases WHERE id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Codebase{}, NoSuch("codebase", string(id))
+	}
+	return c, failed(ctx, "codebase "+string(id), err)
+}
+
+// CodebaseFilter selects codebases; an empty field selects all.
+type CodebaseFilter struct {
+	OwnerID string
+}
+
+// Codebases returns a page of the codebases, the oldest first, and the token of
+// the next page, "" after the last. Errors: Invalid for a page that cannot be.
+func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Codebase, string, error) {
+	return listing[Codebase]{
+		what: "list codebases", columns: codebaseColumns, table: "codebases", prefix: codebasePrefix,
+		equal: map[string]string{"owner_id": f.OwnerID}, scan: scanCodebase,
+		key: func(c Codebase) (time.Time, string) { return c.CreatedAt, string(c.ID) },
+	}.page(ctx, s.reader, p)
+}
+
+// SetCodebaseContent records what a codebase holds since updatedAt. It does not
+// wait for the disk: it is called for each file. Errors: NotFound.
+func (s *Store) SetCodebaseContent(ctx context.Context, id CodebaseID, sizeBytes int64, fileCount int, updatedAt time.Time) error {
+	return s.write(ctx, "update codebase "+string(id), ownDeath, func(tx *sql.Tx) error {
+		return change(ctx, tx, "UPDATE codebases SET size = ?, file_count = ?, updated_at = ? WHERE id = ?",
+			sizeBytes, fileCount, nanos(updatedAt), id)
+	})
+}
+
+// RemoveCodebase forgets a codebase. Errors: NotFound; Precondition while there
+// are sandboxes made of it.
+func (s *Store) RemoveCodebase(ctx context.Context, id CodebaseID) error {
+	return s.write(ctx, "delete codebase "+string(id), powerCut, func(tx *sql.Tx) error {
+		var n int
+		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE codebase_id = ?", id).Scan(&n)
+		switch {
+		case err != nil:
+			return err
+		case n > 0:
+			return fault.New(fault.Precondition, "%d sandboxes are made of it: destroy them first", n)
+		}
+		return change(ctx, tx, "DELETE FROM codebases WHERE id = ?", id)
+	})
+}

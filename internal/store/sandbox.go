@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Sandbox is what the index knows of a sandbox.
+type Sandbox struct {
+	ID         SandboxID
+	Name       string
+	CodebaseID CodebaseID // "" for one that run made
+	OwnerID    string     // "" for one that run made
+	CreatedAt  time.Time
+}
+
+const sandboxColumns = "id, name, codebase_id, owner_id, created_at"
+
+func scanSandbox(row scanner) (b Sandbox, err error) {
+	var created int64
+	err = row.Scan(&b.ID, &b.Name, &b.CodebaseID, &b.OwnerID, &created)
+	b.CreatedAt = fromNanos(created)
+	return b, err
+}
+
+func insertSandbox(ctx context.Context, tx *sql.Tx, b Sandbox) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO sandboxes ("+sandboxColumns+") VALUES (?, ?, ?, ?, ?)",
+		b.ID, b.Name, b.CodebaseID, b.OwnerID, nanos(b.CreatedAt))
+	return err
+}
+
+// AddSandbox puts a new sandbox into the index, unless its owner has most
+// already; 0 is no limit. Two calls at once cannot both take the last place.
+// Errors: NotFound if the codebase it names is not there; Exists if its ID or
+// name is taken; Exhausted.
+func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
+	return s.write(ctx, "create sandbox "+string(b.ID), ownDeath, func(tx *sql.Tx) error {
+		if b.CodebaseID != "" {
+			var n int
+			err := tx.QueryRowContext(ctx, "SELECT 1 FROM codebases WHERE id = ?", b.CodebaseID).Scan(&n)
+			if errors.Is(err, sql.ErrNoRows) {
+				return NoSuch("codebase", string(b.CodebaseID))
+			} else if err != nil {
+				return err
+			}
+		}
+		if most > 0 {
+			var n int
+			err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE owner_id = ?", b.OwnerID).Scan(&n)
+			switch {
+			case err != nil:
+				return err
+			case n >= most:
+				return fault.New(fault.Exhausted, "its owner has %d sandboxes, and %d are allowed", n, most)
+			}
+		}
+		return insertSandbox(ctx, tx, b)
+	})
+}
+
+// Sandbox returns what the index knows of the sandbox id. Errors: NotFound.
+func (s *Store) Sandbox(ctx context.Context, id SandboxID) (Sandbox, error) {
+	b, err := scanSandbox(s.reader.QueryRowContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id = ?", id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return Sandbox{}, NoSuch("sandbox", string(id))
+	}
+	return b, failed(ctx, "sandbox "+string(id), err)
+}
+
+// SandboxFilter selects sandboxes; an empty field selects all.
+type SandboxFilter struct {
+	OwnerID    string
+	CodebaseID CodebaseID
+}
+
+// Sandboxes is as Codebases.
+func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandbox, string, error) {
+	return listing[Sandbox]{
+		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", prefix: sandboxPrefix,
+		equal: map[string]string{"owner_id": f.OwnerID, "codebase_id": string(f.CodebaseID)}, scan: scanSandbox,
+		key: func(b Sandbox) (time.Time, string) { return b.CreatedAt, string(b.ID) },
+	}.page(ctx, s.reader, p)
+}
+
+// RemoveSandbox takes a sandbox out of the index. Errors: NotFound.
+func (s *Store) RemoveSandbox(ctx context.Context, id SandboxID) error {
+	return s.write(ctx, "destroy sandbox "+string(id), ownDeath, func(tx *sql.Tx) error {
+		return change(ctx, tx, "DELETE FROM sandboxes WHERE id = ?", id)
+	})
+}
+
+// ReplaceSandboxes makes the index again from what the records say: it holds
+// exactly these after, or what it held before if there is an error. A codebase
+// need not be there. Errors: Exists if two have one ID or name.
+func (s *Store) ReplaceSandboxes(ctx context.Context, all []Sandbox) error {
+	return s.write(ctx, "make the index of sandboxes", ownDeath, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "DELETE FROM sandboxes"); err != nil {
+			return err
+		}
+		for _, b := range all {
+			if err := insertSandbox(ctx, tx, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
