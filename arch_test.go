@@ -46,6 +46,7 @@ var mayImport = map[string]string{
 	"internal/store":    "fault hostfile vpath",
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
+	"internal/auth":      "fault hostfile vpath config store",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
 	// the server's interface; what it says is generated
 	"api":            "",

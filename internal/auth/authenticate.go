@@ -1,0 +1,147 @@
+package auth
+
+import (
+	"context"
+	"crypto/subtle"
+	"crypto/tls"
+	"strings"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+// Tokens finds what is stored of a token.
+type Tokens interface {
+	// TokenByHash returns the token with the hash, expired or not.
+	// Errors: NotFound.
+	TokenByHash(ctx context.Context, h store.Hash) (store.Token, error)
+}
+
+// Authenticator tells who a caller is. It is immutable, and safe for concurrent
+// use if its Tokens are.
+type Authenticator struct {
+	tokens      Tokens
+	defaultHash store.Hash
+	noAuth      bool
+	now         func() time.Time
+}
+
+// Options of an Authenticator.
+type Options struct {
+	DefaultToken string // without an owner, with every scope
+	// NoAuth lets in who shows nothing, with every right. What is shown is
+	// checked all the same.
+	NoAuth bool
+	Addrs  []string         // where the server listens, host:port; needed for NoAuth
+	Now    func() time.Time // nil: time.Now
+}
+
+// New returns an Authenticator.
+// Errors: Invalid for a DefaultToken that is no token; Precondition for NoAuth
+// unless all of Addrs are loopback addresses.
+func New(tokens Tokens, o Options) (*Authenticator, error) {
+	if !isToken(o.DefaultToken) {
+		return nil, fault.New(fault.Invalid, "default token: it has not the form of a token")
+	}
+	if o.NoAuth {
+		if err := checkLoopback(o.Addrs); err != nil {
+			return nil, err
+		}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return &Authenticator{tokens: tokens, defaultHash: hashOf(o.DefaultToken), noAuth: o.NoAuth, now: o.Now}, nil
+}
+
+func checkLoopback(addrs []string) error {
+	if len(addrs) == 0 {
+		return fault.New(fault.Precondition, "--no-auth: it is not known where the server listens")
+	}
+	for _, addr := range addrs {
+		if !config.IsLoopback(addr) {
+			return fault.New(fault.Precondition, "--no-auth: %s can be reached from other hosts: listen on 127.0.0.1, or leave --no-auth out", addr)
+		}
+	}
+	return nil
+}
+
+// Credentials are what a request shows.
+type Credentials struct {
+	Authorization []string             // the values of the header, or of the metadata
+	TLS           *tls.ConnectionState // nil without TLS
+}
+
+// Identify tells who shows the credentials. Without a token and a certificate
+// there is a caller only if NoAuth is set.
+//
+// A token and a certificate together: the token's scopes, for the owner that
+// either names.
+//
+// Errors: Unauthenticated if nothing is shown, or something that is not right;
+// Denied for a token and a certificate of two owners; as Tokens has it.
+func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, error) {
+	byCertificate, err := certificateCaller(c.TLS)
+	if err != nil {
+		return Caller{}, err
+	}
+	if len(c.Authorization) == 0 {
+		switch {
+		case byCertificate.Scopes != 0:
+			return byCertificate, nil
+		case a.noAuth:
+			return Caller{Name: "anyone", Scopes: store.AllScopes}, nil
+		}
+		return Caller{}, fault.New(fault.Unauthenticated, `no credentials: send "authorization: Bearer TOKEN"`)
+	}
+	token, err := bearer(c.Authorization)
+	if err != nil {
+		return Caller{}, err
+	}
+	caller, err := a.tokenCaller(ctx, token)
+	if err != nil || byCertificate.Scopes == 0 {
+		return caller, err
+	}
+	if err := caller.ActFor(byCertificate.Owner); err != nil {
+		return Caller{}, fault.New(fault.Denied, "the token and the certificate are of two owners")
+	}
+	caller.Name += ", " + byCertificate.Name
+	caller.Owner = byCertificate.Owner
+	return caller, nil
+}
+
+// bearer returns the token of an authorization header (RFC 6750, section 2.1).
+func bearer(values []string) (string, error) {
+	if len(values) > 1 {
+		return "", fault.New(fault.Unauthenticated, "authorization: it is given %d times", len(values))
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || !isToken(token) {
+		return "", fault.New(fault.Unauthenticated, `authorization: want "Bearer %s…"`, tokenPrefix)
+	}
+	return token, nil
+}
+
+// tokenCaller finds the token by its hash: how long the search takes tells of
+// the hash alone, from which no token can be made. The comparisons take the
+// same time whatever differs.
+func (a *Authenticator) tokenCaller(ctx context.Context, token string) (Caller, error) {
+	hash := hashOf(token)
+	if sameHash(hash, a.defaultHash) {
+		return Caller{Name: "default token", Scopes: store.AllScopes}, nil
+	}
+	t, err := a.tokens.TokenByHash(ctx, hash)
+	switch {
+	case fault.Is(err, fault.NotFound), err == nil && !sameHash(hash, t.Hash):
+		return Caller{}, fault.New(fault.Unauthenticated, "the token is not known here")
+	case err != nil:
+		return Caller{}, err
+	case !t.ExpiresAt.IsZero() && !a.now().Before(t.ExpiresAt):
+		return Caller{}, fault.New(fault.Unauthenticated, "the token expired at %s", t.ExpiresAt.Format(time.RFC3339))
+	}
+	return Caller{Name: "token " + t.Name, Owner: t.OwnerID, Scopes: t.Scopes}, nil
+}
+
+func sameHash(a, b store.Hash) bool { return subtle.ConstantTimeCompare(a[:], b[:]) == 1 }

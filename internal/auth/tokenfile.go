@@ -1,0 +1,81 @@
+package auth
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+)
+
+// DefaultToken returns the token of the file path, and makes both, with mode
+// 0600, if the file is absent. Servers that start at once get one token.
+// Errors: as ReadToken, and as the file system has it.
+func DefaultToken(path string) (string, error) {
+	token, err := ReadToken(path)
+	if !fault.Is(err, fault.NotFound) {
+		return token, err
+	}
+	if err := makeTokenFile(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+	}
+	return ReadToken(path)
+}
+
+// makeTokenFile writes a new token beside path and then links it there: nobody
+// reads half a token, and a file that came meanwhile stays.
+func makeTokenFile(path string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".token-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(f.Name())) }()
+	_, err = f.WriteString(newToken() + "\n")
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil {
+		return err
+	}
+	return hostfile.SyncDir(filepath.Dir(path))
+}
+
+// ReadToken returns the token of the file path. Errors: NotFound if the file is
+// absent; Denied if it cannot be read; Precondition if it could be read, or have
+// been written, by others, or holds no token.
+func ReadToken(path string) (string, error) {
+	// Without O_NONBLOCK opening a FIFO would wait for ever.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", fault.New(hostfile.Kind(err), "token file %s: %w", path, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return "", fault.New(fault.Precondition, "token file %s: not a file", path)
+	case st.Uid != uint32(os.Geteuid()) && st.Uid != 0:
+		return "", fault.New(fault.Precondition, "token file %s: belongs to uid %d, not to you (uid %d)", path, st.Uid, os.Geteuid())
+	case st.Mode&0o077 != 0:
+		return "", fault.New(fault.Precondition, "token file %s: mode %04o lets others at it: chmod 600 it", path, st.Mode&0o7777)
+	}
+	const most = 1 << 10
+	text, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+	}
+	token := strings.TrimSpace(string(text))
+	if !isToken(token) {
+		return "", fault.New(fault.Precondition, "token file %s: holds no token (%s and %d hex digits); without the file the server makes a new one", path, tokenPrefix, 2*secretBytes)
+	}
+	return token, nil
+}
