@@ -155,6 +155,10 @@ func (s *Stack) copyUpDir(p vpath.Path) error {
 // copyUpSpecial copies a symbolic link, a FIFO or a socket: made in work like
 // the others, but small enough not to be synced.
 func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
+	if err := s.quota.reserve(entryBytes); err != nil {
+		return err
+	}
+	defer s.quota.release(entryBytes)
 	if err := s.quota.addInodes(1); err != nil {
 		return err
 	}

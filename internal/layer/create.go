@@ -124,6 +124,10 @@ func (s *Stack) Link(old, p vpath.Path) (Info, error) {
 }
 
 func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
+	if err := s.quota.reserve(entryBytes); err != nil {
+		return Info{}, wrap("link", p, err)
+	}
+	defer s.quota.release(entryBytes)
 	s.ns.Lock()
 	defer s.ns.Unlock()
 	pl, err := s.place(p)
@@ -151,6 +155,7 @@ func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
 	if err := pl.after(); err != nil {
 		return Info{}, wrap("link", p, err)
 	}
+	s.quota.settleDir(p.Dir(), pl.dir)
 	st, err := statAt(pl.dir, pl.stored)
 	return s.info(p, Delta, &st), wrap("link", p, err)
 }
@@ -163,6 +168,10 @@ func (s *Stack) make(operation string, p vpath.Path, do func(*place) error, mode
 	if err := s.writable(); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
+	if err := s.quota.reserve(entryBytes); err != nil {
+		return Info{}, wrap(operation, p, err)
+	}
+	defer s.quota.release(entryBytes)
 	if err := s.quota.addInodes(1); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
@@ -195,6 +204,7 @@ func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (In
 	}
 	if err == nil {
 		s.quota.settle(&st)
+		s.quota.settleDir(p.Dir(), pl.dir)
 		err = s.number(&st)
 	}
 	if err == nil {

@@ -36,6 +36,7 @@ func (s *Stack) dropAll() error {
 	}
 	s.layers = []*layer{fresh, s.layers[s.bottom()]}
 	s.rootTouched = false
+	s.quota.settleDir(vpath.Root, fresh.root)
 	clear(s.covered)
 	return s.journal.clear()
 }

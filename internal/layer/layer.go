@@ -63,7 +63,7 @@ type Options struct {
 // Quota bounds the delta, the frozen layers and the recorded contents
 // together. Zero is no bound. Reaching one answers EDQUOT.
 type Quota struct {
-	Bytes  int64 // bytes of allocated blocks
+	Bytes  int64 // bytes of allocated blocks; making an entry needs room for two
 	Inodes int64 // files, directories, links and special files; not whiteouts
 }
 

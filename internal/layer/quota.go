@@ -42,6 +42,9 @@ type quota struct {
 const (
 	blockBytes = 512
 	pageBytes  = 4096
+	// entryBytes is what a new entry may take: a block for itself, as a
+	// directory or a long link, and one more for the directory it is in.
+	entryBytes = 2 * pageBytes
 )
 
 func (q *quota) limitsBytes() bool { return q.limit.Bytes > 0 }
@@ -58,6 +61,7 @@ func (q *quota) open(s *Stack) error {
 			return err
 		}
 	}
+	q.settleDir(vpath.Root, s.layers[top].root)
 	var err error
 	q.contents, err = s.journal.contentBytes()
 	return err
@@ -141,6 +145,26 @@ func (q *quota) settle(st *stat) {
 	now := st.blocks * blockBytes
 	q.bytes += now - q.files[st.ino]
 	q.files[st.ino] = now
+}
+
+// rootInode stands in quota.files for what the delta's own directory takes
+// beyond the block that it always has. No file has this number.
+const rootInode = 0
+
+// settleDir notes what the delta's directory p, open as fd, has allocated now
+// that it has a name more.
+func (q *quota) settleDir(p vpath.Path, fd int) {
+	if !q.limitsBytes() {
+		return
+	}
+	st, err := statFd(fd)
+	if err != nil {
+		return
+	}
+	if p.IsRoot() {
+		st.ino, st.blocks = rootInode, max(0, st.blocks-pageBytes/blockBytes)
+	}
+	q.settle(&st)
 }
 
 // takeContent counts n bytes of a content that is about to be recorded.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -153,5 +154,45 @@ func TestRefusedCopiesLeaveNoRecord(t *testing.T) {
 	}
 	if grown := b.journal.size - before; grown > 0 {
 		t.Errorf("the log grew by %d bytes", grown)
+	}
+}
+
+// TestEntriesWithoutContentAreBounded: what a name, a directory or a link takes
+// of the disk counts too.
+func TestEntriesWithoutContentAreBounded(t *testing.T) {
+	const limit = 256 << 10
+	long := strings.Repeat("n", 240)
+	var st unix.Stat_t
+	must(t, unix.Stat(t.TempDir(), &st))
+	if st.Blocks == 0 {
+		t.Skip("this file system does not say what a directory takes")
+	}
+	for what, make := range map[string]func(b *bench, p vpath.Path) error{
+		"directories": func(b *bench, p vpath.Path) error { _, err := b.Mkdir(p, 0o755); return err },
+		"long links":  func(b *bench, p vpath.Path) error { _, err := b.Symlink(strings.Repeat("t", 4000), p); return err },
+		"empty files": func(b *bench, p vpath.Path) error { _, err := b.Mknod(p, 0o644); return err },
+		"hard links":  func(b *bench, p vpath.Path) error { _, err := b.Link("/file", p); return err },
+		"files below": func(b *bench, p vpath.Path) error { _, err := b.Mknod("/dir"+p, 0o644); return err },
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newBench(t, nil, func(o *Options) { o.Quota.Bytes = limit })
+			b.write("/file", "x")
+			b.mkdir("/dir")
+			var err error
+			for i := 0; err == nil; i++ {
+				if i > limit/200 {
+					t.Fatalf("%d were made within %d bytes", i, limit)
+				}
+				err = make(b, vpath.Path(fmt.Sprint("/", long, i)))
+			}
+			wantErr(t, "make one more", err, unix.EDQUOT)
+			used := b.Statfs()
+			b.reopen()
+			if got := b.Statfs(); got.Inodes != used.Inodes || got.Bytes != used.Bytes {
+				t.Errorf("counted at Open %+v, before %+v", got, used)
+			}
+			must(t, b.DropAll())
+			b.write("/file", "there is room again")
+		})
 	}
 }
