@@ -1,0 +1,49 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+)
+
+// body is a request's body that is neither too large nor too slow.
+type body struct {
+	io.ReadCloser
+	most     int64 // bytes; 0: any number
+	tooLarge bool
+	silence  time.Duration
+	conn     *http.ResponseController
+}
+
+// boundBody bounds r's body: to most bytes, 0 is any number.
+func (g *gateway) boundBody(w http.ResponseWriter, r *http.Request, most int64) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return
+	}
+	inner := r.Body
+	if most > 0 {
+		inner = http.MaxBytesReader(w, inner, most)
+	}
+	r.Body = &body{ReadCloser: inner, most: most, silence: g.o.BodyTimeout, conn: http.NewResponseController(w)}
+}
+
+// Read reads from the client, who has a while to send anything. At the end the
+// connection's deadline is taken off again: by then it would be taken for the
+// client's leaving.
+func (b *body) Read(p []byte) (int, error) {
+	if err := b.conn.SetReadDeadline(time.Now().Add(b.silence)); err != nil {
+		return 0, err
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		b.tooLarge = true
+	}
+	if err := b.conn.SetReadDeadline(time.Time{}); err != nil {
+		return n, err
+	}
+	return n, err
+}

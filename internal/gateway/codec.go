@@ -1,0 +1,126 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// codec is the JSON of the interface: zero values are written, unknown fields
+// are not minded.
+type codec struct {
+	runtime.JSONPb
+}
+
+func newCodec() *codec {
+	return &codec{runtime.JSONPb{
+		MarshalOptions:   protojson.MarshalOptions{EmitUnpopulated: true},
+		UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
+	}}
+}
+
+// NewDecoder returns a decoder that takes the whole of r as one value. Its error
+// is io.EOF if there is none.
+func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		m, ok := v.(proto.Message)
+		if !ok {
+			return errors.New("the body is no message")
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return io.EOF
+		}
+		if err := c.UnmarshalOptions.Unmarshal(text, m); err != nil {
+			return fmt.Errorf("body: %s", plainText(err))
+		}
+		// Not minding unknown fields, protojson does not mind unknown names of
+		// enums either: a misspelt type of a rule would make it another rule.
+		var value any
+		if err := json.Unmarshal(text, &value); err != nil {
+			return err
+		}
+		return checkEnums(m.ProtoReflect().Descriptor(), value)
+	})
+}
+
+// plainText is the text of an error of the protobuf library, which begins with
+// the library's name and varies its spaces so that nobody relies on it.
+func plainText(err error) string {
+	return strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
+}
+
+// checkEnums refuses a name that its enum does not have, wherever it is in the
+// JSON of a message.
+func checkEnums(message protoreflect.MessageDescriptor, value any) error {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return nil // a duration, a time or null
+	}
+	for key, value := range fields {
+		field := message.Fields().ByJSONName(key)
+		if field == nil {
+			field = message.Fields().ByTextName(key)
+		}
+		if field == nil {
+			continue
+		}
+		for _, v := range single(field, value) {
+			if err := checkEnum(field, key, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkEnum(field protoreflect.FieldDescriptor, key string, value any) error {
+	if field.IsMap() {
+		field = field.MapValue()
+	}
+	if inner := field.Message(); inner != nil {
+		return checkEnums(inner, value)
+	}
+	name, isName := value.(string)
+	if field.Enum() != nil && isName && field.Enum().Values().ByName(protoreflect.Name(name)) == nil {
+		return fmt.Errorf("body: %s: %q is none of its values", key, name)
+	}
+	return nil
+}
+
+// single are the values of a field: the elements of a list or of a map.
+func single(field protoreflect.FieldDescriptor, value any) []any {
+	switch v := value.(type) {
+	case []any:
+		return v
+	case map[string]any:
+		if !field.IsMap() {
+			break
+		}
+		var all []any
+		for _, element := range v {
+			all = append(all, element)
+		}
+		return all
+	}
+	return []any{value}
+}
+
+// decode reads the body of a request that the generated code does not serve.
+func decode(body io.Reader, m proto.Message) error {
+	if err := newCodec().NewDecoder(body).Decode(m); err != nil && !errors.Is(err, io.EOF) {
+		return invalid("%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"unicode/utf8"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+// execStream runs a command and sends its output as events.
+func (g *gateway) execStream(w http.ResponseWriter, r *http.Request, sandboxID string) {
+	request := &sandboxv1.ExecRequest{}
+	g.sendOutput(w, r, sandboxv1.SandboxService_ExecStream_FullMethodName, request, func(ctx context.Context) (outputStream, error) {
+		request.SandboxId = sandboxID // whatever the body says
+		return g.sandboxes.ExecStream(ctx, request)
+	})
+}
+
+// sessionExecStream runs a command in a session and sends its output as events.
+func (g *gateway) sessionExecStream(w http.ResponseWriter, r *http.Request, sessionID string) {
+	request := &sandboxv1.SessionExecRequest{}
+	g.sendOutput(w, r, sandboxv1.SandboxService_SessionExecStream_FullMethodName, request, func(ctx context.Context) (outputStream, error) {
+		request.SessionId = sessionID // whatever the body says
+		return g.sandboxes.SessionExecStream(ctx, request)
+	})
+}
+
+type outputStream = grpc.ServerStreamingClient[sandboxv1.ExecOutput]
+
+// sendOutput reads request from r's body, and then sends what the stream of open
+// yields.
+func (g *gateway) sendOutput(w http.ResponseWriter, r *http.Request, method string, request proto.Message, open func(context.Context) (outputStream, error)) {
+	g.boundBody(w, r, g.o.MaxBodyBytes)
+	ctx, err := g.call(r, method)
+	if err == nil {
+		err = decode(r.Body, request)
+	}
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	var o output
+	stream(ctx, g, w, r, source[sandboxv1.ExecOutput]{open: open, emit: o.emit, end: o.end})
+}
+
+// output makes events of a command's output. A character whose bytes come in
+// two messages comes in one event.
+type output struct {
+	held   map[string][]byte // by event: the beginning of a character
+	exited bool
+}
+
+// outputData is the data of an event "stdout" or "stderr": one of the two.
+type outputData struct {
+	Text   string `json:"text,omitempty"`
+	Base64 []byte `json:"base64,omitempty"` // what is no UTF-8
+}
+
+// exitData is the data of an event "exit".
+type exitData struct {
+	ExitCode      int32    `json:"exitCode"`
+	Conflicts     []string `json:"conflicts"`
+	ConflictCount int64    `json:"conflictCount,string"`
+}
+
+func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
+	name := "stdout"
+	if message.GetType() == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
+		name = "stderr"
+	}
+	if len(message.GetData()) > 0 {
+		whole, rest := cutPartial(append(o.held[name], message.GetData()...))
+		o.hold(name, rest)
+		if err := sendData(out, name, whole); err != nil {
+			return err
+		}
+	}
+	if message.ExitCode == nil {
+		return nil
+	}
+	o.exited = true
+	if err := o.release(out); err != nil {
+		return err
+	}
+	exit := exitData{
+		ExitCode:      message.GetExitCode(),
+		Conflicts:     append([]string{}, message.GetConflicts()...),
+		ConflictCount: message.GetConflictCount(),
+	}
+	data, err := eventData(exit)
+	if err != nil {
+		return err
+	}
+	return out.send("exit", data)
+}
+
+// end checks that the client was told how the command ended.
+func (o *output) end(out *events) error {
+	if err := o.release(out); err != nil {
+		return err
+	}
+	if !o.exited {
+		return internal("exec: it ended without an exit code")
+	}
+	return nil
+}
+
+func (o *output) hold(name string, rest []byte) {
+	if o.held == nil {
+		o.held = map[string][]byte{}
+	}
+	o.held[name] = bytes.Clone(rest)
+}
+
+// release sends what began a character that did not come.
+func (o *output) release(out *events) error {
+	for _, name := range []string{"stdout", "stderr"} {
+		if err := sendData(out, name, o.held[name]); err != nil {
+			return err
+		}
+	}
+	o.held = nil
+	return nil
+}
+
+func sendData(out *events, name string, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	event := outputData{Text: string(data)}
+	if !utf8.Valid(data) {
+		event = outputData{Base64: data}
+	}
+	text, err := eventData(event)
+	if err != nil {
+		return err
+	}
+	return out.send(name, text)
+}
+
+// cutPartial cuts off the bytes at the end of data that begin a character
+// without ending it.
+func cutPartial(data []byte) (whole, rest []byte) {
+	for n := 1; n < utf8.UTFMax && n <= len(data); n++ {
+		at := len(data) - n
+		if !utf8.RuneStart(data[at]) {
+			continue
+		}
+		if !utf8.FullRune(data[at:]) {
+			return data[:at], data[at:]
+		}
+		break
+	}
+	return data, nil
+}

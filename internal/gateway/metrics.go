@@ -1,0 +1,85 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics count requests by HTTP method and status: what a label holds is of a
+// short list, never a path, an id or a name that a client made up.
+type metrics struct {
+	page     http.Handler
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	inFlight prometheus.Gauge
+}
+
+func newMetrics(registry *prometheus.Registry) (*metrics, error) {
+	m := &metrics{
+		page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentfense_http_requests_total",
+			Help: "Requests to the REST interface, by method and status.",
+		}, []string{"method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "agentfense_http_request_seconds",
+			Help:    "How long requests took, streams to their end.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 120},
+		}, []string{"method"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentfense_http_requests_in_flight",
+			Help: "Requests that are being served.",
+		}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight} {
+		if err := registry.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// count wraps next in the counting, also of what ends in a panic: a download
+// that is cut does.
+func (m *metrics) count(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		method, begun, sw := methodLabel(r.Method), time.Now(), &statusWriter{ResponseWriter: w, code: http.StatusOK}
+		m.inFlight.Inc()
+		defer func() {
+			m.inFlight.Dec()
+			m.requests.WithLabelValues(method, strconv.Itoa(sw.code)).Inc()
+			m.seconds.WithLabelValues(method).Observe(time.Since(begun).Seconds())
+		}()
+		next.ServeHTTP(sw, r)
+	})
+}
+
+func methodLabel(method string) string {
+	known := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	if slices.Contains(known, method) {
+		return method
+	}
+	return "other"
+}
+
+// statusWriter remembers the status.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+// WriteHeader sends code; a status of the 1xx kind is not the last.
+func (w *statusWriter) WriteHeader(code int) {
+	if code >= http.StatusOK {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

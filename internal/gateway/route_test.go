@@ -1,0 +1,290 @@
+package gateway_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/gateway"
+)
+
+// route is a request over REST, what the service gets of it, and what becomes of
+// the service's answer.
+type route struct {
+	name         string
+	method, path string
+	body         string
+	rpc          string
+	want         proto.Message
+	answer       proto.Message
+	json         string
+}
+
+var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
+
+const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
+	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
+	`"resources":null,"statusReason":"","name":"","ownerId":""`
+
+const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
+	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0"`
+
+var sandboxRoutes = []route{
+	{
+		name: "create a sandbox", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
+		body: `{"codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_FILE","permission":"PERMISSION_READ","priority":7}],` +
+			`"expiresIn":"90.5s","labels":{"a":"b"},"runtime":"RUNTIME_TYPE_DOCKER","image":"debian","resources":{"memoryBytes":"1048576","cpuQuota":50000}}`,
+		want: &sandboxv1.CreateSandboxRequest{
+			CodebaseId: "cb_1",
+			Permissions: []*sandboxv1.PermissionRule{{
+				Pattern: "**", Type: sandboxv1.PatternType_PATTERN_TYPE_FILE,
+				Permission: sandboxv1.Permission_PERMISSION_READ, Priority: 7,
+			}},
+			ExpiresIn: durationpb.New(90*time.Second + 500*time.Millisecond),
+			Labels:    map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER, Image: "debian",
+			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 20, CpuQuota: 50000},
+		},
+		answer: &sandboxv1.Sandbox{
+			Id: "sb_1", CodebaseId: "cb_1", Status: sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING, CreatedAt: moment,
+			Permissions: []*sandboxv1.PermissionRule{{Pattern: "**", Permission: sandboxv1.Permission_PERMISSION_READ}},
+			Labels:      map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
+			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 40},
+		},
+		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0}],` +
+			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
+			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
+			`"statusReason":"","name":"","ownerId":""}`,
+	},
+	{
+		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
+		body:   `{"codebase_id":"cb_1","expires_in":"1s","colour":"red","resources":{"memory_bytes":5,"colour":{"type":"x"}}}`,
+		want:   &sandboxv1.CreateSandboxRequest{CodebaseId: "cb_1", ExpiresIn: durationpb.New(time.Second), Resources: &sandboxv1.ResourceLimits{MemoryBytes: 5}},
+		answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "no body is an empty request", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
+		want: &sandboxv1.CreateSandboxRequest{}, answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "get a sandbox", method: "GET", path: "/v1/sandboxes/sb_1", rpc: "GetSandbox",
+		want: &sandboxv1.GetSandboxRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "list sandboxes", method: "GET", rpc: "ListSandboxes",
+		path:   "/v1/sandboxes?codebase_id=cb_1&pageSize=5&page_token=t%2B%2F&labels[a]=b&labels[c]=d&colour=red",
+		want:   &sandboxv1.ListSandboxesRequest{CodebaseId: "cb_1", PageSize: 5, PageToken: "t+/", Labels: map[string]string{"a": "b", "c": "d"}},
+		answer: &sandboxv1.ListSandboxesResponse{Sandboxes: []*sandboxv1.Sandbox{{Id: "sb_1"}}, NextPageToken: "n"},
+		json:   `{"sandboxes":[{` + emptySandbox + `}],"nextPageToken":"n"}`,
+	},
+	{
+		name: "an empty list is there", method: "GET", path: "/v1/sandboxes", rpc: "ListSandboxes",
+		want: &sandboxv1.ListSandboxesRequest{}, answer: &sandboxv1.ListSandboxesResponse{}, json: `{"sandboxes":[],"nextPageToken":""}`,
+	},
+	{
+		name: "start a sandbox", method: "POST", path: "/v1/sandboxes/sb_1/start", rpc: "StartSandbox",
+		want: &sandboxv1.StartSandboxRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "stop a sandbox", method: "POST", path: "/v1/sandboxes/sb_1/stop", rpc: "StopSandbox",
+		want: &sandboxv1.StopSandboxRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "destroy a sandbox", method: "DELETE", path: "/v1/sandboxes/sb_1", rpc: "DestroySandbox",
+		want: &sandboxv1.DestroySandboxRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+	{
+		name: "the path's id beats the body's", method: "POST", path: "/v1/sandboxes/sb_1/exec", rpc: "Exec",
+		body:   `{"sandboxId":"sb_2","command":"cat","stdin":"in","env":{"A":"1"},"workdir":"/workspace/x","timeout":"2s"}`,
+		want:   &sandboxv1.ExecRequest{SandboxId: "sb_1", Command: "cat", Stdin: "in", Env: map[string]string{"A": "1"}, Workdir: "/workspace/x", Timeout: durationpb.New(2 * time.Second)},
+		answer: &sandboxv1.ExecResult{Stdout: "ö<\n", Stderr: "e", ExitCode: 3, Duration: durationpb.New(1500 * time.Millisecond)},
+		json: `{"stdout":"ö<\n","stderr":"e","exitCode":3,"duration":"1.500s","stdoutBytes":"","stderrBytes":"",` +
+			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0"}`,
+	},
+	{
+		name: "create a session", method: "POST", path: "/v1/sandboxes/sb_1/sessions", rpc: "CreateSession",
+		body:   `{"shell":"/bin/bash","env":{"A":"1"}}`,
+		want:   &sandboxv1.CreateSessionRequest{SandboxId: "sb_1", Shell: "/bin/bash", Env: map[string]string{"A": "1"}},
+		answer: &sandboxv1.Session{Id: "sess_1", SandboxId: "sb_1", Status: sandboxv1.SessionStatus_SESSION_STATUS_ACTIVE, Shell: "/bin/bash", CreatedAt: moment},
+		json:   `{"id":"sess_1","sandboxId":"sb_1","status":"SESSION_STATUS_ACTIVE","shell":"/bin/bash","createdAt":"2026-01-02T03:04:05.600Z","closedAt":null}`,
+	},
+	{
+		name: "get a session", method: "GET", path: "/v1/sessions/sess_1", rpc: "GetSession",
+		want: &sandboxv1.GetSessionRequest{SessionId: "sess_1"}, answer: &sandboxv1.Session{},
+		json: `{"id":"","sandboxId":"","status":"SESSION_STATUS_UNSPECIFIED","shell":"","createdAt":null,"closedAt":null}`,
+	},
+	{
+		name: "list sessions", method: "GET", path: "/v1/sandboxes/sb_1/sessions", rpc: "ListSessions",
+		want: &sandboxv1.ListSessionsRequest{SandboxId: "sb_1"}, answer: &sandboxv1.ListSessionsResponse{}, json: `{"sessions":[]}`,
+	},
+	{
+		name: "destroy a session", method: "DELETE", path: "/v1/sessions/sess_1", rpc: "DestroySession",
+		want: &sandboxv1.DestroySessionRequest{SessionId: "sess_1"}, answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+	{
+		name: "exec in a session", method: "POST", path: "/v1/sessions/sess_1/exec", rpc: "SessionExec",
+		body:   `{"command":"ls","timeout":"0.25s"}`,
+		want:   &sandboxv1.SessionExecRequest{SessionId: "sess_1", Command: "ls", Timeout: durationpb.New(250 * time.Millisecond)},
+		answer: &sandboxv1.ExecResult{}, json: `{` + emptyResult + `}`,
+	},
+}
+
+var codebaseRoutes = []route{
+	{
+		name: "create a codebase", method: "POST", path: "/v1/codebases", rpc: "CreateCodebase",
+		body:   `{"name":"n","ownerId":"o"}`,
+		want:   &sandboxv1.CreateCodebaseRequest{Name: "n", OwnerId: "o"},
+		answer: &sandboxv1.Codebase{Id: "cb_1", Name: "n", OwnerId: "o", Size: 1 << 53, FileCount: 4, CreatedAt: moment, UpdatedAt: moment},
+		json: `{"id":"cb_1","name":"n","ownerId":"o","size":"9007199254740992","fileCount":4,"createdAt":"2026-01-02T03:04:05.600Z",` +
+			`"updatedAt":"2026-01-02T03:04:05.600Z","linked":false}`,
+	},
+	{
+		name: "get a codebase", method: "GET", path: "/v1/codebases/cb_1", rpc: "GetCodebase",
+		want: &sandboxv1.GetCodebaseRequest{CodebaseId: "cb_1"}, answer: &sandboxv1.Codebase{},
+		json: `{"id":"","name":"","ownerId":"","size":"0","fileCount":0,"createdAt":null,"updatedAt":null,"linked":false}`,
+	},
+	{
+		name: "list codebases", method: "GET", path: "/v1/codebases?ownerId=o&page_size=2", rpc: "ListCodebases",
+		want: &sandboxv1.ListCodebasesRequest{OwnerId: "o", PageSize: 2}, answer: &sandboxv1.ListCodebasesResponse{},
+		json: `{"codebases":[],"nextPageToken":""}`,
+	},
+	{
+		name: "delete a codebase", method: "DELETE", path: "/v1/codebases/cb_1", rpc: "DeleteCodebase",
+		want: &sandboxv1.DeleteCodebaseRequest{CodebaseId: "cb_1"}, answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+	{
+		name: "list files", method: "GET", path: "/v1/codebases/cb_1/files?path=a/b&recursive=true", rpc: "ListFiles",
+		want:   &sandboxv1.ListFilesRequest{CodebaseId: "cb_1", Path: "a/b", Recursive: true},
+		answer: &sandboxv1.ListFilesResponse{Files: []*sandboxv1.FileInfo{{Path: "a/b", Name: "b", Size: 3, Mode: 0o100644, ModifiedAt: moment}}},
+		json:   `{"files":[{"path":"a/b","name":"b","isDir":false,"size":"3","modifiedAt":"2026-01-02T03:04:05.600Z","mode":33188,"symlinkTarget":""}]}`,
+	},
+	{
+		name: "link a codebase", method: "POST", path: "/v1/codebases:link", rpc: "LinkCodebase",
+		body: `{"name":"n","ownerId":"o","path":"/srv","ignoreFiles":true}`,
+		want: &sandboxv1.LinkCodebaseRequest{Name: "n", OwnerId: "o", Path: "/srv", IgnoreFiles: true}, answer: &sandboxv1.Codebase{Linked: true},
+		json: `{"id":"","name":"","ownerId":"","size":"0","fileCount":0,"createdAt":null,"updatedAt":null,"linked":true}`,
+	},
+	{
+		name: "delete a file", method: "DELETE", path: "/v1/codebases/cb_1/files/a/b%20c%25:x%5Cxff", rpc: "DeleteFile",
+		want: &sandboxv1.DeleteFileRequest{CodebaseId: "cb_1", FilePath: `a/b c%:x\xff`}, answer: &sandboxv1.Empty{}, json: `{}`,
+	},
+}
+
+var additionRoutes = []route{
+	{
+		name: "diff", method: "GET", path: "/v1/sandboxes/sb_1/diff?paths=a&paths=b&names_only=true&pageSize=3", rpc: "Diff",
+		want:   &sandboxv1.DiffRequest{SandboxId: "sb_1", Paths: []string{"a", "b"}, NamesOnly: true, PageSize: 3},
+		answer: &sandboxv1.DiffResponse{}, json: `{"files":[],"nextPageToken":""}`,
+	},
+	{
+		name: "apply", method: "POST", path: "/v1/sandboxes/sb_1/apply", rpc: "Apply", body: `{"paths":["a"],"dryRun":true}`,
+		want:   &sandboxv1.ApplyRequest{SandboxId: "sb_1", Paths: []string{"a"}, DryRun: true},
+		answer: &sandboxv1.ApplyResponse{ResultCount: 2}, json: `{"results":[],"resultCount":"2","appliedCount":"0","writtenAgain":[]}`,
+	},
+	{
+		name: "discard", method: "POST", path: "/v1/sandboxes/sb_1/discard", rpc: "Discard", body: `{"paths":["a"]}`,
+		want:   &sandboxv1.DiscardRequest{SandboxId: "sb_1", Paths: []string{"a"}},
+		answer: &sandboxv1.DiscardResponse{PathCount: 1}, json: `{"paths":[],"pathCount":"1","writtenAgain":[]}`,
+	},
+	{
+		name: "set a policy", method: "PUT", path: "/v1/sandboxes/sb_1/policy", rpc: "SetPolicy", body: `{"permissions":[{"pattern":"x","permission":4}]}`,
+		want:   &sandboxv1.SetPolicyRequest{SandboxId: "sb_1", Permissions: []*sandboxv1.PermissionRule{{Pattern: "x", Permission: sandboxv1.Permission_PERMISSION_WRITE}}},
+		answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+	{
+		name: "explain a policy", method: "GET", path: "/v1/sandboxes/sb_1/policy:explain?path=a/b", rpc: "ExplainPolicy",
+		want:   &sandboxv1.ExplainPolicyRequest{SandboxId: "sb_1", Path: "a/b"},
+		answer: &sandboxv1.ExplainPolicyResponse{RuleIndex: -1}, json: `{"permission":"PERMISSION_UNSPECIFIED","rule":null,"ruleIndex":-1,"reason":""}`,
+	},
+	{
+		name: "stats, of which what is not counted is absent", method: "GET", path: "/v1/sandboxes/sb_1/stats", rpc: "GetStats",
+		want: &sandboxv1.GetStatsRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Stats{MemoryBytes: proto.Int64(5)},
+		json: `{"memoryBytes":"5","cpuTime":null,"deltaBytes":"0","deltaInodes":"0","execs":0,"sessions":0,"oomKills":"0","pidsMaxHits":"0"}`,
+	},
+	{
+		name: "an empty id reaches the service, which says what is missing", method: "POST", path: "/v1/sandboxes//exec", rpc: "Exec",
+		want: &sandboxv1.ExecRequest{}, answer: &sandboxv1.ExecResult{}, json: `{` + emptyResult + `}`,
+	},
+	{
+		name: "an escaped id is unescaped once", method: "GET", path: "/v1/sandboxes/a%252Fb%20c", rpc: "GetSandbox",
+		want: &sandboxv1.GetSandboxRequest{SandboxId: "a%2Fb c"}, answer: &sandboxv1.Sandbox{Id: "sb_1"}, json: `{` + emptySandbox + `}`,
+	},
+}
+
+func TestRoutes(t *testing.T) {
+	for _, routes := range [][]route{sandboxRoutes, codebaseRoutes, additionRoutes} {
+		for _, c := range routes {
+			t.Run(c.rpc+"/"+c.name, func(t *testing.T) {
+				f := &fake{answer: c.answer}
+				got := do(t, c.method, serve(t, f, gateway.Options{})+c.path, c.body, header("Authorization", "Bearer afs_x"))
+				if got.status != http.StatusOK {
+					t.Fatalf("status %d: %s", got.status, got.body)
+				}
+				call := f.only(t)
+				if _, rpc, _ := strings.Cut(strings.TrimPrefix(call.method, "/"), "/"); rpc != c.rpc {
+					t.Errorf("call of %s, want %s", rpc, c.rpc)
+				}
+				if diff := cmp.Diff(c.want, call.requests[0], protocmp.Transform()); diff != "" {
+					t.Errorf("the request differs (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff([]string{"Bearer afs_x"}, call.metadata["authorization"]); diff != "" {
+					t.Errorf("the metadata authorization differs (-want +got):\n%s", diff)
+				}
+				if text := compact(t, got.body); text != c.json {
+					t.Errorf("JSON:\n%s\nwant:\n%s", text, c.json)
+				}
+				if kind := got.header.Get("Content-Type"); kind != "application/json" {
+					t.Errorf("Content-Type %q", kind)
+				}
+			})
+		}
+	}
+}
+
+// compact removes the spaces that protojson varies.
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := json.Compact(&b, []byte(text)); err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	return b.String()
+}
+
+// Every method of the services that has a route is in the tables above or in the
+// tests of streams: a new one cannot be forgotten.
+func TestEveryMethodHasARoute(t *testing.T) {
+	byHand := strings.Fields("ExecStream SessionExecStream Audit UploadFiles DownloadFile")
+	// They need more than one direction at once, or many files: gRPC only.
+	without := strings.Fields("Attach UploadTree")
+	tested := map[string]bool{}
+	for _, rpc := range append(byHand, without...) {
+		tested[rpc] = true
+	}
+	for _, routes := range [][]route{sandboxRoutes, codebaseRoutes, additionRoutes} {
+		for _, c := range routes {
+			tested[c.rpc] = true
+		}
+	}
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_sandbox_proto, sandboxv1.File_sandbox_v1_codebase_proto} {
+		services := file.Services()
+		for i := range services.Len() {
+			methods := services.Get(i).Methods()
+			for j := range methods.Len() {
+				if name := string(methods.Get(j).Name()); !tested[name] {
+					t.Errorf("%s has no test of its route", name)
+				}
+			}
+		}
+	}
+}

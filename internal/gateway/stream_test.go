@@ -1,0 +1,305 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/gateway"
+)
+
+type output = sandboxv1.ExecOutput
+
+func out(data string) *output {
+	return &output{Type: sandboxv1.ExecOutput_OUTPUT_TYPE_STDOUT, Data: []byte(data)}
+}
+
+func errout(data string) *output {
+	return &output{Type: sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR, Data: []byte(data)}
+}
+
+func exit(code int32) *output { return &output{ExitCode: new(code)} }
+
+// sends is a stream of these messages that ends with err.
+func sends[T any](err error, messages ...*T) func(grpc.ServerStreamingServer[T]) error {
+	return func(s grpc.ServerStreamingServer[T]) error {
+		for _, m := range messages {
+			if err := s.Send(m); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+}
+
+const exited = "event: exit\ndata: {\"exitCode\":0,\"conflicts\":[],\"conflictCount\":\"0\"}\n\n"
+
+func TestExecStream(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		output func(grpc.ServerStreamingServer[output]) error
+		want   string
+	}{
+		{
+			"both streams, an exit code and conflicts",
+			sends(nil, out("a\r\n\nb"), errout("<&>"), &output{ExitCode: proto.Int32(3), Conflicts: []string{"x"}, ConflictCount: 2}),
+			`event: stdout` + "\n" + `data: {"text":"a\r\n\nb"}` + "\n\n" +
+				`event: stderr` + "\n" + `data: {"text":"<&>"}` + "\n\n" +
+				`event: exit` + "\n" + `data: {"exitCode":3,"conflicts":["x"],"conflictCount":"2"}` + "\n\n",
+		},
+		{"no output", sends(nil, exit(0)), exited},
+		{"what is no UTF-8", sends(nil, out("\x00\xff"), exit(0)), "event: stdout\ndata: {\"base64\":\"AP8=\"}\n\n" + exited},
+		{
+			"characters cut in two, on both streams",
+			sends(nil, out("1\xe2\x82"), errout("2\xc3"), out("\xac3\xf0"), errout("\xb64"), out("\x9f\x98"), out("\x80"), exit(0)),
+			"event: stdout\ndata: {\"text\":\"1\"}\n\n" + "event: stderr\ndata: {\"text\":\"2\"}\n\n" +
+				"event: stdout\ndata: {\"text\":\"€3\"}\n\n" + "event: stderr\ndata: {\"text\":\"ö4\"}\n\n" +
+				"event: stdout\ndata: {\"text\":\"😀\"}\n\n" + exited,
+		},
+		{
+			"a character that is never ended", sends(nil, out("1\xe2\x82"), exit(0)),
+			"event: stdout\ndata: {\"text\":\"1\"}\n\n" + "event: stdout\ndata: {\"base64\":\"4oI=\"}\n\n" + exited,
+		},
+		{
+			"an error after output", sends(status.Error(codes.DeadlineExceeded, "too long"), out("a")),
+			"event: stdout\ndata: {\"text\":\"a\"}\n\n" + "event: error\ndata: {\"code\":4,\"message\":\"too long\",\"details\":[]}\n\n",
+		},
+		{
+			"no exit code", sends(nil, out("a")),
+			"event: stdout\ndata: {\"text\":\"a\"}\n\n" + "event: error\ndata: {\"code\":13,\"message\":\"exec: it ended without an exit code\",\"details\":[]}\n\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fake{output: c.output}
+			got := do(t, "POST", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/exec:stream", `{"command":"c","sandbox_id":"sb_2","timeout":"3s","detach":true}`)
+			// protojson varies its spaces.
+			if text := strings.ReplaceAll(got.body, `, "`, `,"`); got.status != 200 || text != c.want {
+				t.Errorf("%d\n%s\nwant\n%s", got.status, text, c.want)
+			}
+			if kind := got.header.Get("Content-Type"); kind != "text/event-stream" {
+				t.Errorf("Content-Type %q", kind)
+			}
+			want := &sandboxv1.ExecRequest{SandboxId: "sb_1", Command: "c", Timeout: durationpb.New(3 * time.Second), Detach: true}
+			if diff := cmp.Diff(proto.Message(want), f.only(t).requests[0], protocmp.Transform()); diff != "" {
+				t.Errorf("the request differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSessionExecStream(t *testing.T) {
+	f := &fake{output: sends(nil, out("a"), exit(0))}
+	got := do(t, "POST", serve(t, f, gateway.Options{})+"/v1/sessions/sess_1/exec:stream", `{"command":"c"}`, header("Authorization", "Bearer x"))
+	if want := "event: stdout\ndata: {\"text\":\"a\"}\n\n" + exited; got.status != 200 || got.body != want {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	call := f.only(t)
+	want := &sandboxv1.SessionExecRequest{SessionId: "sess_1", Command: "c"}
+	if diff := cmp.Diff(proto.Message(want), call.requests[0], protocmp.Transform()); diff != "" {
+		t.Errorf("the request differs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"Bearer x"}, call.metadata["authorization"]); diff != "" {
+		t.Errorf("authorization (-want +got):\n%s", diff)
+	}
+}
+
+// begin starts a request whose response is still being written.
+func begin(t *testing.T, method, url, body string) (*http.Response, *bufio.Reader, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client(t).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return response, bufio.NewReader(response.Body), cancel
+}
+
+func line(t *testing.T, r *bufio.Reader) string {
+	t.Helper()
+	text, err := r.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Each message is sent on before the next one comes.
+func TestAnEventIsNotKeptBack(t *testing.T) {
+	next := make(chan *output)
+	f := &fake{output: func(s grpc.ServerStreamingServer[output]) error {
+		for m := range next {
+			if err := s.Send(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+	url := serve(t, f, gateway.Options{Heartbeat: time.Hour})
+	go func() { next <- out("1") }()
+	_, events, _ := begin(t, "POST", url+"/v1/sandboxes/sb_1/exec:stream", `{}`)
+	for _, text := range []string{"1", "2", "3"} {
+		if text != "1" {
+			next <- out(text)
+		}
+		if got, want := line(t, events)+line(t, events)+line(t, events), "event: stdout\ndata: {\"text\":\""+text+"\"}\n\n"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	next <- exit(0)
+	close(next)
+	if got := line(t, events); got != "event: exit\n" {
+		t.Error(got)
+	}
+}
+
+func TestAStreamThatSaysNothingIsHeld(t *testing.T) {
+	release := make(chan struct{})
+	f := &fake{output: func(s grpc.ServerStreamingServer[output]) error {
+		<-release
+		return s.Send(exit(0))
+	}}
+	url := serve(t, f, gateway.Options{Heartbeat: time.Millisecond})
+	response, events, _ := begin(t, "POST", url+"/v1/sandboxes/sb_1/exec:stream", `{}`)
+	if response.StatusCode != 200 {
+		t.Errorf("status %d", response.StatusCode)
+	}
+	for range 3 {
+		if got := line(t, events) + line(t, events); got != ": still here\n\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	close(release)
+}
+
+// The service's header says that it has begun: the client need not wait for
+// output to know.
+func TestTheServicesHeaderBeginsTheAnswer(t *testing.T) {
+	release := make(chan struct{})
+	f := &fake{output: func(s grpc.ServerStreamingServer[output]) error {
+		if err := s.SendHeader(metadata.Pairs("x", "y")); err != nil {
+			return err
+		}
+		<-release
+		return s.Send(exit(0))
+	}}
+	url := serve(t, f, gateway.Options{Heartbeat: time.Hour})
+	response, events, _ := begin(t, "POST", url+"/v1/sandboxes/sb_1/exec:stream", `{}`)
+	if response.StatusCode != 200 || response.Header.Get("Grpc-Metadata-X") != "" {
+		t.Errorf("%d %v", response.StatusCode, response.Header)
+	}
+	close(release)
+	if got := line(t, events); got != "event: exit\n" {
+		t.Error(got)
+	}
+}
+
+func TestAClientThatIsGoneEndsTheCall(t *testing.T) {
+	for name, path := range map[string]string{
+		"exec": "POST /v1/sandboxes/sb_1/exec:stream", "session": "POST /v1/sessions/sess_1/exec:stream",
+		"audit": "GET /v1/sandboxes/sb_1/audit:stream", "download": "GET /v1/codebases/cb_1/files/a",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			wait := func(ctx context.Context) error {
+				<-ctx.Done()
+				ended <- ctx.Err()
+				return ctx.Err()
+			}
+			f := &fake{
+				output: func(s grpc.ServerStreamingServer[output]) error {
+					if err := s.Send(out("a")); err != nil {
+						return err
+					}
+					return wait(s.Context())
+				},
+				audit: func(s grpc.ServerStreamingServer[sandboxv1.AuditEvent]) error {
+					if err := s.Send(&sandboxv1.AuditEvent{Seq: 1}); err != nil {
+						return err
+					}
+					return wait(s.Context())
+				},
+				download: func(s grpc.ServerStreamingServer[piece]) error {
+					if err := sendPieces(s, []string{strings.Repeat("line\n", 5000)}); err != nil {
+						return err
+					}
+					return wait(s.Context())
+				},
+			}
+			method, rest, _ := strings.Cut(path, " ")
+			_, events, leave := begin(t, method, serve(t, f, gateway.Options{Heartbeat: time.Hour})+rest, "")
+			line(t, events)
+			leave()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("the call ended with %v", err)
+			}
+		})
+	}
+}
+
+func TestAuditStream(t *testing.T) {
+	event := &sandboxv1.AuditEvent{Seq: 1 << 60, Time: moment, Event: "permission_denied", Record: "{\"a\":1}\n"}
+	since := timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	for _, c := range []struct {
+		name, query, last string
+		want              *sandboxv1.AuditRequest
+	}{
+		{name: "all", want: &sandboxv1.AuditRequest{}},
+		{name: "some", query: "?events=a&events=b&afterSeq=7&since=2026-01-01T00:00:00Z", want: &sandboxv1.AuditRequest{Events: []string{"a", "b"}, AfterSeq: 7, Since: since}},
+		{name: "again", query: "?after_seq=7&follow=false&sandbox_id=sb_2", last: "9", want: &sandboxv1.AuditRequest{AfterSeq: 9}},
+		{name: "again, but later", query: "?after_seq=7", last: "3", want: &sandboxv1.AuditRequest{AfterSeq: 7}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := &fake{audit: sends(nil, event)}
+			got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/audit:stream"+c.query, "", header("Last-Event-ID", c.last))
+			want := "id: 1152921504606846976\nevent: audit\ndata: " +
+				`{"seq":"1152921504606846976","time":"2026-01-02T03:04:05.600Z","event":"permission_denied","record":"{\"a\":1}\n"}` + "\n\n"
+			if text := strings.ReplaceAll(got.body, `, "`, `,"`); got.status != 200 || text != want {
+				t.Errorf("%d\n%s\nwant\n%s", got.status, text, want)
+			}
+			c.want.SandboxId, c.want.Follow = "sb_1", true
+			if diff := cmp.Diff(proto.Message(c.want), f.only(t).requests[0], protocmp.Transform()); diff != "" {
+				t.Errorf("the request differs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnAuditStreamThatEndsAtOnceIsEmpty(t *testing.T) {
+	got := do(t, "GET", serve(t, &fake{audit: sends[sandboxv1.AuditEvent](nil)}, gateway.Options{})+"/v1/sandboxes/sb_1/audit:stream", "")
+	if got.status != 200 || got.body != "" || got.header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("%d %q %v", got.status, got.body, got.header)
+	}
+}
+
+func TestAuditInLines(t *testing.T) {
+	f := &fake{audit: sends(nil, &sandboxv1.AuditEvent{Seq: 1}, &sandboxv1.AuditEvent{Seq: 2})}
+	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/audit?events=a", "")
+	want := `{"result":{"seq":"1","time":null,"event":"","record":""}}` + "\n" + `{"result":{"seq":"2","time":null,"event":"","record":""}}` + "\n"
+	if text := strings.ReplaceAll(strings.ReplaceAll(got.body, `, "`, `,"`), `: `, `:`); got.status != 200 || text != want {
+		t.Errorf("%d\n%s\nwant\n%s", got.status, text, want)
+	}
+	if diff := cmp.Diff(proto.Message(&sandboxv1.AuditRequest{SandboxId: "sb_1", Events: []string{"a"}}), f.only(t).requests[0], protocmp.Transform()); diff != "" {
+		t.Errorf("the request differs (-want +got):\n%s", diff)
+	}
+}
