@@ -91,6 +91,14 @@ var hostile = map[string]func(){
 		say(link, encodeExited(0x137f, &unix.Rusage{}))
 		untilEnd(link)
 	},
+	"has a leader that answers what nobody asked": func() {
+		_, link := asLeader()
+		say(link, encode(msgHello))
+		say(link, encode(msgStarted))
+		say(link, encode(msgAnswer, 1, 2, 0))
+		say(link, encode(msgAnswer, 1, 2, 0))
+		untilEnd(link)
+	},
 	"has a command that ends twice": func() {
 		_, link := asLeader()
 		say(link, encode(msgHello))
@@ -188,8 +196,9 @@ func TestHostileEndIsAKill(t *testing.T) {
 		exit Exit
 		kind fault.Kind
 	}{
-		"has a command that stops instead of ending": {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
-		"has a command that ends twice":              {Exit{Code: 3}, fault.Internal},
+		"has a command that stops instead of ending":  {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
+		"has a command that ends twice":               {Exit{Code: 3}, fault.Internal},
+		"has a leader that answers what nobody asked": {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := play(t, name)

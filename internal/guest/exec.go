@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,10 @@ type Exec struct {
 	link   link
 	pid    int
 	leader *os.File // pidfd
+	hello  received // whose process the leader is
+
+	asking  sync.Mutex  // held for a request and its answer
+	answers chan answer // has room for one
 
 	ended   chan struct{} // PID 1 said that nothing is left
 	refused error         // why PID 1 started nothing; set before ended is closed
@@ -44,7 +49,7 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 	if len(payload) > maxPayload {
 		return nil, fault.New(fault.Invalid, "exec %q: %w", command.Argv[0], unix.E2BIG)
 	}
-	x := &Exec{conn: c, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{})}
+	x := &Exec{conn: c, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}), answers: make(chan answer, 1)}
 	if err := c.spawn(x, command.Files); err != nil {
 		return nil, err
 	}
@@ -109,6 +114,7 @@ func (x *Exec) begin(command Command, payload []byte, placed func(int) error) er
 	if err := x.identify(hello.pid); err != nil {
 		return err
 	}
+	x.hello = hello
 	if err := handOver(command.Files, hello); err != nil {
 		return err
 	}
@@ -255,6 +261,9 @@ func (x *Exec) watch() {
 				x.Kill()
 			}
 			break
+		}
+		if r.pid == x.pid && x.answered(r.message) {
+			continue
 		}
 		exit, err := decodeExited(r.message)
 		if err != nil || reported || r.pid != x.pid {

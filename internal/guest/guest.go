@@ -12,6 +12,9 @@
 // host pid of a leader is what the kernel says (SCM_CREDENTIALS), not the
 // sender. A peer that breaks the rules is cut off.
 //
+// A command that is a session's shell gets more pipes later, as loans, and its
+// leader ends for it what a command of the session has started.
+//
 // The socket is a SOCK_SEQPACKET pair. Each exec has one of its own, made by
 // the supervisor and sent in with the command's pipes. Descriptors travel
 // inward only, and none but pipes and these sockets do.

@@ -70,6 +70,7 @@ type leader struct {
 	pid   int // of the command, which leads a session and a process group
 	tty   bool
 	ended atomic.Bool
+	loans loans
 }
 
 // start starts the command as the leader of a new session, on its terminal if
@@ -95,6 +96,10 @@ func (l *leader) start(c Command) (stage, error) {
 	path, err := lookUp(c.Argv[0], c.Env)
 	if err != nil {
 		return stageLookup, err
+	}
+	l.loans.program = path
+	if path[0] != '/' {
+		l.loans.program = c.Dir + "/" + path
 	}
 	l.pid, err = syscall.ForkExec(path, c.Argv, attr)
 	if errors.Is(err, unix.ENOEXEC) { // a script without #!, as execvp(3) runs it
@@ -135,20 +140,51 @@ func takeOver(fd int) error {
 	return nil
 }
 
-// listen passes signals on until the supervisor is gone.
+// listen does what the supervisor asks until it is gone.
 func (l *leader) listen() {
+	buffer := make([]byte, maxIncoming)
 	for {
-		message, _, err := receiveRaw(socketFD, make([]byte, maxIncoming))
+		message, fds, err := receiveRaw(socketFD, buffer)
 		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
 			die("listen", err)
 		}
+		l.serve(message, fds)
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}
+}
+
+func (l *leader) serve(message []byte, fds []int) {
+	switch kindOf(message) {
+	case msgSignal:
 		if fields, err := decode(message, msgSignal, 1); err == nil && !l.ended.Load() {
 			unix.Kill(-l.foreground(), unix.Signal(fields[0]))
 		}
+	case msgLend:
+		pid, started, err := l.loans.lend(fds)
+		l.answer(uint32(pid), started, err)
+	case msgReclaim:
+		l.loans.reclaim()
+		l.answer(0, 0, nil)
+	case msgInterrupt:
+		if fields, err := decode(message, msgInterrupt, 2); err == nil {
+			n, err := l.interrupt(unix.Signal(fields[0]), unix.Signal(fields[1]))
+			l.answer(uint32(n), 0, err)
+		}
 	}
+}
+
+// answer tells the supervisor how what it asked for went.
+func (l *leader) answer(first, second uint32, err error) {
+	errno := unix.Errno(0)
+	if err != nil {
+		errno = errnoOf(err)
+	}
+	report(encode(msgAnswer, first, second, uint32(errno)))
 }
 
 // foreground is the process group a key like Ctrl-C would reach.
@@ -175,6 +211,8 @@ func (l *leader) reap() {
 		case pid == l.pid:
 			l.ended.Store(true)
 			report(encodeExited(status, &usage))
+		default:
+			l.loans.ended(pid)
 		}
 	}
 }

@@ -20,7 +20,11 @@ type procReader struct {
 }
 
 // stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
-type stat struct{ parent, foreground int }
+type stat struct {
+	parent, foreground int
+	zombie             bool
+	started            uint32 // clock ticks after the system's start, modulo 2³²
+}
 
 // stat returns a process's. Errors: ENOENT or ESRCH, if there is none.
 func (r *procReader) stat(pid int) (stat, error) {
@@ -36,21 +40,44 @@ func (r *procReader) stat(pid int) (stat, error) {
 	return parseStat(r.text[:n])
 }
 
+// ignores reports whether a process ignores a signal (SigIgn of
+// proc_pid_status(5)).
+func (r *procReader) ignores(pid int, sig unix.Signal) bool {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	n, err := unix.Read(fd, r.list[:])
+	if err != nil {
+		return false
+	}
+	_, rest, _ := bytes.Cut(r.list[:n], []byte("\nSigIgn:\t"))
+	field, _, _ := bytes.Cut(rest, []byte("\n"))
+	mask, err := strconv.ParseUint(string(field), 16, 64)
+	return err == nil && mask&(1<<(sig-1)) != 0
+}
+
 var errStat = errors.New("unexpected form of /proc/PID/stat")
 
 // parseStat reads the fields behind the command's name, which may hold anything.
 func parseStat(line []byte) (stat, error) {
-	const parent, foreground = 1, 5 // state, ppid, pgrp, session, tty_nr, tpgid …
+	const state, parent, foreground, started = 0, 1, 5, 19 // state, ppid, pgrp, session, tty_nr, tpgid … starttime
 	var s stat
 	at := 0
 	for field := range bytes.FieldsSeq(line[bytes.LastIndexByte(line, ')')+1:]) {
 		var err error
 		switch at {
+		case state:
+			s.zombie = string(field) == "Z"
 		case parent:
 			s.parent, err = strconv.Atoi(string(field))
 		case foreground:
 			s.foreground, err = strconv.Atoi(string(field))
-			if err == nil {
+		case started:
+			var ticks uint64
+			if ticks, err = strconv.ParseUint(string(field), 10, 64); err == nil {
+				s.started = uint32(ticks)
 				return s, nil
 			}
 		}
@@ -65,6 +92,16 @@ func parseStat(line []byte) (stat, error) {
 // children calls do with the pid of each child of parent. (The kernel's own
 // list, /proc/PID/task/*/children, is not built into every kernel.)
 func (r *procReader) children(parent int, do func(pid int) error) error {
+	return r.processes(func(pid int, s stat) error {
+		if s.parent != parent {
+			return nil
+		}
+		return do(pid)
+	})
+}
+
+// processes calls do with each process that it can see.
+func (r *procReader) processes(do func(pid int, s stat) error) error {
 	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -81,10 +118,11 @@ func (r *procReader) children(parent int, do func(pid int) error) error {
 			if err != nil {
 				continue
 			}
-			if s, err := r.stat(pid); err != nil || s.parent != parent {
+			s, err := r.stat(pid)
+			if err != nil {
 				continue
 			}
-			if err := do(pid); err != nil {
+			if err := do(pid, s); err != nil {
 				return err
 			}
 		}

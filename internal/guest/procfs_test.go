@@ -16,9 +16,18 @@ func TestParseStat(t *testing.T) {
 		want stat
 		ok   bool
 	}{
-		{"a plain name", "7 (sh) S 1 7 7 34816 9 4194560 1", stat{1, 9}, true},
-		{"a name that tries to look like fields", "7 (x) S 99 1) R 1 7 7 0 -1 0", stat{1, -1}, true},
+		{
+			"a plain name", "7 (sh) S 1 7 7 34816 9 4194560 1 0 2 0 1 2 3 4 20 0 1 0 987 2 3",
+			stat{parent: 1, foreground: 9, started: 987},
+			true,
+		},
+		{
+			"a name that tries to look like fields", "7 (x) S 99 1) Z 1 7 7 0 -1 0 1 0 2 0 1 2 3 4 20 0 1 0 4294967299 2",
+			stat{parent: 1, foreground: -1, zombie: true, started: 3},
+			true,
+		},
 		{"a line cut short", "7 (sh) S 1 7", stat{}, false},
+		{"a line cut before the start time", "7 (sh) S 1 7 7 34816 9 4194560 1 0 2", stat{}, false},
 		{"nothing", "", stat{}, false},
 		{"no numbers", "7 (sh) S a b c d e f", stat{}, false},
 	}
@@ -73,7 +82,7 @@ Anonymous:             0 kB
 
 func TestDroppedTextComesBack(t *testing.T) {
 	DropText()
-	if got, err := parseStat([]byte("7 (sh) S 1 7 7 0 9 0")); err != nil || got != (stat{1, 9}) {
+	if got, err := parseStat([]byte("7 (sh) S 1 7 7 0 9 0 0 0 0 0 0 0 0 0 0 0 0 0 5 0")); err != nil || got != (stat{parent: 1, foreground: 9, started: 5}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }

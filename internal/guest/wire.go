@@ -22,6 +22,7 @@ const (
 	msgStarted // the command runs
 	msgFailed  // u8 stage, u32 errno: it does not
 	msgExited  // u32 wait status, u64 user and u64 system microseconds, u64 KiB
+	msgAnswer  // u32 and u32, as the request below says, then u32 errno: done
 
 	// To PID 1.
 	msgSpawn // u32 exec, u8 which streams come; with the leader's socket and these
@@ -29,6 +30,11 @@ const (
 	// To a leader.
 	msgCommand // a piece of the encoded command; the last has fewer bytes than pieceBytes
 	msgSignal  // u32 signal, for the foreground process group
+
+	// To a leader that answers each. A loan is three pipes in a holder's hands.
+	msgLend      // with the pipes; the holder's pid, its start time
+	msgReclaim   // ends the holder
+	msgInterrupt // u32 signal for the command itself or 0, u32 signal for what is newer than the loan; how many these were
 )
 
 // maxIncoming is more than any message from inside may have, in bytes.
@@ -70,6 +76,20 @@ func decode(b []byte, k kind, n int) ([]uint32, error) {
 		fields[i] = binary.LittleEndian.Uint32(b[1+4*i:])
 	}
 	return fields, nil
+}
+
+// answer is what a leader says when it has done what it was asked.
+type answer struct {
+	first, second uint32
+	errno         unix.Errno
+}
+
+func decodeAnswer(b []byte) (answer, error) {
+	fields, err := decode(b, msgAnswer, 3)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{first: fields[0], second: fields[1], errno: unix.Errno(fields[2])}, nil
 }
 
 func kindOf(b []byte) kind {

@@ -159,7 +159,7 @@ func runCases(t *testing.T, factory Factory) {
 		t.Fatal(err)
 	}
 	unix.Umask(0) // as a supervisor's
-	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, killCases, terminalCases) {
+	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, loanCases, killCases, terminalCases) {
 		t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
 	}
 }
