@@ -14,6 +14,8 @@ const (
 	KindPolicyChanged         Kind = "policy_changed"
 	KindApplied               Kind = "applied"
 	KindDiscarded             Kind = "discarded"
+	KindSessionCreated        Kind = "session_created"
+	KindSessionClosed         Kind = "session_closed"
 	KindSandboxStopped        Kind = "sandbox_stopped"
 	KindSandboxDestroyed      Kind = "sandbox_destroyed"
 	KindGap                   Kind = "gap"
@@ -87,8 +89,9 @@ type SandboxStarted struct {
 
 // CommandExecuted tells how a command ended.
 type CommandExecuted struct {
-	Exec            string `json:"exec,omitempty"` // ties records of one command together
-	Argv            []Text `json:"argv"`
+	Exec            string `json:"exec,omitempty"`    // ties records of one command together
+	Session         string `json:"session,omitempty"` // whose shell it was, or ran it
+	Argv            []Text `json:"argv"`              // of a session's command: its text alone
 	ArgvOmitted     int64  `json:"argv_omitted,omitempty"`
 	Dir             Text   `json:"dir,omitempty"`
 	ExitCode        int    `json:"exit_code"`
@@ -172,6 +175,32 @@ type Discarded struct {
 	Omitted int64  `json:"omitted,omitempty"`
 }
 
+// SessionCreated tells that a shell waits for commands.
+type SessionCreated struct {
+	Session string `json:"session"`
+	Exec    string `json:"exec,omitempty"` // the shell's own
+	Shell   Text   `json:"shell"`
+	Dir     Text   `json:"dir,omitempty"`
+}
+
+// The reasons of a SessionClosed.
+const (
+	SessionEnded    = "shell_ended"     // the shell ended by itself or by a command
+	SessionByClient = "closed"          // a client closed it
+	SessionIdle     = "idle"            // no command came for as long as it may wait
+	SessionStuck    = "not_interrupted" // a command could not be ended but with its shell
+	SessionBroken   = "broken"          // the shell or its control channel did not keep to the protocol
+	SessionStopped  = "sandbox_stopped"
+)
+
+// SessionClosed tells that a session's shell is gone, and all that it started.
+type SessionClosed struct {
+	Session    string `json:"session"`
+	Exec       string `json:"exec,omitempty"` // the shell's own
+	Reason     string `json:"reason"`
+	DurationMS int64  `json:"duration_ms"`
+}
+
 // SandboxStopped tells that the sandbox's processes are gone.
 type SandboxStopped struct {
 	Reason Text `json:"reason,omitempty"`
@@ -236,6 +265,12 @@ func (Applied) Kind() Kind { return KindApplied }
 
 // Kind returns KindDiscarded.
 func (Discarded) Kind() Kind { return KindDiscarded }
+
+// Kind returns KindSessionCreated.
+func (SessionCreated) Kind() Kind { return KindSessionCreated }
+
+// Kind returns KindSessionClosed.
+func (SessionClosed) Kind() Kind { return KindSessionClosed }
 
 // Kind returns KindSandboxStopped.
 func (SandboxStopped) Kind() Kind { return KindSandboxStopped }

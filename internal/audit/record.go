@@ -177,6 +177,8 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindPolicyChanged:         decodeAs[PolicyChanged],
 	KindApplied:               decodeAs[Applied],
 	KindDiscarded:             decodeAs[Discarded],
+	KindSessionCreated:        decodeAs[SessionCreated],
+	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxStopped:        decodeAs[SandboxStopped],
 	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
 	KindGap:                   decodeAs[Gap],

@@ -180,6 +180,10 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
 	case audit.Discarded:
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
+	case audit.SessionCreated:
+		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
+	case audit.SessionClosed:
+		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.Gap:
