@@ -38,6 +38,7 @@ var mayImport = map[string]string{
 	"internal/cgroup":        "fault",
 	"internal/seccomp":       "fault",
 	"internal/guest":         "fault",
+	"internal/shell":         "fault",
 	"internal/isolate":       "fault",
 	"internal/isolate/bwrap": "fault isolate seccomp",
 	// memory
@@ -47,7 +48,7 @@ var mayImport = map[string]string{
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/auth":      "fault hostfile vpath config store",
-	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap audit sandbox",
+	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap shell audit sandbox",
 	// the server's interface; what it says is generated
 	"api":            "",
 	"api/sandbox/v1": "",

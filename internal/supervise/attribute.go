@@ -16,7 +16,8 @@ const maxAncestry = 512
 
 // attribution finds the command that a process belongs to, by its ancestors:
 // each command runs below a leader of its own that is a subreaper, so not even
-// a double fork leaves it.
+// a double fork leaves it. Below the leader of a session's shell it is the
+// command that runs, unless the process is older than that.
 type attribution struct {
 	mu     sync.Mutex
 	leader map[int]*execution // by the leader's host pid
@@ -37,6 +38,17 @@ func (a *attribution) remove(pid int) {
 	defer a.mu.Unlock()
 	x := a.leader[pid]
 	delete(a.leader, pid)
+	a.forgetLocked(x)
+}
+
+// forget drops the processes of a session's command.
+func (a *attribution) forget(x *execution) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.forgetLocked(x)
+}
+
+func (a *attribution) forgetLocked(x *execution) {
 	for p, of := range a.member {
 		if of == x {
 			delete(a.member, p)
@@ -45,47 +57,88 @@ func (a *attribution) remove(pid int) {
 }
 
 // find returns the command of the process pid, or nil. With one command
-// running there is nothing to look up.
+// running, and no session, there is nothing to look up.
 func (a *attribution) find(pid int) *execution {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.leader) == 1 {
 		for _, x := range a.leader {
-			return x
+			if x.shellOf == nil {
+				return x
+			}
 		}
 	}
 	if x := a.member[pid]; x != nil {
 		return x
 	}
-	for p, depth := pid, 0; p > 1 && depth < maxAncestry; p, depth = parentOf(p), depth+1 {
-		x := a.leader[p]
-		if x == nil {
-			continue
+	x := a.searchLocked(pid)
+	if x == nil {
+		return nil
+	}
+	if len(a.member) >= maxAttributed {
+		clear(a.member)
+	}
+	a.member[pid] = x
+	return x
+}
+
+// searchLocked follows the parents of pid up to a leader.
+func (a *attribution) searchLocked(pid int) *execution {
+	var line []int // pid and its ancestors, the youngest first
+	for p := pid; p > 1 && len(line) < maxAncestry; p = processOf(p).parent {
+		if x := a.leader[p]; x != nil {
+			if x.shellOf == nil {
+				return x
+			}
+			return x.shellOf.commandOf(line)
 		}
-		if len(a.member) >= maxAttributed {
-			clear(a.member)
-		}
-		a.member[pid] = x
-		return x
+		line = append(line, p)
 	}
 	return nil
 }
 
-// parentOf reads a process's parent from /proc/PID/stat (proc(5)): the second
-// field after the command's name, which may itself hold parentheses. 0 when
-// the process has gone.
-func parentOf(pid int) int {
+// process is what /proc/PID/stat tells (proc_pid_stat(5)).
+type process struct {
+	parent  int
+	started uint32 // clock ticks after the system's start, modulo 2³²
+}
+
+// processOf reads of a process; zero when it has gone. Its fields follow the
+// command's name, which may itself hold parentheses.
+func processOf(pid int) process {
+	const parent, started = 1, 19 // state, ppid … starttime
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0
+		return process{}
 	}
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 2 {
-		return 0
+	if len(fields) <= started {
+		return process{}
 	}
-	parent, err := strconv.Atoi(string(fields[1]))
+	ppid, parentErr := strconv.Atoi(string(fields[parent]))
+	ticks, startErr := strconv.ParseUint(string(fields[started]), 10, 64)
+	if parentErr != nil || startErr != nil {
+		return process{}
+	}
+	return process{parent: ppid, started: uint32(ticks)}
+}
+
+// pidInside returns the number by which pid's own namespace knows it; 0 when it
+// has gone. It is the last of NSpid in /proc/PID/status (proc_pid_status(5)).
+func pidInside(pid int) int {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		return 0
 	}
-	return parent
+	_, rest, _ := bytes.Cut(data, []byte("\nNSpid:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	numbers := bytes.Fields(line)
+	if len(numbers) == 0 {
+		return 0
+	}
+	number, err := strconv.Atoi(string(numbers[len(numbers)-1]))
+	if err != nil {
+		return 0
+	}
+	return number
 }

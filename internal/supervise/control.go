@@ -27,7 +27,7 @@ const maxMessageBytes = 512 << 20
 const maxMessageFiles = 3
 
 // operation names what a client asks for. A connection carries one operation;
-// that of an exec stays open until the command has ended.
+// that of an exec, of a session or not, stays open until the command has ended.
 type operation string
 
 const (
@@ -40,6 +40,11 @@ const (
 	opRenew  operation = "renew"  // look at paths of the source again
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go
+
+	opOpenSession  operation = "open_session"
+	opSessions     operation = "sessions"
+	opSessionExec  operation = "session_exec" // two pipes travel with it
+	opCloseSession operation = "close_session"
 )
 
 // request is what a client says.
@@ -51,16 +56,18 @@ type request struct {
 
 	Versions []sandbox.Version `json:"versions,omitempty"`
 	Paths    [][]byte          `json:"paths,omitempty"` // of a renewal
+	Session  *sessionRequest   `json:"session,omitempty"`
 }
 
 // reply is what the supervisor answers.
 type reply struct {
-	Started *started `json:"started,omitempty"`
-	Exited  *Exit    `json:"exited,omitempty"`
-	Status  *Status  `json:"status,omitempty"`
-	Stale   [][]byte `json:"stale,omitempty"` // paths of a drop
-	OK      bool     `json:"ok,omitempty"`
-	Error   *failure `json:"error,omitempty"`
+	Started  *started  `json:"started,omitempty"`
+	Exited   *Exit     `json:"exited,omitempty"`
+	Status   *Status   `json:"status,omitempty"`
+	Stale    [][]byte  `json:"stale,omitempty"` // paths of a drop
+	Sessions []Session `json:"sessions,omitempty"`
+	OK       bool      `json:"ok,omitempty"`
+	Error    *failure  `json:"error,omitempty"`
 }
 
 // started says that the command runs; a terminal's master travels with it.
@@ -174,6 +181,9 @@ type Exit struct {
 	UserTime    time.Duration `json:"user_ns"`
 	SystemTime  time.Duration `json:"system_ns"`
 	MaxRSSBytes int64         `json:"max_rss_bytes"`
+	// SessionClosed says that the shell of the command's session ended, too.
+	// Code and Signal are the shell's then.
+	SessionClosed bool `json:"session_closed,omitempty"`
 }
 
 // Status is what a live supervisor tells of itself.

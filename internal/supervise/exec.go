@@ -18,9 +18,11 @@ import (
 
 // execution is one command that runs.
 type execution struct {
-	id      string // unique while the supervisor lives
+	id      string   // unique while the supervisor lives
+	session string   // that it is a command of, or the shell of
+	shellOf *session // else nil
 	command Command
-	inside  *guest.Exec
+	inside  *guest.Exec // nil for a command of a session
 	group   *cgroup.Group
 	before  cgroup.Usage // of the sandbox, when the command was about to start
 	changes changeSet
@@ -37,6 +39,11 @@ func (x *execution) end(reason Reason) {
 		x.reason = reason
 	}
 	x.mu.Unlock()
+	x.kill()
+}
+
+// kill ends the command and all its descendants.
+func (x *execution) kill() {
 	if x.group != nil {
 		x.group.Kill()
 	}
@@ -79,11 +86,8 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 
 // begin starts a command and returns its terminal's master if it has one.
 func (s *supervisor) begin(ctx context.Context, command Command, files []*os.File) (*execution, *os.File, error) {
-	x := &execution{command: command, begun: time.Now()}
-	inner := guest.Command{Argv: command.Argv, Env: command.Env, Dir: command.Dir, TTY: -1}
-	if inner.Dir == "" {
-		inner.Dir = s.record.Workspace
-	}
+	x := s.newExecution(command)
+	inner := s.inner(command)
 	master, err := s.connect(&inner, command, files)
 	if err != nil {
 		return nil, nil, err
@@ -91,13 +95,39 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	if command.Detached {
 		defer closeAll(inner.Files[:]...)
 	}
-	s.mu.Lock()
-	s.next++
-	x.id = fmt.Sprintf("exec-%d", s.next)
-	s.mu.Unlock()
-	if err := s.enterGroup(x); err != nil {
+	if err := s.launch(ctx, x, inner); err != nil {
 		closeAll(master)
 		return nil, nil, err
+	}
+	if command.Timeout > 0 {
+		timer := time.AfterFunc(command.Timeout, func() { x.end(ReasonTimeout) })
+		context.AfterFunc(ctx, func() { timer.Stop() })
+	}
+	return x, master, nil
+}
+
+// newExecution numbers a command.
+func (s *supervisor) newExecution(command Command) *execution {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return &execution{id: fmt.Sprintf("exec-%d", s.next), command: command, begun: time.Now()}
+}
+
+// inner is the command as the guest takes it, without its streams.
+func (s *supervisor) inner(command Command) guest.Command {
+	inner := guest.Command{Argv: command.Argv, Env: command.Env, Dir: command.Dir, TTY: -1}
+	if inner.Dir == "" {
+		inner.Dir = s.record.Workspace
+	}
+	return inner
+}
+
+// launch starts x.
+func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Command) error {
+	err := s.enterGroup(x)
+	if err != nil {
+		return err
 	}
 	s.mu.Lock()
 	s.execs[x] = struct{}{}
@@ -106,15 +136,10 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	x.before = s.resourceEvents()
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
-		closeAll(master)
 		s.forget(x)
-		return nil, nil, startError(err)
+		return startError(err)
 	}
-	if command.Timeout > 0 {
-		timer := time.AfterFunc(command.Timeout, func() { x.end(ReasonTimeout) })
-		context.AfterFunc(ctx, func() { timer.Stop() })
-	}
-	return x, master, nil
+	return nil
 }
 
 // connect gives the command its streams: a new terminal, the client's pipes,
@@ -242,6 +267,8 @@ func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
 func (s *supervisor) forget(x *execution) {
 	if x.inside != nil {
 		s.attribution.remove(x.inside.HostPID())
+	} else {
+		s.attribution.forget(x)
 	}
 	s.mu.Lock()
 	delete(s.execs, x)

@@ -71,7 +71,7 @@ func (c changes) event(exec string) audit.FileChanged {
 
 func (x *execution) event(exit Exit) audit.CommandExecuted {
 	e := audit.CommandExecuted{
-		Exec: x.id, Argv: audit.Texts(x.command.Argv), Dir: audit.Text(x.command.Dir),
+		Exec: x.id, Session: x.session, Argv: audit.Texts(x.command.Argv), Dir: audit.Text(x.command.Dir),
 		ExitCode: exit.Code, DurationMS: exit.Duration.Milliseconds(),
 		CPUUserMS: exit.UserTime.Milliseconds(), CPUSystemMS: exit.SystemTime.Milliseconds(),
 		MaxRSSBytes: exit.MaxRSSBytes,

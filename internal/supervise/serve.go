@@ -59,6 +59,10 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 		s.handleExec(ctx, c, *r.Exec, files)
 		return
 	}
+	if r.Op == opSessionExec && r.Session != nil {
+		s.handleSessionExec(ctx, c, *r.Session, files)
+		return
+	}
 	if r.Op == opJoin {
 		s.join(c)
 		return
@@ -68,7 +72,7 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 		s.stop()
 		<-s.gone
 	}
-	answer, err := s.answer(r)
+	answer, err := s.answer(ctx, r)
 	if err != nil {
 		answer = reply{Error: failureOf(err)}
 	}
@@ -96,7 +100,7 @@ func (s *supervisor) join(c conn) {
 	s.mu.Unlock()
 }
 
-func (s *supervisor) answer(r request) (reply, error) {
+func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 	switch r.Op {
 	case opStatus:
 		st := s.status()
@@ -115,6 +119,8 @@ func (s *supervisor) answer(r request) (reply, error) {
 			s.view.Invalidate(paths...)
 		}
 		return reply{OK: true}, err
+	case opOpenSession, opSessions, opCloseSession:
+		return s.answerSession(ctx, r)
 	case opStop:
 		return reply{OK: true}, nil
 	}
@@ -161,6 +167,13 @@ func (s *supervisor) stop() {
 	default:
 		close(s.stopping)
 	}
+}
+
+// isStopping reports whether it is time to go.
+func (s *supervisor) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leaving
 }
 
 // watchLease gives the starter's hold up when the starter has released its

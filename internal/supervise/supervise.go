@@ -10,10 +10,15 @@
 // which only its user can enter. A connection carries one request; that of an
 // exec lasts as long as the command. Descriptors travel inward only as pipes.
 //
-// Goroutines: one accepts, one per connection, one per detached command, one
-// waits for the process tree, one for the starter's lease, and a timer's, which
-// trims. Lock order: trimmer.mu, then supervisor.mu, then attribution.mu, then
-// changeSet.mu.
+// A session is a shell that runs one command after another (package shell). It
+// lives as long as the sandbox runs, whether clients do or not, until it is
+// closed or its shell ends; all that it started ends with it.
+//
+// Goroutines: one accepts, one per connection and one more while it has a
+// session's command run, one per detached command, one per session, one waits
+// for the process tree, one for the starter's lease, and timers', which trim
+// and close idle sessions. Lock order: trimmer.mu, then supervisor.mu, then
+// attribution.mu, then session.mu, then changeSet.mu.
 package supervise
 
 import (
@@ -69,7 +74,8 @@ type supervisor struct {
 	attribution attribution
 	background  changeSet // of processes whose command has ended
 
-	trimmer trimmer
+	trimmer  trimmer
+	sessions sessionTable
 
 	mu      sync.Mutex
 	joined  int

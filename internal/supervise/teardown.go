@@ -35,6 +35,7 @@ func (s *supervisor) tearDown() {
 	if s.guest != nil {
 		s.guest.Close()
 	}
+	s.warn("sessions: end", within(letGoPatience, s.awaitSessions))
 	if s.group != nil {
 		s.warn("cgroup: kill", s.group.Kill())
 		s.warn("cgroup: delete", s.group.Delete())

@@ -1,0 +1,126 @@
+package harness
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// Client speaks with the sandbox's supervisor, as a server does. The sandbox
+// must run.
+func (s *Sandbox) Client() *supervise.Client {
+	s.t.Helper()
+	client, err := supervise.Dial(context.Background(), filepath.Join(s.Home, "sandboxes", s.Name))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+// Session is a session of a sandbox.
+type Session struct {
+	ID     string
+	client *supervise.Client
+	s      *Sandbox
+}
+
+// SessionEnv is what a session's shell has in its environment.
+var SessionEnv = []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}
+
+// OpenSession opens a session; the options' id and environment are made up if
+// they are empty.
+func (s *Sandbox) OpenSession(client *supervise.Client, o supervise.SessionOptions) *Session {
+	s.t.Helper()
+	if o.ID == "" {
+		o.ID = NewSessionID()
+	}
+	if o.Env == nil {
+		o.Env = SessionEnv
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+	if _, err := client.OpenSession(ctx, o); err != nil {
+		s.t.Fatal(err)
+	}
+	return &Session{ID: o.ID, client: client, s: s}
+}
+
+// NewSessionID makes an id up.
+func NewSessionID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // it never fails
+	return "sess_" + hex.EncodeToString(b[:])
+}
+
+// Output is what a command of a session wrote, and how it ended.
+type Output struct {
+	Stdout, Stderr string
+	Exit           supervise.Exit
+	Err            error
+}
+
+// drainPause is how long pipes that background processes hold may stay silent.
+const drainPause = 50 * time.Millisecond
+
+// Start runs a command. Its output comes when it has ended and ends where
+// nothing came for a while: background processes may hold the pipes.
+func (x *Session) Start(ctx context.Context, text string, timeout time.Duration) <-chan Output {
+	var ends [4]*os.File
+	for i := 0; i < len(ends); i += 2 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			x.s.t.Error(err)
+			return nil
+		}
+		ends[i], ends[i+1] = r, w
+		if x.s.user != nil {
+			if err := w.Chown(int(x.s.user.Uid), int(x.s.user.Gid)); err != nil {
+				x.s.t.Error(err)
+			}
+		}
+	}
+	texts := [2]chan string{make(chan string, 1), make(chan string, 1)}
+	for i, to := range texts {
+		go func() {
+			defer ends[2*i].Close()
+			data, _ := io.ReadAll(ends[2*i]) // until the deadline below
+			to <- string(data)
+		}()
+	}
+	result := make(chan Output, 1)
+	go func() {
+		var out Output
+		out.Exit, out.Err = x.client.SessionExec(ctx, x.ID, supervise.SessionCommand{Text: text, Timeout: timeout}, ends[1], ends[3])
+		ends[1].Close()
+		ends[3].Close()
+		for i := range texts {
+			ends[2*i].SetReadDeadline(time.Now().Add(drainPause))
+		}
+		out.Stdout, out.Stderr = <-texts[0], <-texts[1]
+		result <- out
+	}()
+	return result
+}
+
+// Run runs a command to its end.
+func (x *Session) Run(text string) Output {
+	x.s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+	return <-x.Start(ctx, text, 0)
+}
+
+// Prints runs a command, which must succeed, and compares what it prints.
+func (x *Session) Prints(text, want string) {
+	x.s.t.Helper()
+	got := x.Run(text)
+	if got.Err != nil || got.Exit.Code != 0 || got.Exit.Signal != 0 || got.Stdout != want || got.Stderr != "" {
+		x.s.t.Errorf("%s\ngot %+v, want %q", text, got, want)
+	}
+}
