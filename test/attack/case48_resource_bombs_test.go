@@ -3,7 +3,9 @@ package attack_test
 import (
 	"bytes"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,6 +51,40 @@ func TestForkBomb(t *testing.T) {
 	}
 	wantCode(t, s.Agentfense("exec", "other", "--", "true"), 0)
 	nothingLeft(t, s, inspect(t, s, s.Name))
+}
+
+// The disk is bounded whatever it is filled with, and what is there stays usable.
+func TestDiskBomb(t *testing.T) {
+	const limit = 1 << 20
+	tests := []struct{ name, script string }{
+		{"a file", "head -c 9000000 /dev/zero >f"},
+		{"directories", "i=0; while [ $i -lt 3000 ] && mkdir d$i; do i=$((i+1)); done"},
+		{"empty files", "i=0; while [ $i -lt 3000 ] && : >f$i; do i=$((i+1)); done"},
+		{"long links", "i=0; t=$(printf 't%.0s' $(seq 4000)); while [ $i -lt 3000 ] && ln -s $t l$i; do i=$((i+1)); done"},
+		{"refused copies", "mkdir own; i=0; while : >own/f$i; do i=$((i+1)); done; for i in $(seq 3000); do : >>way/down/f; done"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := harness.New(t, binary, map[string]string{"way/down/f": "x", "g": "x"})
+			r := s.Run("("+tt.script+") 2>/dev/null; rm g && cat way/down/f", "--preset", "full-access", "--disk", strconv.Itoa(limit))
+			if r.Code != 0 || r.Stdout != "x" {
+				t.Errorf("afterwards: exit code %d, printed %q\n%s", r.Code, r.Stdout, r.Stderr)
+			}
+			var bytes, inodes int64
+			err := filepath.WalkDir(filepath.Join(s.Home, "sandboxes"), func(path string, _ fs.DirEntry, err error) error {
+				var st unix.Stat_t
+				if err == nil {
+					err = unix.Lstat(path, &st)
+				}
+				bytes += st.Blocks * 512
+				inodes++
+				return err
+			})
+			if err != nil || bytes > 2*limit || inodes > limit/512 {
+				t.Errorf("the state has %d bytes, %d inodes; %v", bytes, inodes, err)
+			}
+		})
+	}
 }
 
 // Memory is that of the sandbox, whichever way it is filled.
