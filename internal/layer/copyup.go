@@ -325,7 +325,7 @@ func (s *Stack) commit(p vpath.Path, l *lower, name string, base Base) error {
 	return s.commitCopy(p, l, name)
 }
 
-// commitLocked moves the recorded copy work/name to p if p is still what was
+// commitCopy moves the recorded copy work/name to p if p is still what was
 // copied. If it is not, the record stays and says what p was; at worst it makes
 // applying something made at p later a conflict.
 func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {

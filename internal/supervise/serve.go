@@ -177,8 +177,9 @@ func (s *supervisor) isStopping() bool {
 }
 
 // watchLease gives the starter's hold up when the starter has released its
-// lease or has ended. It tells the starter if we stay for somebody else; otherwise nobody new is let in, and the starter sees the lease end
-// with this process.
+// lease or has ended. It tells the starter if we stay for somebody else;
+// otherwise nobody new is let in, and the starter sees the lease end with this
+// process.
 func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
 	_, _ = lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
