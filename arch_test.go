@@ -49,12 +49,14 @@ var mayImport = map[string]string{
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/auth":      "fault hostfile vpath config store",
 	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap shell audit sandbox",
+	"internal/service":   "fault vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway": "api api/sandbox/v1",
-	"internal/cli":     "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise",
+	"internal/daemon":  "fault config codebase store auth sandbox supervise service",
+	"internal/cli":     "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise daemon",
 	"cmd/agentfense":   "cli guest supervise",
 	// for tests, and apart from the product
 	"internal/needs":               "",
@@ -92,8 +94,8 @@ var rooms = map[string]string{
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
 	"google.golang.org/genproto/googleapis/rpc": "internal/gateway",
-	"google.golang.org/grpc":                    "api/sandbox/v1 internal/gateway",
-	"google.golang.org/protobuf":                "api/sandbox/v1 internal/gateway",
+	"google.golang.org/grpc":                    "api/sandbox/v1 internal/daemon internal/gateway internal/service",
+	"google.golang.org/protobuf":                "api/sandbox/v1 internal/gateway internal/service",
 	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",
 }

@@ -80,7 +80,7 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newRm(e), newFiles(e),
 		newDiff(e), newApply(e), newDiscard(e),
-		newPolicy(e), newAudit(e), newDoctor(e), newVersion(e), newAfterRun(e),
+		newPolicy(e), newAudit(e), newServe(e), newDoctor(e), newVersion(e), newAfterRun(e),
 	)
 	explainArgs(root)
 	return root

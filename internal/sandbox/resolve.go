@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -21,6 +23,16 @@ const (
 // Growth is by how much an apply made the source grow: names of everything but
 // directories, and the bytes of regular files.
 type Growth struct{ Files, Bytes int64 }
+
+// HasChanges reports whether the sandbox's delta holds anything.
+func (s *Sandbox) HasChanges() (bool, error) {
+	w, err := s.open(true)
+	if err != nil {
+		return false, err
+	}
+	changes, err := w.stack.Changes()
+	return len(changes) > 0, errors.Join(err, w.close())
+}
 
 // resolve answers the conflicts of the plan, parents before children.
 func (p *plan) resolve(how OnConflict) error {

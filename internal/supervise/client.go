@@ -122,6 +122,12 @@ func (c *Client) Drop(ctx context.Context, versions []sandbox.Version) (stale []
 	return toPaths(answer.Stale)
 }
 
+// HasChanges reports whether the delta holds anything.
+func (c *Client) HasChanges(ctx context.Context) (bool, error) {
+	answer, err := c.call(ctx, request{Op: opDelta})
+	return answer.Changed, err
+}
+
 // Renew makes the view show what the source holds at and below the paths now.
 // It returns when nothing older is shown any more.
 func (c *Client) Renew(ctx context.Context, paths []vpath.Path) error {

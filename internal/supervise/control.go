@@ -37,6 +37,7 @@ const (
 	opPolicy operation = "policy" // replace the rules of the live view
 	opJoin   operation = "join"   // stay until the connection ends
 	opDrop   operation = "drop"   // forget entries of the delta
+	opDelta  operation = "delta"  // whether the delta holds changes
 	opRenew  operation = "renew"  // look at paths of the source again
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go
@@ -66,6 +67,7 @@ type reply struct {
 	Status   *Status   `json:"status,omitempty"`
 	Stale    [][]byte  `json:"stale,omitempty"` // paths of a drop
 	Sessions []Session `json:"sessions,omitempty"`
+	Changed  bool      `json:"changed,omitempty"` // of the delta
 	OK       bool      `json:"ok,omitempty"`
 	Error    *failure  `json:"error,omitempty"`
 }

@@ -83,3 +83,8 @@ func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (kill
 	}
 	return true, ClearRemains(sb)
 }
+
+// NoteFailure keeps in the record of a server's sandbox why it did not start.
+func NoteFailure(sb *sandbox.Sandbox, why error) error {
+	return noteServed(sb, func(s *sandbox.Served) { s.Running, s.Failure = false, why.Error() })
+}

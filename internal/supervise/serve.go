@@ -113,6 +113,9 @@ func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 	case opDrop:
 		stale, err := s.drop(r.Versions)
 		return reply{OK: true, Stale: toBytes(stale)}, err
+	case opDelta:
+		changes, err := s.stack.Changes()
+		return reply{OK: true, Changed: len(changes) > 0}, err
 	case opRenew:
 		paths, err := toPaths(r.Paths)
 		if err == nil {

@@ -1,0 +1,135 @@
+package service
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/agentfense/agentfense/internal/auth"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+// Prefixes of the calls' names.
+const (
+	codebasePrefix = "/sandbox.v1.CodebaseService/"
+	sandboxPrefix  = "/sandbox.v1.SandboxService/"
+)
+
+// scopeOf says what a caller needs for a call. A call that is not here is
+// refused.
+var scopeOf = map[string]store.Scopes{
+	codebasePrefix + "CreateCodebase": store.ScopeManage,
+	codebasePrefix + "GetCodebase":    store.ScopeRead,
+	codebasePrefix + "ListCodebases":  store.ScopeRead,
+	codebasePrefix + "DeleteCodebase": store.ScopeManage,
+	codebasePrefix + "UploadFiles":    store.ScopeManage,
+	codebasePrefix + "DownloadFile":   store.ScopeRead,
+	codebasePrefix + "ListFiles":      store.ScopeRead,
+	codebasePrefix + "LinkCodebase":   store.ScopeManage,
+	codebasePrefix + "UploadTree":     store.ScopeManage,
+	codebasePrefix + "DeleteFile":     store.ScopeManage,
+
+	sandboxPrefix + "CreateSandbox":  store.ScopeManage,
+	sandboxPrefix + "GetSandbox":     store.ScopeRead,
+	sandboxPrefix + "ListSandboxes":  store.ScopeRead,
+	sandboxPrefix + "StartSandbox":   store.ScopeExec,
+	sandboxPrefix + "StopSandbox":    store.ScopeExec,
+	sandboxPrefix + "DestroySandbox": store.ScopeManage,
+
+	sandboxPrefix + "Exec":              store.ScopeExec,
+	sandboxPrefix + "ExecStream":        store.ScopeExec,
+	sandboxPrefix + "Attach":            store.ScopeExec,
+	sandboxPrefix + "CreateSession":     store.ScopeExec,
+	sandboxPrefix + "GetSession":        store.ScopeRead,
+	sandboxPrefix + "ListSessions":      store.ScopeRead,
+	sandboxPrefix + "DestroySession":    store.ScopeExec,
+	sandboxPrefix + "SessionExec":       store.ScopeExec,
+	sandboxPrefix + "SessionExecStream": store.ScopeExec,
+
+	sandboxPrefix + "Diff":          store.ScopeRead,
+	sandboxPrefix + "Apply":         store.ScopeApply,
+	sandboxPrefix + "Discard":       store.ScopeApply,
+	sandboxPrefix + "SetPolicy":     store.ScopeManage,
+	sandboxPrefix + "ExplainPolicy": store.ScopeRead,
+	sandboxPrefix + "Audit":         store.ScopeRead,
+	sandboxPrefix + "GetStats":      store.ScopeRead,
+}
+
+// Health is for whoever can reach the server; reflection tells what
+// docs say, to every caller.
+const (
+	healthPrefix     = "/grpc.health.v1."
+	reflectionPrefix = "/grpc.reflection."
+)
+
+type callerKey struct{}
+
+// callerOf returns who makes the call; nobody may do nothing.
+func callerOf(ctx context.Context) auth.Caller {
+	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
+	return caller
+}
+
+// admit lets a caller in who may make the call.
+func (s *Service) admit(ctx context.Context, method string) (context.Context, error) {
+	if strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
+	}
+	var shown auth.Credentials
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		shown.Authorization = md.Get("authorization")
+	}
+	if p, ok := peer.FromContext(ctx); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
+			shown.TLS = &info.State
+		}
+	}
+	caller, err := s.auth.Identify(ctx, shown)
+	if err != nil {
+		return ctx, err
+	}
+	if !strings.HasPrefix(method, reflectionPrefix) {
+		need, known := scopeOf[method]
+		if !known {
+			return ctx, unimplemented(method)
+		}
+		if err := caller.Require(need); err != nil {
+			return ctx, err
+		}
+	}
+	return context.WithValue(ctx, callerKey{}, caller), nil
+}
+
+// Unary admits callers and makes errors those of gRPC.
+func (s *Service) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	ctx, err := s.admit(ctx, info.FullMethod)
+	if err != nil {
+		return nil, s.toStatus(ctx, info.FullMethod, err)
+	}
+	answer, err := handle(ctx, request)
+	if err != nil {
+		return nil, s.toStatus(ctx, info.FullMethod, err)
+	}
+	return answer, nil
+}
+
+// Stream is Unary for streams.
+func (s *Service) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	ctx, err := s.admit(stream.Context(), info.FullMethod)
+	if err == nil {
+		err = handle(server, admitted{stream, ctx})
+	}
+	return s.toStatus(ctx, info.FullMethod, err)
+}
+
+// admitted is a stream whose context knows the caller.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (a admitted) Context() context.Context { return a.ctx }

@@ -1,0 +1,141 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+// codebaseServer answers the calls of CodebaseService.
+type codebaseServer struct {
+	sandboxv1.UnimplementedCodebaseServiceServer
+	service *Service
+}
+
+// required refuses an empty field. Errors: Invalid.
+func required(field, value string) error {
+	if value == "" {
+		return fault.New(fault.Invalid, "%s: is required", field)
+	}
+	return nil
+}
+
+// CreateCodebase makes an empty codebase.
+func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
+	err := errors.Join(required("name", r.Name), required("owner_id", r.OwnerId))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	if err := callerOf(ctx).ActFor(r.OwnerId); err != nil {
+		return nil, err
+	}
+	made, err := c.service.codebases.Create(codebase.ID(store.NewCodebaseID()))
+	if err != nil {
+		return nil, err
+	}
+	now := made.Usage().UpdatedAt
+	entry := store.Codebase{
+		ID: store.CodebaseID(made.ID()), Name: r.Name, OwnerID: r.OwnerId, CreatedAt: now, UpdatedAt: now,
+	}
+	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
+		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
+	}
+	return wireCodebase(entry), nil
+}
+
+// GetCodebase describes a codebase.
+func (c *codebaseServer) GetCodebase(ctx context.Context, r *sandboxv1.GetCodebaseRequest) (*sandboxv1.Codebase, error) {
+	entry, err := c.service.codebase(ctx, r.CodebaseId)
+	if err != nil {
+		return nil, err
+	}
+	return wireCodebase(entry), nil
+}
+
+// ListCodebases lists a page of codebases, the oldest first.
+func (c *codebaseServer) ListCodebases(ctx context.Context, r *sandboxv1.ListCodebasesRequest) (*sandboxv1.ListCodebasesResponse, error) {
+	owner, err := callerOf(ctx).ListFor(r.OwnerId)
+	if err != nil {
+		return nil, err
+	}
+	page, err := c.service.page(r.PageSize, r.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	entries, next, err := c.service.store.Codebases(ctx, store.CodebaseFilter{OwnerID: owner}, page)
+	if err != nil {
+		return nil, err
+	}
+	answer := &sandboxv1.ListCodebasesResponse{NextPageToken: next}
+	for _, entry := range entries {
+		answer.Codebases = append(answer.Codebases, wireCodebase(entry))
+	}
+	return answer, nil
+}
+
+// DeleteCodebase removes a codebase that no sandbox is made of.
+func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.DeleteCodebaseRequest) (*sandboxv1.Empty, error) {
+	entry, err := c.service.codebase(ctx, r.CodebaseId)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.service.store.RemoveCodebase(ctx, entry.ID); err != nil {
+		return nil, err
+	}
+	// From here on it is gone; files that stay after a crash are removed at the
+	// next start.
+	return &sandboxv1.Empty{}, c.service.codebases.Delete(codebase.ID(entry.ID))
+}
+
+// codebase returns what the caller may know of the codebase id.
+func (s *Service) codebase(ctx context.Context, id string) (store.Codebase, error) {
+	if err := required("codebase_id", id); err != nil {
+		return store.Codebase{}, err
+	}
+	parsed, err := store.ParseCodebaseID(id)
+	if err != nil {
+		return store.Codebase{}, err
+	}
+	entry, err := s.store.Codebase(ctx, parsed)
+	if err != nil {
+		return store.Codebase{}, err
+	}
+	return entry, callerOf(ctx).Reach(entry.OwnerID, "codebase", id)
+}
+
+// files returns the files of a codebase that the caller may reach.
+func (s *Service) files(ctx context.Context, id string) (*codebase.Codebase, error) {
+	entry, err := s.codebase(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.codebases.Get(codebase.ID(entry.ID))
+}
+
+// defaultPageSize is the size of a page where none is asked for.
+const defaultPageSize = 100
+
+// page reads what part of a listing is asked for.
+func (s *Service) page(size int32, token string) (store.Page, error) {
+	most := s.config.Limits.MaxPageSize
+	switch {
+	case size < 0:
+		return store.Page{}, fault.New(fault.Invalid, "page_size: %d is negative", size)
+	case size == 0:
+		return store.Page{Size: min(defaultPageSize, most), Token: token}, nil
+	}
+	return store.Page{Size: min(int(size), most), Token: token}, nil
+}
+
+func wireCodebase(c store.Codebase) *sandboxv1.Codebase {
+	return &sandboxv1.Codebase{
+		Id: string(c.ID), Name: c.Name, OwnerId: c.OwnerID, Size: c.SizeBytes, FileCount: int32(min(c.FileCount, 1<<31-1)),
+		CreatedAt: timestamppb.New(c.CreatedAt), UpdatedAt: timestamppb.New(c.UpdatedAt), Linked: c.LinkedPath != "",
+	}
+}

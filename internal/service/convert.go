@@ -1,0 +1,200 @@
+package service
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// permissionOf and typeOf read the enums of the wire; what is not here is
+// refused.
+var (
+	permissionOf = map[sandboxv1.Permission]policy.Permission{
+		sandboxv1.Permission_PERMISSION_UNSPECIFIED: policy.None,
+		sandboxv1.Permission_PERMISSION_NONE:        policy.None,
+		sandboxv1.Permission_PERMISSION_VIEW:        policy.View,
+		sandboxv1.Permission_PERMISSION_READ:        policy.Read,
+		sandboxv1.Permission_PERMISSION_WRITE:       policy.Write,
+	}
+	typeOf = map[sandboxv1.PatternType]policy.PatternType{
+		sandboxv1.PatternType_PATTERN_TYPE_UNSPECIFIED: policy.Glob,
+		sandboxv1.PatternType_PATTERN_TYPE_GLOB:        policy.Glob,
+		sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY:   policy.Directory,
+		sandboxv1.PatternType_PATTERN_TYPE_FILE:        policy.File,
+	}
+)
+
+// rulesOf reads the rules of a request: what they mean, and as they were sent.
+func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []sandbox.SentRule, error) {
+	rules := make([]policy.Rule, 0, len(sent))
+	var kept []sandbox.SentRule
+	for i, r := range sent {
+		permission, known := permissionOf[r.GetPermission()]
+		if !known {
+			return nil, nil, fault.New(fault.Invalid, "permissions[%d].permission: %d is none", i, r.GetPermission())
+		}
+		kind, known := typeOf[r.GetType()]
+		if !known {
+			return nil, nil, fault.New(fault.Invalid, "permissions[%d].type: %d is none", i, r.GetType())
+		}
+		rule := policy.Rule{Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Source: "the request"}
+		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
+			return nil, nil, fault.New(fault.Invalid, "permissions[%d].pattern: %w", i, err)
+		}
+		rules = append(rules, rule)
+		kept = append(kept, sandbox.SentRule{
+			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
+		})
+	}
+	return rules, kept, nil
+}
+
+// checkRuntime refuses what this server cannot run. Errors: Invalid;
+// Unsupported.
+func (s *Service) checkRuntime(runtime sandboxv1.RuntimeType, image string) error {
+	docker := s.config.Runtime.Type == config.Docker
+	switch runtime {
+	case sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED:
+	case sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:
+		docker = false
+	case sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER:
+		docker = true
+	default:
+		return fault.New(fault.Invalid, "runtime: %d is none", runtime)
+	}
+	switch {
+	case docker:
+		return fault.New(fault.Unsupported, "runtime: this server has no docker")
+	case image != "":
+		return fault.New(fault.Invalid, "image: only the docker runtime has images")
+	}
+	return nil
+}
+
+// cpuPeriod is what cpu_quota counts against.
+const cpuPeriod = 100 * time.Millisecond
+
+// limitsOf reads the limits of a request; 0 is none.
+func limitsOf(r *sandboxv1.ResourceLimits) (sandbox.Limits, error) {
+	for _, f := range []struct {
+		name         string
+		value, least int64
+	}{
+		{"memory_bytes", r.GetMemoryBytes(), 1 << 20},
+		{"cpu_quota", r.GetCpuQuota(), 1000}, // the kernel's least
+		{"cpu_shares", r.GetCpuShares(), 2},
+		{"pids_limit", r.GetPidsLimit(), 1},
+		{"disk_bytes", r.GetDiskBytes(), 1},
+		{"disk_inodes", r.GetDiskInodes(), 1},
+	} {
+		if f.value != 0 && f.value < f.least {
+			return sandbox.Limits{}, fault.New(fault.Invalid, "resources.%s: %d is less than %d", f.name, f.value, f.least)
+		}
+	}
+	if r.GetCpuShares() != 0 {
+		return sandbox.Limits{}, fault.New(fault.Unsupported, "resources.cpu_shares: cannot be enforced here; cpu_quota can")
+	}
+	return sandbox.Limits{
+		MemoryBytes: r.GetMemoryBytes(), CPUs: float64(r.GetCpuQuota()) / float64(cpuPeriod.Microseconds()),
+		PIDs: r.GetPidsLimit(), DiskBytes: r.GetDiskBytes(), DiskInodes: r.GetDiskInodes(),
+	}, nil
+}
+
+// maxLabelBytes bounds a sandbox's labels, which its record holds.
+const maxLabelBytes = 64 << 10
+
+func checkLabels(labels map[string]string) error {
+	size := 0
+	for name, value := range labels {
+		if name == "" {
+			return fault.New(fault.Invalid, "labels: one has no name")
+		}
+		size += len(name) + len(value)
+	}
+	if size > maxLabelBytes {
+		return fault.New(fault.Invalid, "labels: %d bytes are more than %d", size, maxLabelBytes)
+	}
+	return nil
+}
+
+// durationOf reads a duration of a request; absent or 0 is the default.
+func durationOf(field string, d *durationpb.Duration, standard time.Duration) (time.Duration, error) {
+	switch {
+	case d == nil:
+		return standard, nil
+	case d.CheckValid() != nil:
+		return 0, fault.New(fault.Invalid, "%s: is no duration", field)
+	case d.AsDuration() < 0:
+		return 0, fault.New(fault.Invalid, "%s: %s is negative", field, d.AsDuration())
+	case d.AsDuration() == 0:
+		return standard, nil
+	}
+	return d.AsDuration(), nil
+}
+
+// describe tells what a sandbox is and how it stands.
+func (s *Service) describe(ctx context.Context, sb *sandbox.Sandbox) (*sandboxv1.Sandbox, error) {
+	_, err := supervise.Dial(ctx, sb.Dir())
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	r := sb.Record()
+	d := &sandboxv1.Sandbox{
+		Id: string(r.ID), CodebaseId: r.Served.CodebaseID, Labels: r.Served.Labels, Image: r.Served.Image,
+		CreatedAt: timeOf(r.CreatedAt), StartedAt: timeOf(r.Served.StartedAt), StoppedAt: timeOf(r.Served.StoppedAt),
+		ExpiresAt: timeOf(r.Served.ExpiresAt), Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
+		Resources: wireLimits(r.Limits), Name: r.Name, OwnerId: r.Served.OwnerID,
+	}
+	d.Status, d.StatusReason = statusOf(r.Served, err == nil)
+	d.StatusReason = s.scrub(d.StatusReason)
+	for _, rule := range r.Served.Sent {
+		d.Permissions = append(d.Permissions, &sandboxv1.PermissionRule{
+			Pattern: rule.Pattern, Type: sandboxv1.PatternType(rule.Type), Permission: sandboxv1.Permission(rule.Permission), Priority: rule.Priority,
+		})
+	}
+	return d, nil
+}
+
+// statusOf says how a sandbox stands, and why if something is wrong.
+func statusOf(s *sandbox.Served, lives bool) (sandboxv1.SandboxStatus, string) {
+	switch {
+	case lives:
+		return sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING, ""
+	case s.Failure != "":
+		return sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR, s.Failure
+	case s.Running:
+		return sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR, "it was not stopped, and its supervisor has ended"
+	case s.StartedAt.IsZero():
+		return sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING, ""
+	}
+	return sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED, ""
+}
+
+// timeOf is a time of the wire, absent for the zero time.
+func timeOf(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// wireLimits are limits on the wire, absent if there are none.
+func wireLimits(l sandbox.Limits) *sandboxv1.ResourceLimits {
+	if l == (sandbox.Limits{}) {
+		return nil
+	}
+	return &sandboxv1.ResourceLimits{
+		MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * float64(cpuPeriod.Microseconds()))), PidsLimit: l.PIDs,
+		DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
+	}
+}

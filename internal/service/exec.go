@@ -1,0 +1,243 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Exec runs a command and returns what it wrote.
+func (c *sandboxServer) Exec(ctx context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
+	job, err := c.service.newExec(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c.service.collect(ctx, job)
+}
+
+// ExecStream runs a command and sends what it writes.
+func (c *sandboxServer) ExecStream(r *sandboxv1.ExecRequest, to sandboxv1.SandboxService_ExecStreamServer) error {
+	job, err := c.service.newExec(to.Context(), r)
+	if err != nil {
+		return err
+	}
+	return c.service.stream(job, to)
+}
+
+// job is a command that a client has asked for.
+type job struct {
+	sandbox *sandbox.Sandbox
+	client  *supervise.Client
+	timeout time.Duration
+	detach  bool // it goes on when the client is gone
+	// run runs it on pipes and returns when it has ended.
+	run func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error)
+}
+
+// newExec checks what is asked for.
+func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, error) {
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCommand(r.Command); err != nil {
+		return nil, err
+	}
+	env, err := environment(sb, r.Env)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := workDir(sb, r.Workdir)
+	if err != nil {
+		return nil, err
+	}
+	timeout, err := s.timeout(r.Timeout, s.config.Runtime.DefaultTimeout)
+	if err != nil {
+		return nil, err
+	}
+	input := []byte(r.Stdin)
+	if len(r.StdinBytes) > 0 {
+		if len(input) > 0 {
+			return nil, fault.New(fault.Invalid, "stdin_bytes: stands in place of stdin, which is given too")
+		}
+		input = r.StdinBytes
+	}
+	client, err := s.running(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	command := supervise.Command{Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout}
+	return &job{
+		sandbox: sb, client: client, timeout: timeout, detach: r.Detach,
+		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+			return execute(ctx, client, command, input, stdout, stderr)
+		},
+	}, nil
+}
+
+func checkCommand(command string) error {
+	if err := required("command", command); err != nil {
+		return err
+	}
+	if strings.ContainsRune(command, 0) {
+		return fault.New(fault.Invalid, "command: holds a NUL")
+	}
+	return nil
+}
+
+// timeout is how long a command may run; 0 is for ever.
+func (s *Service) timeout(d *durationpb.Duration, standard time.Duration) (time.Duration, error) {
+	most := s.config.Runtime.MaxTimeout
+	t, err := durationOf("timeout", d, standard)
+	if err == nil && most > 0 && (t > most || t == 0) {
+		return 0, fault.New(fault.Invalid, "timeout: %s is beyond runtime.max_timeout %s", t, most)
+	}
+	return t, err
+}
+
+// environment is a command's complete environment. Nothing of the server's own
+// is in it.
+func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error) {
+	user := supervise.CurrentUser()
+	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name}
+	for name, value := range given {
+		switch {
+		case name == "" || strings.ContainsAny(name, "=\x00"):
+			return nil, fault.New(fault.Invalid, "env: %s is no name of a variable", vpath.Quote(name))
+		case strings.ContainsRune(value, 0):
+			return nil, fault.New(fault.Invalid, "env: the value of %s holds a NUL", vpath.Quote(name))
+		}
+		v.Extra = append(v.Extra, name+"="+value)
+	}
+	slices.Sort(v.Extra)
+	return v.Build(func(string) string { return "" }), nil
+}
+
+// workDir is where a command starts: a relative directory is one of the
+// workspace.
+func workDir(sb *sandbox.Sandbox, dir string) (string, error) {
+	switch {
+	case strings.ContainsRune(dir, 0):
+		return "", fault.New(fault.Invalid, "workdir: holds a NUL")
+	case len(dir) >= unix.PathMax:
+		return "", fault.New(fault.Invalid, "workdir: is longer than %d bytes", unix.PathMax-1)
+	case dir == "" || path.IsAbs(dir):
+		return dir, nil
+	}
+	return path.Join(sb.Record().Workspace, dir), nil
+}
+
+// execute runs a command on pipes. When ctx ends so does the command.
+func execute(ctx context.Context, client *supervise.Client, command supervise.Command, input []byte, stdout, stderr *os.File) (supervise.Exit, error) {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+	}
+	defer ours.Close()
+	running, err := client.Exec(ctx, command, theirs, stdout, stderr)
+	theirs.Close()
+	if err != nil {
+		return supervise.Exit{}, err
+	}
+	go func() {
+		_, _ = ours.Write(input) // a command that reads no more is its own affair
+		ours.Close()
+	}()
+	return running.Wait(ctx)
+}
+
+// ended is how a job went.
+type ended struct {
+	exit      int32
+	took      time.Duration
+	conflicts []vpath.Path
+}
+
+// perform runs a job, its output going to two writers, and carries over what
+// it has changed. A command that could not be started ends as under a shell.
+func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer) (ended, error) {
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)
+	}
+	defer outR.Close()
+	errR, errW, err := os.Pipe()
+	if err != nil {
+		outW.Close()
+		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)
+	}
+	defer errR.Close()
+	out, errs := supervise.CopyOutput(stdout, outR), supervise.CopyOutput(stderr, errR)
+	began := time.Now()
+	exit, err := j.run(ctx, outW, errW)
+	outW.Close()
+	errW.Close()
+	out.Finish()
+	errs.Finish()
+	e := ended{took: exit.Duration}
+	if e.exit, err = exitOf(j, exit, err, stderr); e.took == 0 {
+		e.took = time.Since(began)
+	}
+	conflicts, syncErr := s.syncAfter(context.WithoutCancel(ctx), j)
+	e.conflicts = conflicts
+	if err != nil {
+		return e, err
+	}
+	return e, syncErr
+}
+
+// Exit codes of shells and timeout(1), for what has none of its own.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+	exitSignalBase    = 128
+	exitOutOfMemory   = 137
+)
+
+// asCommandError tells a command that could not be started from a sandbox that
+// is broken.
+func asCommandError(err error) (*supervise.CommandError, bool) {
+	return errors.AsType[*supervise.CommandError](err)
+}
+
+// exitOf returns the exit code of a job, or the error with which its call ends.
+func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, error) {
+	notStarted, isNotStarted := asCommandError(err)
+	switch {
+	case isNotStarted:
+		_, _ = io.WriteString(stderr, notStarted.Text+"\n") // a client that has left hears nothing
+		if notStarted.NotExecutable {
+			return exitNotExecutable, nil
+		}
+		return exitNotFound, nil
+	case fault.Is(err, fault.NotFound): // the supervisor has ended in this moment
+		return 0, notRunning(j.sandbox)
+	case err != nil:
+		return 0, err
+	case exit.Reason == supervise.ReasonTimeout && exit.SessionClosed:
+		return 0, fault.New(fault.Deadline, "command timed out after %s; its session is closed, because the shell did not come back", j.timeout)
+	case exit.Reason == supervise.ReasonTimeout:
+		return 0, fault.New(fault.Deadline, "command timed out after %s", j.timeout)
+	case exit.Reason == supervise.ReasonStopped:
+		return 0, fault.New(fault.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID())
+	case exit.Reason == supervise.ReasonOutOfMemory:
+		return exitOutOfMemory, nil
+	case exit.Signal != 0:
+		return int32(exitSignalBase + exit.Signal), nil
+	}
+	return int32(exit.Code), nil
+}

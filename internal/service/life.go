@@ -1,0 +1,205 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// Recover takes up where the last server ended, however it ended: the index is
+// made again of the records, what was half made is removed, what was not yet
+// carried over is, and sandboxes that run go on. Then it watches for sandboxes
+// that expire, until Close.
+//
+// A record that cannot be read is named in the log and does not keep the server
+// from starting.
+func (s *Service) Recover(ctx context.Context) error {
+	all, damaged := s.home.List()
+	if damaged != nil {
+		s.log.WarnContext(ctx, "sandboxes that cannot be read", "err", damaged)
+	}
+	var index []store.Sandbox
+	var served []*sandbox.Sandbox
+	for _, sb := range all {
+		if sb.Record().Served != nil {
+			index = append(index, indexed(sb))
+			served = append(served, sb)
+		}
+	}
+	if err := s.store.ReplaceSandboxes(ctx, index); err != nil {
+		return err
+	}
+	if err := s.recoverCodebases(ctx); err != nil {
+		return err
+	}
+	for _, sb := range served {
+		s.recoverSandbox(ctx, sb)
+	}
+	s.background.Go(s.cleanUp)
+	return nil
+}
+
+// recoverCodebases removes the codebases that were half made: those that the
+// database does not know and that hold nothing. It removes what is left of
+// deleted ones from the database's side too.
+func (s *Service) recoverCodebases(ctx context.Context) error {
+	ids, err := s.codebases.IDs()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		_, err := s.store.Codebase(ctx, store.CodebaseID(id))
+		if !fault.Is(err, fault.NotFound) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		files, err := s.codebases.Get(id)
+		if err != nil {
+			s.log.WarnContext(ctx, "codebase: cannot be read", "codebase", id, "err", err)
+			continue
+		}
+		list, err := files.List(ctx, "", false)
+		if err != nil || len(list) > 0 {
+			s.log.WarnContext(ctx, "codebase: the database does not know it; it is left alone", "codebase", id, "err", err)
+			continue
+		}
+		if err := s.codebases.Delete(id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recoverSandbox looks how one sandbox stands.
+func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
+	client, err := supervise.Dial(ctx, sb.Dir())
+	switch {
+	case err == nil:
+		s.log.InfoContext(ctx, "sandbox: runs, attached again", "sandbox", sb.ID())
+		if s.config.Sandbox.Sync == config.SyncOnExec {
+			_, err = s.sync(ctx, sb, client)
+		}
+	case fault.Is(err, fault.NotFound):
+		err = errors.Join(supervise.ClearRemains(sb), s.syncStopped(ctx, sb))
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "sandbox: not all is as it should be", "sandbox", sb.ID(), "err", err)
+	}
+	s.expireAt(sb)
+}
+
+// expiries are the timers of sandboxes that expire.
+type expiries struct {
+	mu     sync.Mutex
+	timers map[sandbox.ID]*time.Timer
+	closed bool
+}
+
+func (e *expiries) set(id sandbox.ID, after time.Duration, do func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	if e.timers == nil {
+		e.timers = map[sandbox.ID]*time.Timer{}
+	}
+	e.timers[id] = time.AfterFunc(after, do)
+}
+
+func (e *expiries) forget(id sandbox.ID) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.timers[id]; t != nil {
+		t.Stop()
+		delete(e.timers, id)
+	}
+}
+
+func (e *expiries) stopAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for _, t := range e.timers {
+		t.Stop()
+	}
+}
+
+// expireAt has a sandbox stopped when its time is over.
+func (s *Service) expireAt(sb *sandbox.Sandbox) {
+	at := sb.Record().Served.ExpiresAt
+	if at.IsZero() {
+		return
+	}
+	s.expiries.set(sb.ID(), max(0, time.Until(at)), func() {
+		if s.stopped.Err() == nil {
+			s.expire(s.stopped, sb.ID())
+		}
+	})
+}
+
+// expire stops a sandbox whose time is over, and removes it if everything that
+// it has changed is in its codebase. What could not be done cleanUp tries again.
+func (s *Service) expire(ctx context.Context, id sandbox.ID) {
+	defer s.lives.lock(string(id))()
+	sb, err := s.home.Open(string(id))
+	if fault.Is(err, fault.NotFound) {
+		s.expiries.forget(id)
+		return
+	}
+	if err == nil {
+		err = s.end(ctx, sb)
+	}
+	changed := true
+	if err == nil {
+		changed, err = sb.HasChanges()
+	}
+	if err == nil && !changed {
+		err = s.destroy(ctx, sb)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "sandbox: expired, and could not be cleared away", "sandbox", id, "err", err)
+		return
+	}
+	s.log.InfoContext(ctx, "sandbox: expired", "sandbox", id, "removed", !changed)
+}
+
+// cleanUp looks from time to time for what expired and is still there.
+func (s *Service) cleanUp() {
+	tick := time.NewTicker(s.config.Sandbox.CleanupInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.stopped.Done():
+			return
+		case <-tick.C:
+		}
+		all, err := s.home.List()
+		if err != nil {
+			s.log.Warn("clean up", "err", err)
+		}
+		for _, sb := range all {
+			if r := sb.Record(); r.IsExpired(time.Now()) {
+				s.expire(s.stopped, r.ID)
+			}
+		}
+	}
+}
+
+// scrub takes the state directory's name out of a text for a client.
+func (s *Service) scrub(text string) string {
+	return strings.ToValidUTF8(strings.ReplaceAll(text, s.home.Dir(), "(state)"), "\uFFFD")
+}
+
+var _ codebase.Observer = Observer{}

@@ -1,0 +1,306 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// sandboxServer answers the calls of SandboxService.
+type sandboxServer struct {
+	sandboxv1.UnimplementedSandboxServiceServer
+	service *Service
+}
+
+// CreateSandbox makes a sandbox of a codebase. It does not start it.
+func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
+	s := c.service
+	entry, err := s.codebase(ctx, r.CodebaseId)
+	if err != nil {
+		return nil, err
+	}
+	record, err := s.newRecord(r, entry)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := s.home.Create(record)
+	if err != nil {
+		return nil, err
+	}
+	err = s.store.AddSandbox(ctx, indexed(sb), s.config.Sandbox.MaxPerUser)
+	if err != nil {
+		return nil, errors.Join(err, s.home.Remove(sb.Name()))
+	}
+	s.expireAt(sb)
+	return s.describe(ctx, sb)
+}
+
+// indexed is what the index knows of a server's sandbox.
+func indexed(sb *sandbox.Sandbox) store.Sandbox {
+	r := sb.Record()
+	return store.Sandbox{
+		ID: store.SandboxID(r.ID), Name: r.Name, CodebaseID: store.CodebaseID(r.Served.CodebaseID),
+		OwnerID: r.Served.OwnerID, CreatedAt: r.CreatedAt,
+	}
+}
+
+// workspace is where the codebase is inside.
+const workspace = "/workspace"
+
+// newRecord checks what is asked for and makes a record of it.
+func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
+	if err := s.checkRuntime(r.Runtime, r.Image); err != nil {
+		return sandbox.Record{}, err
+	}
+	if r.Name != "" {
+		if err := sandbox.CheckName(r.Name); err != nil {
+			return sandbox.Record{}, fault.New(fault.Invalid, "name: %w", err)
+		}
+	}
+	limits, err := limitsOf(r.Resources)
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	rules, sent, err := rulesOf(r.Permissions)
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	if err := checkLabels(r.Labels); err != nil {
+		return sandbox.Record{}, err
+	}
+	served := &sandbox.Served{
+		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels, Image: r.Image,
+	}
+	lives, err := durationOf("expires_in", r.ExpiresIn, s.config.Sandbox.DefaultExpiration)
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	if lives > 0 {
+		served.ExpiresAt = time.Now().UTC().Add(lives)
+	}
+	files, err := s.codebases.Get(codebase.ID(of.ID))
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	path, err := files.Source()
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	source, err := s.home.ResolveSource(path)
+	return sandbox.Record{
+		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: "sent to the server",
+		Runtime: "bwrap", Net: "none", Limits: limits, Served: served,
+	}, err
+}
+
+// GetSandbox describes a sandbox.
+func (c *sandboxServer) GetSandbox(ctx context.Context, r *sandboxv1.GetSandboxRequest) (*sandboxv1.Sandbox, error) {
+	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	return c.service.describe(ctx, sb)
+}
+
+// ListSandboxes lists a page of sandboxes, the oldest first.
+func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
+	s := c.service
+	owner, err := callerOf(ctx).ListFor(r.OwnerId)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.page(r.PageSize, r.PageToken)
+	if err != nil {
+		return nil, err
+	}
+	filter := store.SandboxFilter{OwnerID: owner}
+	if r.CodebaseId != "" {
+		if _, err := s.codebase(ctx, r.CodebaseId); err != nil {
+			return nil, err
+		}
+		filter.CodebaseID = store.CodebaseID(r.CodebaseId)
+	}
+	answer := &sandboxv1.ListSandboxesResponse{}
+	for {
+		entries, next, err := s.store.Sandboxes(ctx, filter, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, entry := range entries {
+			described, err := s.listed(ctx, entry, r.Labels)
+			if err != nil {
+				return nil, err
+			}
+			if described != nil {
+				answer.Sandboxes = append(answer.Sandboxes, described)
+			}
+		}
+		answer.NextPageToken = next
+		// A page may be shorter than was asked, but one that labels have
+		// emptied would look like the end.
+		if next == "" || len(answer.Sandboxes) > 0 {
+			return answer, nil
+		}
+		page.Token = next
+	}
+}
+
+// listed describes a sandbox of the index, or nil if it has not all the labels
+// or is not there any more.
+func (s *Service) listed(ctx context.Context, entry store.Sandbox, labels map[string]string) (*sandboxv1.Sandbox, error) {
+	sb, err := s.open(ctx, entry)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	have := sb.Record().Served.Labels
+	for name, value := range labels {
+		if got, ok := have[name]; !ok || got != value {
+			return nil, nil
+		}
+	}
+	return s.describe(ctx, sb)
+}
+
+// StartSandbox starts a sandbox that does not run.
+func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRequest) (*sandboxv1.Sandbox, error) {
+	s := c.service
+	defer s.lives.lock(r.SandboxId)()
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	_, err = supervise.Dial(ctx, sb.Dir())
+	record := sb.Record()
+	switch {
+	case err == nil:
+		return nil, fault.New(fault.Precondition, "sandbox %s: sandbox is already running", sb.ID())
+	case !fault.Is(err, fault.NotFound):
+		return nil, err
+	case record.IsExpired(time.Now()):
+		return nil, fault.New(fault.Precondition, "sandbox %s: has expired", sb.ID())
+	}
+	// A start that was given up halfway would leave a supervisor behind.
+	if _, err := supervise.Launch(context.WithoutCancel(ctx), s.home, sb.Name()); err != nil {
+		return nil, errors.Join(err, supervise.NoteFailure(sb, err))
+	}
+	if sb, err = s.home.Open(sb.Name()); err != nil {
+		return nil, err
+	}
+	return s.describe(ctx, sb)
+}
+
+// StopSandbox ends everything that runs in a sandbox.
+func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandboxRequest) (*sandboxv1.Sandbox, error) {
+	s := c.service
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	defer s.lives.lock(r.SandboxId)()
+	if _, err := s.running(ctx, sb); err != nil {
+		return nil, err
+	}
+	if err := s.end(context.WithoutCancel(ctx), sb); err != nil {
+		return nil, err
+	}
+	return s.describe(ctx, sb)
+}
+
+// DestroySandbox removes a sandbox with its delta.
+func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.DestroySandboxRequest) (*sandboxv1.Empty, error) {
+	s := c.service
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	defer s.lives.lock(r.SandboxId)()
+	return &sandboxv1.Empty{}, s.destroy(context.WithoutCancel(ctx), sb)
+}
+
+// end stops a sandbox and carries over what it has changed last.
+func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
+	s.sessions.forget(sb.ID())
+	killed, err := supervise.End(ctx, sb, supervise.StopPatience)
+	if killed {
+		s.log.WarnContext(ctx, "a supervisor did not end and was killed", "sandbox", sb.ID())
+	}
+	if err != nil {
+		return err
+	}
+	return s.syncStopped(ctx, sb)
+}
+
+// destroy ends a sandbox and removes it. What cannot be carried over any more
+// is gone with it, as its user has asked.
+func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) error {
+	if err := s.end(ctx, sb); err != nil {
+		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
+	}
+	s.expiries.forget(sb.ID())
+	if err := s.home.Remove(sb.Name()); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	err := s.store.RemoveSandbox(ctx, store.SandboxID(sb.ID()))
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// sandbox returns the sandbox id if the caller may know of it.
+func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, error) {
+	if err := required("sandbox_id", id); err != nil {
+		return nil, err
+	}
+	parsed, err := store.ParseSandboxID(id)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := s.store.Sandbox(ctx, parsed)
+	if err != nil {
+		return nil, err
+	}
+	if err := callerOf(ctx).Reach(entry.OwnerID, "sandbox", id); err != nil {
+		return nil, err
+	}
+	return s.open(ctx, entry)
+}
+
+// open opens a sandbox of the index. One that was removed by the command line
+// leaves the index.
+func (s *Service) open(ctx context.Context, entry store.Sandbox) (*sandbox.Sandbox, error) {
+	sb, err := s.home.Open(entry.Name)
+	switch {
+	case err == nil && store.SandboxID(sb.ID()) == entry.ID && sb.Record().Served != nil:
+		return sb, nil
+	case err == nil, fault.Is(err, fault.NotFound):
+		if err := s.store.RemoveSandbox(ctx, entry.ID); err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		return nil, store.NoSuch("sandbox", string(entry.ID))
+	}
+	return nil, err
+}
+
+// running returns a client of a sandbox that runs.
+func (s *Service) running(ctx context.Context, sb *sandbox.Sandbox) (*supervise.Client, error) {
+	c, err := supervise.Dial(ctx, sb.Dir())
+	if fault.Is(err, fault.NotFound) {
+		return nil, notRunning(sb)
+	}
+	return c, err
+}
+
+func notRunning(sb *sandbox.Sandbox) error {
+	return fault.New(fault.Precondition, "sandbox %s: sandbox is not running", sb.ID())
+}

@@ -1,0 +1,134 @@
+// Package service is the server's interface: it answers the calls of
+// sandbox.v1 (api/sandbox/v1).
+//
+// It checks the caller, the fields and whose thing a call is about, and
+// translates; codebase stores files, sandbox applies and synchronizes,
+// supervise runs. What a sandbox is stands in its record alone, so that a
+// server that was killed has lost nothing: the next one finds records and
+// running supervisors. The store's index of sandboxes is made again of the
+// records at each start.
+//
+// Changes of a sandbox reach its uploaded codebase as DESIGN §8 says (sync.go):
+// before the call returns, the other sandboxes of the codebase have been told.
+//
+// Goroutines: those of the calls, one per sandbox that expires, one that cleans
+// up. Lock order: lives (one sandbox's start, stop or destruction), then the
+// codebase's own.
+package service
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/auth"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+// Service answers the calls of both services of the interface.
+type Service struct {
+	config    *config.Config
+	home      *sandbox.Home
+	store     *store.Store
+	codebases *codebase.Store
+	auth      *auth.Authenticator
+	log       *slog.Logger
+
+	background sync.WaitGroup
+	stop       context.CancelFunc
+	stopped    context.Context
+
+	lives    keyed // by sandbox
+	expiries expiries
+	sessions sessionIndex
+}
+
+// Options are what a Service is made of; all are needed.
+type Options struct {
+	Config    *config.Config
+	Home      *sandbox.Home
+	Store     *store.Store
+	Codebases *codebase.Store
+	Auth      *auth.Authenticator
+	Log       *slog.Logger
+}
+
+// New returns a Service that knows nothing yet: Recover it before it serves.
+func New(o Options) *Service {
+	s := &Service{
+		config: o.Config, home: o.Home, store: o.Store, codebases: o.Codebases, auth: o.Auth, log: o.Log,
+	}
+	s.stopped, s.stop = context.WithCancel(context.Background())
+	return s
+}
+
+// Register makes the services part of a server.
+func (s *Service) Register(to grpc.ServiceRegistrar) {
+	sandboxv1.RegisterCodebaseServiceServer(to, &codebaseServer{service: s})
+	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
+}
+
+// Close ends what the service does by itself. Sandboxes go on.
+func (s *Service) Close() {
+	s.stop()
+	s.expiries.stopAll()
+	s.background.Wait()
+}
+
+// keyed are mutexes by name.
+type keyed struct {
+	mu    sync.Mutex
+	locks map[string]*keyedLock
+}
+
+type keyedLock struct {
+	sync.Mutex
+	users int
+}
+
+// lock waits for its turn at key and returns what ends it.
+func (k *keyed) lock(key string) (unlock func()) {
+	k.mu.Lock()
+	if k.locks == nil {
+		k.locks = map[string]*keyedLock{}
+	}
+	l := k.locks[key]
+	if l == nil {
+		l = &keyedLock{}
+		k.locks[key] = l
+	}
+	l.users++
+	k.mu.Unlock()
+	l.Lock()
+	return func() {
+		l.Unlock()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if l.users--; l.users == 0 {
+			delete(k.locks, key)
+		}
+	}
+}
+
+// Observer writes into the store what codebases hold.
+type Observer struct {
+	Store *store.Store
+	Log   *slog.Logger
+}
+
+// CodebaseChanged is called by the codebases after each change.
+func (o Observer) CodebaseChanged(id codebase.ID, u codebase.Usage) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := o.Store.SetCodebaseContent(ctx, store.CodebaseID(id), u.SizeBytes, int(u.FileCount), u.UpdatedAt)
+	if err != nil {
+		o.Log.Warn("codebase: what it holds is not noted", "codebase", id, "err", err)
+	}
+}

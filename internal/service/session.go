@@ -1,0 +1,264 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// sessionIndex remembers in which sandbox a session is. What it does not know
+// the supervisors are asked for, so that a new server finds the sessions of the
+// one before.
+type sessionIndex struct {
+	mu sync.Mutex
+	in map[string]sandbox.ID
+}
+
+func (x *sessionIndex) set(session string, in sandbox.ID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.in == nil {
+		x.in = map[string]sandbox.ID{}
+	}
+	x.in[session] = in
+}
+
+func (x *sessionIndex) get(session string) (sandbox.ID, bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	id, ok := x.in[session]
+	return id, ok
+}
+
+func (x *sessionIndex) remove(session string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.in, session)
+}
+
+// forget forgets the sessions of a sandbox.
+func (x *sessionIndex) forget(id sandbox.ID) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for session, of := range x.in {
+		if of == id {
+			delete(x.in, session)
+		}
+	}
+}
+
+// CreateSession starts a shell that stays.
+func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSessionRequest) (*sandboxv1.Session, error) {
+	s := c.service
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	env, err := environment(sb, r.Env)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.running(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := client.OpenSession(ctx, supervise.SessionOptions{
+		ID: string(store.NewSessionID()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
+	})
+	if err != nil {
+		return nil, sessionError("shell", err)
+	}
+	s.sessions.set(opened.ID, sb.ID())
+	return wireSession(sb, opened), nil
+}
+
+// sessionError says which field is wrong where a shell could not be started.
+func sessionError(field string, err error) error {
+	if notStarted, is := asCommandError(err); is {
+		return fault.New(fault.Invalid, "%s: %s", field, notStarted.Text)
+	}
+	return err
+}
+
+// GetSession describes a session.
+func (c *sandboxServer) GetSession(ctx context.Context, r *sandboxv1.GetSessionRequest) (*sandboxv1.Session, error) {
+	found, err := c.service.session(ctx, r.SessionId)
+	if err != nil {
+		return nil, err
+	}
+	return wireSession(found.sandbox, found.session), nil
+}
+
+// ListSessions lists the sessions of a sandbox, the oldest first. One that does
+// not run has none.
+func (c *sandboxServer) ListSessions(ctx context.Context, r *sandboxv1.ListSessionsRequest) (*sandboxv1.ListSessionsResponse, error) {
+	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	list, _, err := sessionsOf(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	answer := &sandboxv1.ListSessionsResponse{}
+	for _, session := range list {
+		answer.Sessions = append(answer.Sessions, wireSession(sb, session))
+	}
+	return answer, nil
+}
+
+// DestroySession ends a session's shell and all that it started.
+func (c *sandboxServer) DestroySession(ctx context.Context, r *sandboxv1.DestroySessionRequest) (*sandboxv1.Empty, error) {
+	found, err := c.service.session(ctx, r.SessionId)
+	if err != nil {
+		return nil, err
+	}
+	if err := found.client.CloseSession(ctx, r.SessionId); err != nil {
+		return nil, err
+	}
+	c.service.sessions.remove(r.SessionId)
+	return &sandboxv1.Empty{}, nil
+}
+
+// SessionExec runs a command in a session and returns what it wrote.
+func (c *sandboxServer) SessionExec(ctx context.Context, r *sandboxv1.SessionExecRequest) (*sandboxv1.ExecResult, error) {
+	job, err := c.service.newSessionExec(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return c.service.collect(ctx, job)
+}
+
+// SessionExecStream runs a command in a session and sends what it writes.
+func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sandboxv1.SandboxService_SessionExecStreamServer) error {
+	job, err := c.service.newSessionExec(to.Context(), r)
+	if err != nil {
+		return err
+	}
+	return c.service.stream(job, to)
+}
+
+// sessionTimeout is how long a command of a session may run where nothing is
+// said.
+const sessionTimeout = 30 * time.Second
+
+// newSessionExec checks what is asked for.
+func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRequest) (*job, error) {
+	if err := required("session_id", r.SessionId); err != nil {
+		return nil, err
+	}
+	if err := checkCommand(r.Command); err != nil {
+		return nil, err
+	}
+	standard := sessionTimeout
+	if most := s.config.Runtime.MaxTimeout; most > 0 {
+		standard = min(standard, most)
+	}
+	timeout, err := s.timeout(r.Timeout, standard)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.session(ctx, r.SessionId)
+	if err != nil {
+		return nil, err
+	}
+	command := supervise.SessionCommand{Text: r.Command, Timeout: timeout}
+	return &job{
+		sandbox: found.sandbox, client: found.client, timeout: timeout, detach: r.Detach,
+		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+			return found.client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
+		},
+	}, nil
+}
+
+// foundSession is a session and where it is.
+type foundSession struct {
+	sandbox *sandbox.Sandbox
+	client  *supervise.Client
+	session supervise.Session
+}
+
+// session returns a session that the caller may know of.
+func (s *Service) session(ctx context.Context, id string) (foundSession, error) {
+	if err := required("session_id", id); err != nil {
+		return foundSession{}, err
+	}
+	if _, err := store.ParseSessionID(id); err != nil {
+		return foundSession{}, err
+	}
+	if in, known := s.sessions.get(id); known {
+		found, err := s.sessionIn(ctx, string(in), id)
+		if !fault.Is(err, fault.NotFound) {
+			return found, err
+		}
+		return foundSession{}, store.NoSuch("session", id)
+	}
+	page := store.Page{Size: s.config.Limits.MaxPageSize}
+	filter := store.SandboxFilter{OwnerID: callerOf(ctx).Owner}
+	for {
+		entries, next, err := s.store.Sandboxes(ctx, filter, page)
+		if err != nil {
+			return foundSession{}, err
+		}
+		for _, entry := range entries {
+			found, err := s.sessionIn(ctx, string(entry.ID), id)
+			if !fault.Is(err, fault.NotFound) {
+				return found, err
+			}
+		}
+		if page.Token = cmp.Or(next, page.Token); next == "" {
+			return foundSession{}, store.NoSuch("session", id)
+		}
+	}
+}
+
+// sessionIn looks for a session in a sandbox. Errors: NotFound.
+func (s *Service) sessionIn(ctx context.Context, in, id string) (foundSession, error) {
+	sb, err := s.sandbox(ctx, in)
+	if err != nil {
+		return foundSession{}, err
+	}
+	list, client, err := sessionsOf(ctx, sb)
+	if err != nil {
+		return foundSession{}, err
+	}
+	for _, session := range list {
+		if session.ID == id {
+			s.sessions.set(id, sb.ID())
+			return foundSession{sb, client, session}, nil
+		}
+	}
+	return foundSession{}, store.NoSuch("session", id)
+}
+
+// sessionsOf asks a sandbox's supervisor, if there is one.
+func sessionsOf(ctx context.Context, sb *sandbox.Sandbox) ([]supervise.Session, *supervise.Client, error) {
+	client, err := supervise.Dial(ctx, sb.Dir())
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := client.Sessions(ctx)
+	return list, client, err
+}
+
+func wireSession(sb *sandbox.Sandbox, s supervise.Session) *sandboxv1.Session {
+	w := &sandboxv1.Session{
+		Id: s.ID, SandboxId: string(sb.ID()), Status: sandboxv1.SessionStatus_SESSION_STATUS_ACTIVE, Shell: s.Shell,
+		CreatedAt: timeOf(s.CreatedAt), ClosedAt: timeOf(s.ClosedAt),
+	}
+	if !s.ClosedAt.IsZero() {
+		w.Status = sandboxv1.SessionStatus_SESSION_STATUS_CLOSED
+	}
+	return w
+}

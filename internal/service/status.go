@@ -1,0 +1,66 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// codeOf says what a client is told. A hidden object must look absent. What
+// this host cannot do is a precondition of the call that is not met.
+var codeOf = map[fault.Kind]codes.Code{
+	fault.Internal:        codes.Internal,
+	fault.Invalid:         codes.InvalidArgument,
+	fault.Unauthenticated: codes.Unauthenticated,
+	fault.NotFound:        codes.NotFound,
+	fault.Hidden:          codes.NotFound,
+	fault.Exists:          codes.AlreadyExists,
+	fault.Denied:          codes.PermissionDenied,
+	fault.Precondition:    codes.FailedPrecondition,
+	fault.Exhausted:       codes.ResourceExhausted,
+	fault.Unsupported:     codes.FailedPrecondition,
+	fault.Unavailable:     codes.Unavailable,
+	fault.Canceled:        codes.Canceled,
+	fault.Deadline:        codes.DeadlineExceeded,
+}
+
+// toStatus makes an error one of gRPC. No path of the host leaves: an internal
+// error goes to the log, and the client gets the number under which it stands
+// there; in the others the state directory has no name.
+func (s *Service) toStatus(ctx context.Context, method string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, is := status.FromError(err); is {
+		return err
+	}
+	kind := fault.KindOf(err)
+	switch {
+	case kind == fault.Internal && errors.Is(err, context.Canceled):
+		kind = fault.Canceled
+	case kind == fault.Internal && errors.Is(err, context.DeadlineExceeded):
+		kind = fault.Deadline
+	case kind == fault.Internal:
+		id := incident()
+		s.log.ErrorContext(ctx, "internal error", "incident", id, "method", method, "err", err)
+		return status.Errorf(codes.Internal, "internal error, incident %s: the server's log says more", id)
+	}
+	return status.Error(codeOf[kind], s.scrub(err.Error()))
+}
+
+func incident() string {
+	var b [4]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return hex.EncodeToString(b[:])
+}
+
+// unimplemented is the answer to a call that the table of scopes does not know.
+func unimplemented(method string) error {
+	return status.Errorf(codes.Unimplemented, "%s: no such call", method)
+}

@@ -1,0 +1,129 @@
+package service
+
+import (
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// syncAfter carries over what a sandbox has changed, now that a command has
+// ended in it. It returns the paths that others had changed too.
+func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
+	if s.config.Sandbox.Sync != config.SyncOnExec {
+		return nil, nil
+	}
+	changed, err := j.client.HasChanges(ctx)
+	switch {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
+		return nil, nil // stopped meanwhile; whoever did that carries over
+	case err != nil || !changed:
+		return nil, err
+	}
+	return s.sync(ctx, j.sandbox, j.client)
+}
+
+// syncStopped is syncAfter for a sandbox that was stopped.
+func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
+	if s.config.Sandbox.Sync == config.SyncManual {
+		return nil
+	}
+	changed, err := sb.HasChanges()
+	if err != nil || !changed {
+		return err
+	}
+	_, err = s.sync(ctx, sb, nil)
+	return err
+}
+
+// sync brings a sandbox's changes into its codebase, has the delta forget what
+// is there, and tells the other sandboxes. client is nil if it does not run.
+func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) (conflicts []vpath.Path, err error) {
+	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
+	if err != nil {
+		return nil, err
+	}
+	if _, linked := files.Linked(); linked {
+		return nil, nil // a person applies
+	}
+	o := sandbox.ApplyOptions{OnConflict: sandbox.Overwrite}
+	if s.config.Sandbox.OnConflict == config.ConflictRefuse {
+		o.OnConflict = sandbox.Leave
+	}
+	if client != nil {
+		o.Drop = func(v []sandbox.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
+	}
+	var result sandbox.ApplyResult
+	err = files.Change(func() (*codebase.Growth, error) {
+		var err error
+		result, err = sb.Apply(ctx, o)
+		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
+	})
+	var applied []vpath.Path
+	for _, p := range result.Paths {
+		if p.Outcome == sandbox.Applied {
+			applied = append(applied, p.Path)
+		}
+		if p.Overwrote || p.Outcome == sandbox.Conflict {
+			conflicts = append(conflicts, p.Path)
+		}
+	}
+	return conflicts, errors.Join(err, s.tell(ctx, files.ID(), sb.ID(), applied))
+}
+
+// tellAtOnce is how many supervisors are told at once.
+const tellAtOnce = 8
+
+// tell has the sandboxes of a codebase, except one, show what changed in it. It
+// returns when they do.
+func (s *Service) tell(ctx context.Context, id codebase.ID, except sandbox.ID, paths []vpath.Path) error {
+	if len(paths) == 0 {
+		return nil
+	}
+	g, ctx := errgroup.WithContext(context.WithoutCancel(ctx))
+	g.SetLimit(tellAtOnce)
+	page := store.Page{Size: s.config.Limits.MaxPageSize}
+	for {
+		entries, next, err := s.store.Sandboxes(ctx, store.SandboxFilter{CodebaseID: store.CodebaseID(id)}, page)
+		if err != nil {
+			return errors.Join(err, g.Wait())
+		}
+		for _, entry := range entries {
+			if sandbox.ID(entry.ID) == except {
+				continue
+			}
+			g.Go(func() error { return s.tellOne(ctx, entry, paths) })
+		}
+		if next == "" {
+			return g.Wait()
+		}
+		page.Token = next
+	}
+}
+
+// tellOne is tell for one sandbox. One that does not run has nothing to forget.
+func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpath.Path) error {
+	sb, err := s.open(ctx, entry)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	client, err := supervise.Dial(ctx, sb.Dir())
+	if err == nil {
+		err = client.Renew(ctx, paths)
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Unavailable) {
+		return nil
+	}
+	return err
+}

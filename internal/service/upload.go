@@ -1,0 +1,178 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// chunks is what a client uploads.
+type chunks interface {
+	Context() context.Context
+	Recv() (*sandboxv1.UploadChunk, error)
+}
+
+// incoming is an upload on its way: one file after another.
+type incoming struct {
+	service  *Service
+	from     chunks
+	codebase *codebase.Codebase // nil before the first metadata
+	id       string             // as the client wrote it
+	file     *codebase.Upload   // nil between files
+	path     vpath.Path
+	size     int64
+	last     codebase.Uploaded
+	stored   []vpath.Path
+	bytes    int64
+}
+
+// UploadFiles stores one file.
+func (c *codebaseServer) UploadFiles(from sandboxv1.CodebaseService_UploadFilesServer) error {
+	in := &incoming{service: c.service, from: from}
+	err := in.receive(1)
+	if err != nil {
+		return err
+	}
+	return from.SendAndClose(&sandboxv1.UploadResult{
+		CodebaseId: in.id, FilePath: in.path.Text(), Size: in.last.SizeBytes, Checksum: in.last.MD5,
+	})
+}
+
+// UploadTree stores many files.
+func (c *codebaseServer) UploadTree(from sandboxv1.CodebaseService_UploadTreeServer) error {
+	in := &incoming{service: c.service, from: from}
+	if err := in.receive(0); err != nil {
+		return err
+	}
+	return from.SendAndClose(&sandboxv1.UploadTreeResult{
+		CodebaseId: in.id, FileCount: int64(len(in.stored)), Size: in.bytes,
+	})
+}
+
+// receive stores at most so many files, 0 for any number, and has the
+// sandboxes of the codebase show what was stored, also after an error.
+func (in *incoming) receive(most int) (err error) {
+	defer func() {
+		if in.file != nil {
+			in.file.Abort()
+		}
+		if len(in.stored) > 0 {
+			err = errors.Join(err, in.service.tell(in.from.Context(), in.codebase.ID(), "", in.stored))
+		}
+	}()
+	begun := 0
+	for {
+		chunk, err := in.from.Recv()
+		switch {
+		case errors.Is(err, io.EOF) && begun == 0:
+			return fault.New(fault.Invalid, "metadata: is required, before all data")
+		case errors.Is(err, io.EOF):
+			return in.finish()
+		case err != nil:
+			return err
+		}
+		metadata := chunk.GetMetadata()
+		switch {
+		case metadata != nil && begun > 0 && most == 1:
+			return fault.New(fault.Invalid, "metadata: comes once, before all data")
+		case metadata != nil:
+			if err := in.finish(); err != nil {
+				return err
+			}
+			begun++
+			err = in.begin(metadata)
+		case begun == 0:
+			return fault.New(fault.Invalid, "data: comes before the metadata")
+		default:
+			err = in.write(chunk.GetData())
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin starts the next file, or makes at once what has no data.
+func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
+	switch {
+	case in.codebase == nil:
+		files, err := in.service.files(in.from.Context(), m.CodebaseId)
+		if err != nil {
+			return err
+		}
+		in.codebase, in.id = files, m.CodebaseId
+	case m.CodebaseId != "" && m.CodebaseId != in.id:
+		return fault.New(fault.Invalid, "metadata.codebase_id: another than the first")
+	}
+	p, err := parseFilePath(m.FilePath)
+	if err != nil {
+		return err
+	}
+	if err := in.service.checkRoom(in.codebase, m.TotalSize); err != nil {
+		return err
+	}
+	in.path, in.size, in.last = p, 0, codebase.Uploaded{}
+	switch {
+	case m.Directory:
+		err = in.codebase.MakeDir(p, m.Mode)
+	case m.SymlinkTarget != "":
+		err = in.codebase.MakeLink(p, vpath.DecodeText(m.SymlinkTarget))
+	default:
+		in.file, err = in.codebase.Upload(p, m.TotalSize, m.Mode)
+		return err
+	}
+	if err == nil {
+		in.stored = append(in.stored, p)
+	}
+	return err
+}
+
+func (in *incoming) write(data []byte) error {
+	if in.file == nil {
+		return fault.New(fault.Invalid, "data: what is uploaded has none")
+	}
+	in.size += int64(len(data))
+	if most := in.service.config.Limits.MaxFileBytes; most > 0 && in.size > most {
+		return fault.New(fault.Exhausted, "upload %s: more than the %d bytes of limits.max_file_size", in.path, most)
+	}
+	_, err := in.file.Write(data)
+	return err
+}
+
+// finish stores the file that was begun, if one was.
+func (in *incoming) finish() error {
+	if in.file == nil {
+		return nil
+	}
+	err := in.service.checkRoom(in.codebase, in.size)
+	if err == nil {
+		in.last, err = in.file.Commit()
+	}
+	if err != nil {
+		return err
+	}
+	in.file = nil
+	in.bytes += in.last.SizeBytes
+	in.stored = append(in.stored, in.path)
+	return nil
+}
+
+// checkRoom refuses one more file of so many bytes where the limits of the
+// configuration would not hold.
+func (s *Service) checkRoom(c *codebase.Codebase, size int64) error {
+	l, u := s.config.Limits, c.Usage()
+	switch {
+	case l.MaxFileBytes > 0 && size > l.MaxFileBytes:
+		return fault.New(fault.Exhausted, "total_size: %d is more than the %d bytes of limits.max_file_size", size, l.MaxFileBytes)
+	case l.MaxCodebaseBytes > 0 && u.SizeBytes+size > l.MaxCodebaseBytes:
+		return fault.New(fault.Exhausted, "codebase %s: would be larger than the %d bytes of limits.max_codebase_size", c.ID(), l.MaxCodebaseBytes)
+	case l.MaxCodebaseFiles > 0 && u.FileCount >= int64(l.MaxCodebaseFiles):
+		return fault.New(fault.Exhausted, "codebase %s: has the %d files of limits.max_codebase_files", c.ID(), l.MaxCodebaseFiles)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package serve_test
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+func TestAServerThatIsKilledLosesNothing(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(map[string]string{"f": "old\n"})
+	id, idle := s.sandbox(cb), s.sandbox(cb)
+	stopped, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Labels: map[string]string{"k": "v"}})
+	must(t, stopped, err)
+	s.exec(id, "echo mark > /tmp/mark") // which only this run of the sandbox has
+	stream, err := s.sandboxes.ExecStream(t.Context(), &sandboxv1.ExecRequest{SandboxId: id, Command: "echo half > f; echo ready; sleep 1000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); err != nil || string(m.Data) != "ready\n" {
+		t.Fatalf("%v, %v", m, err)
+	}
+	s.end(syscall.SIGKILL)
+	s.serve()
+
+	for _, running := range []string{id, idle} {
+		if got := s.status(running); got != sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING {
+			t.Errorf("%s is %s after the restart", running, got)
+		}
+	}
+	if got := s.exec(id, "cat /tmp/mark f"); got != "mark\nhalf\n" {
+		t.Errorf("the sandbox has %q", got)
+	}
+	if got, err := s.download(cb, "f"); got != "half\n" || err != nil {
+		t.Errorf("what was pending was not carried over: %q, %v", got, err)
+	}
+	list, err := s.sandboxes.ListSandboxes(t.Context(), &sandboxv1.ListSandboxesRequest{CodebaseId: cb, Labels: map[string]string{"k": "v"}})
+	if got := must(t, list, err).Sandboxes; len(got) != 1 || got[0].Id != stopped.Id {
+		t.Errorf("labelled sandboxes %v", got)
+	}
+}
+
+func TestASandboxWhoseSupervisorDiedIsInErrorAndStartsAgain(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(nil)
+	id := s.sandbox(cb)
+	inspect := s.agentfense("inspect", id)
+	_, rest, _ := strings.Cut(inspect, "supervisor:")
+	pid := 0
+	for _, digit := range strings.TrimPrefix(strings.TrimSpace(rest), "process ") {
+		if digit < '0' || digit > '9' {
+			break
+		}
+		pid = pid*10 + int(digit-'0')
+	}
+	if pid == 0 || !strings.Contains(inspect, cb) {
+		t.Fatalf("inspect says %s", inspect)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the status is an error", func() bool { return s.status(id) == sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR })
+	if _, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id}); err != nil {
+		t.Error(err)
+	}
+	s.agentfense("stop", id)
+	if got := s.status(id); got != sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED {
+		t.Errorf("after agentfense stop it is %s", got)
+	}
+}
+
+func TestASandboxExpires(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(nil)
+	made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{
+		CodebaseId: cb, Permissions: everything, ExpiresIn: durationpb.New(time.Second),
+	})
+	id := must(t, made, err).Id
+	eventually(t, "it is gone", func() bool {
+		_, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: id})
+		return err != nil
+	})
+	if strings.Contains(s.agentfense("ls", "--quiet"), id) {
+		t.Error("agentfense ls still shows it")
+	}
+}
