@@ -55,7 +55,7 @@ var mayImport = map[string]string{
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway": "api api/sandbox/v1",
-	"internal/daemon":  "fault config codebase store auth sandbox supervise service",
+	"internal/daemon":  "fault config codebase store auth sandbox supervise service gateway",
 	"internal/cli":     "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise daemon",
 	"cmd/agentfense":   "cli guest supervise",
 	// for tests, and apart from the product

@@ -23,12 +23,12 @@ func newServe(e *env) *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve sandboxes to programs over gRPC",
-		Long: `Serve sandboxes to programs over gRPC until SIGINT or SIGTERM. Sandboxes that
-run go on without the server, and the next one finds them.
+		Short: "Serve sandboxes to programs over gRPC and REST",
+		Long: `Serve sandboxes to programs over gRPC and REST until SIGINT or SIGTERM.
+Sandboxes that run go on without the server, and the next one finds them.
 
 Programs show the token of the state directory (file "token") as
-"authorization: Bearer TOKEN". The address that is listened on is printed on
+"authorization: Bearer TOKEN". The addresses that are listened on are printed on
 stdout once calls are answered, the log goes to stderr.`,
 		Example: `  agentfense serve
   agentfense serve --config /etc/agentfense/agentfense.yaml`,
@@ -56,7 +56,12 @@ func runServe(ctx context.Context, e *env, o serveOptions) error {
 	defer stop()
 	return daemon.Run(ctx, daemon.Options{
 		Config: c, Home: home, NoAuth: o.NoAuth, Log: e.logger(c.Logging),
-		Ready: func(addr string) { fmt.Fprintf(e.stdout, "grpc %s\n", addr) },
+		Ready: func(grpcAddr, httpAddr string) {
+			fmt.Fprintf(e.stdout, "grpc %s\n", grpcAddr)
+			if httpAddr != "" {
+				fmt.Fprintf(e.stdout, "http %s\n", httpAddr)
+			}
+		},
 	})
 }
 

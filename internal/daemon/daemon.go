@@ -10,16 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"os"
-	"time"
-
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/health"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/codebase"
@@ -37,12 +28,10 @@ type Options struct {
 	Home   *sandbox.Home
 	NoAuth bool // who shows nothing may do everything; on loopback only
 	Log    *slog.Logger
-	// Ready, if not nil, is called once with the address that is listened on.
-	Ready func(grpcAddr string)
+	// Ready, if not nil, is called once with the addresses that are listened on;
+	// httpAddr is "" without REST.
+	Ready func(grpcAddr, httpAddr string)
 }
-
-// gracePeriod is how long calls under way may take once the server is to end.
-const gracePeriod = 10 * time.Second
 
 // Run serves until ctx ends, and then lets calls under way end. Sandboxes go on.
 // Errors: Precondition if another server has the state directory, or for an
@@ -57,32 +46,25 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	listener, err := listen(ctx, "server.grpc_addr", o.Config.Server.GRPCAddr)
+	f, err := p.faces(ctx, o)
 	if err != nil {
 		return err
 	}
-	server, beat, err := p.server(o.Config)
-	if err != nil {
-		return errors.Join(err, listener.Close())
-	}
 	if err := p.service.Recover(ctx); err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(err, f.close())
 	}
-	o.Log.Info("serving", "grpc", listener.Addr().String())
+	o.Log.Info("serving", "grpc", f.grpcAddr(), "http", f.httpAddr())
 	if o.Ready != nil {
-		o.Ready(listener.Addr().String())
+		o.Ready(f.grpcAddr(), f.httpAddr())
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(listener) }()
+	failed := f.serve()
 	select {
-	case err := <-failed:
-		return fault.New(fault.Unavailable, "serve %s: %w", listener.Addr(), err)
+	case err = <-failed:
 	case <-ctx.Done():
+		o.Log.Info("ending; sandboxes go on")
 	}
-	beat.Shutdown()
-	o.Log.Info("ending; sandboxes go on")
-	end(server)
-	return nil
+	f.end()
+	return err
 }
 
 // bwrapPath is the bubblewrap to use, "" for the one on the PATH.
@@ -91,29 +73,6 @@ func bwrapPath(c *config.Config) string {
 		return ""
 	}
 	return c.Runtime.BwrapPath
-}
-
-// end lets the calls under way end, for a while.
-func end(server *grpc.Server) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		server.GracefulStop()
-	}()
-	select {
-	case <-done:
-	case <-time.After(gracePeriod):
-		server.Stop()
-		<-done
-	}
-}
-
-func listen(ctx context.Context, key, addr string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fault.New(fault.Precondition, "%s: %w", key, err)
-	}
-	return l, nil
 }
 
 // parts are what a server is made of.
@@ -171,31 +130,4 @@ func (p *parts) close() error {
 		err = errors.Join(err, p.store.Close())
 	}
 	return err
-}
-
-// Clients that only wait for output ping; older ones do it every ten seconds.
-const leastPing = 5 * time.Second
-
-// server makes the gRPC server, with health and reflection.
-func (p *parts) server(c *config.Config) (*grpc.Server, *health.Server, error) {
-	options := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(p.service.Unary),
-		grpc.ChainStreamInterceptor(p.service.Stream),
-		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute}),
-	}
-	tls, err := auth.ServerTLS(c.Server.TLS)
-	if err != nil {
-		return nil, nil, err
-	}
-	if tls != nil {
-		options = append(options, grpc.Creds(credentials.NewTLS(tls)))
-	}
-	server := grpc.NewServer(options...)
-	p.service.Register(server)
-	beat := health.NewServer()
-	healthv1.RegisterHealthServer(server, beat)
-	reflection.Register(server)
-	return server, beat, nil
 }

@@ -2,6 +2,8 @@ package service
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -10,6 +12,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/agentfense/agentfense/internal/auth"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -74,21 +77,54 @@ func callerOf(ctx context.Context) auth.Caller {
 	return caller
 }
 
-// admit lets a caller in who may make the call.
-func (s *Service) admit(ctx context.Context, method string) (context.Context, error) {
-	if strings.HasPrefix(method, healthPrefix) {
-		return ctx, nil
-	}
-	var shown auth.Credentials
-	if md, ok := metadata.FromIncomingContext(ctx); ok {
-		shown.Authorization = md.Get("authorization")
+// Door lets callers in and makes errors those of gRPC.
+type Door struct {
+	service *Service
+	// certKey names the metadata with the DER form of a certificate that was
+	// verified elsewhere; "" for a door that everybody can reach.
+	certKey string
+}
+
+// Door returns what stands before the calls that come from the network.
+func (s *Service) Door() Door { return Door{service: s} }
+
+// GatewayDoor returns what stands before the calls of a gateway, which tells
+// by the metadata key which client certificate it has verified.
+func (s *Service) GatewayDoor(key string) Door { return Door{service: s, certKey: key} }
+
+// shown returns what a call shows of its caller.
+func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
+	var c auth.Credentials
+	md, _ := metadata.FromIncomingContext(ctx)
+	c.Authorization = md.Get("authorization")
+	if d.certKey != "" {
+		for _, der := range md.Get(d.certKey) {
+			cert, err := x509.ParseCertificate([]byte(der))
+			if err != nil {
+				return c, fault.New(fault.Unauthenticated, "client certificate: %w", err)
+			}
+			c.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
+		}
+		return c, nil
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
-			shown.TLS = &info.State
+			c.TLS = &info.State
 		}
 	}
-	caller, err := s.auth.Identify(ctx, shown)
+	return c, nil
+}
+
+// admit lets a caller in who may make the call.
+func (d Door) admit(ctx context.Context, method string) (context.Context, error) {
+	if strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
+	}
+	shown, err := d.shown(ctx)
+	if err != nil {
+		return ctx, err
+	}
+	caller, err := d.service.auth.Identify(ctx, shown)
 	if err != nil {
 		return ctx, err
 	}
@@ -104,26 +140,26 @@ func (s *Service) admit(ctx context.Context, method string) (context.Context, er
 	return context.WithValue(ctx, callerKey{}, caller), nil
 }
 
-// Unary admits callers and makes errors those of gRPC.
-func (s *Service) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	ctx, err := s.admit(ctx, info.FullMethod)
+// Unary is an interceptor.
+func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	ctx, err := d.admit(ctx, info.FullMethod)
 	if err != nil {
-		return nil, s.toStatus(ctx, info.FullMethod, err)
+		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
 	answer, err := handle(ctx, request)
 	if err != nil {
-		return nil, s.toStatus(ctx, info.FullMethod, err)
+		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
 	return answer, nil
 }
 
 // Stream is Unary for streams.
-func (s *Service) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	ctx, err := s.admit(stream.Context(), info.FullMethod)
+func (d Door) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	ctx, err := d.admit(stream.Context(), info.FullMethod)
 	if err == nil {
 		err = handle(server, admitted{stream, ctx})
 	}
-	return s.toStatus(ctx, info.FullMethod, err)
+	return d.service.toStatus(ctx, info.FullMethod, err)
 }
 
 // admitted is a stream whose context knows the caller.

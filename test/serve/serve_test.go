@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,8 @@ type server struct {
 	env       []string
 	cmd       *exec.Cmd
 	conn      *grpc.ClientConn
+	token     string
+	url       string // of REST
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -90,22 +93,37 @@ func (s *server) serve() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	addr, ok := strings.CutPrefix(strings.TrimSpace(line), "grpc ")
-	if !ok {
-		s.t.Fatalf("the server said %q, %v", line, err)
+	said := bufio.NewReader(stdout)
+	addr := s.address(said, "grpc")
+	if slices.Contains(s.env, withREST) {
+		s.url = "http://" + s.address(said, "http")
 	}
 	token, err := os.ReadFile(filepath.Join(s.home, "token"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.token = strings.TrimSpace(string(token))
 	s.conn, err = grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithPerRPCCredentials(bearer(strings.TrimSpace(string(token)))))
+		grpc.WithPerRPCCredentials(bearer(s.token)))
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.codebases = sandboxv1.NewCodebaseServiceClient(s.conn)
 	s.sandboxes = sandboxv1.NewSandboxServiceClient(s.conn)
+}
+
+// withREST is the setting with which the server serves REST too.
+const withREST = "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0"
+
+// address reads on which address the server listens.
+func (s *server) address(said *bufio.Reader, of string) string {
+	s.t.Helper()
+	line, err := said.ReadString('\n')
+	addr, ok := strings.CutPrefix(strings.TrimSpace(line), of+" ")
+	if !ok {
+		s.t.Fatalf("the server said %q, %v", line, err)
+	}
+	return addr
 }
 
 // end ends the server by a signal.

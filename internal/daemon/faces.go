@@ -1,0 +1,199 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/agentfense/agentfense/internal/auth"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/service"
+)
+
+// faces are the listeners and what answers on them. REST reaches the services
+// through a gRPC server of its own that no network client can reach, because it
+// is believed who a client's certificate says it is.
+type faces struct {
+	grpc, http net.Listener // http is nil without REST
+	server     *grpc.Server
+	health     *health.Server
+	inner      *grpc.Server // for REST
+	pipe       *bufconn.Listener
+	conn       *grpc.ClientConn
+	rest       *http.Server
+}
+
+// pipeBytes is how much may wait between the gateway and the services.
+const pipeBytes = 256 << 10
+
+// faces opens the listeners, so that clients wait rather than fail while the
+// server takes up its work.
+func (p *parts) faces(ctx context.Context, o Options) (f *faces, err error) {
+	f = new(faces)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.close())
+		}
+	}()
+	secure, err := auth.ServerTLS(o.Config.Server.TLS)
+	if err != nil {
+		return f, err
+	}
+	if f.grpc, err = listen(ctx, "server.grpc_addr", o.Config.Server.GRPCAddr); err != nil {
+		return f, err
+	}
+	var options []grpc.ServerOption
+	if secure != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
+	}
+	f.server = newServer(o.Config, p.service.Door(), options...)
+	p.service.Register(f.server)
+	f.health = health.NewServer()
+	healthv1.RegisterHealthServer(f.server, f.health)
+	reflection.Register(f.server)
+	if o.Config.Server.HTTPAddr == "" {
+		return f, nil
+	}
+	return f, f.openREST(ctx, o, p, secure)
+}
+
+// openREST puts the gateway before the services.
+func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.Config) error {
+	var err error
+	if f.http, err = listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
+		return err
+	}
+	f.inner = newServer(o.Config, p.service.GatewayDoor(gateway.ClientCertKey))
+	p.service.Register(f.inner)
+	f.pipe = bufconn.Listen(pipeBytes)
+	most := int(o.Config.Limits.MaxMessageBytes)
+	f.conn, err = grpc.NewClient("passthrough:///services",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.pipe.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most), grpc.MaxCallSendMsgSize(most)),
+	)
+	if err != nil {
+		return fault.New(fault.Internal, "gateway: %w", err)
+	}
+	handler, err := gateway.New(gateway.Options{
+		Conn: f.conn, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
+	})
+	if err != nil {
+		return fault.New(fault.Internal, "gateway: %w", err)
+	}
+	f.rest = gateway.Server(handler)
+	f.rest.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
+	if secure != nil {
+		secure = secure.Clone()
+		secure.NextProtos = []string{"h2", "http/1.1"}
+		f.rest.TLSConfig = secure
+		f.http = tls.NewListener(f.http, secure)
+	}
+	return nil
+}
+
+// Clients that only wait for output ping, some of them every ten seconds.
+const leastPing = 5 * time.Second
+
+func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(door.Unary),
+		grpc.ChainStreamInterceptor(door.Stream),
+		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute}),
+	}, more...)...)
+}
+
+func listen(ctx context.Context, key, addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fault.New(fault.Precondition, "%s: %w", key, err)
+	}
+	return l, nil
+}
+
+func (f *faces) grpcAddr() string { return f.grpc.Addr().String() }
+
+func (f *faces) httpAddr() string {
+	if f.http == nil {
+		return ""
+	}
+	return f.http.Addr().String()
+}
+
+// serve answers on all listeners and says which of them failed.
+func (f *faces) serve() <-chan error {
+	failed := make(chan error, 3)
+	run := func(what string, serve func() error) {
+		go func() {
+			if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) {
+				failed <- fault.New(fault.Unavailable, "serve %s: %w", what, err)
+			}
+		}()
+	}
+	run("gRPC", func() error { return f.server.Serve(f.grpc) })
+	if f.rest != nil {
+		run("REST", func() error { return f.rest.Serve(f.http) })
+		run("the gateway", func() error { return f.inner.Serve(f.pipe) })
+	}
+	return failed
+}
+
+// gracePeriod is how long calls under way may take once the server is to end.
+const gracePeriod = 10 * time.Second
+
+// end lets the calls under way end, for a while: first those of REST, which are
+// calls of gRPC too.
+func (f *faces) end() {
+	f.health.Shutdown()
+	ctx, cancel := context.WithTimeout(context.Background(), gracePeriod)
+	defer cancel()
+	if f.rest != nil {
+		if err := f.rest.Shutdown(ctx); err != nil {
+			_ = f.rest.Close() // what took too long is cut off
+		}
+		_ = f.conn.Close() // nobody uses it any more
+		f.inner.Stop()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.server.GracefulStop()
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		f.server.Stop()
+		<-done
+	}
+}
+
+// close gives up what never served.
+func (f *faces) close() error {
+	var err error
+	for _, l := range []net.Listener{f.grpc, f.http} {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}
+	if f.conn != nil {
+		err = errors.Join(err, f.conn.Close())
+	}
+	return err
+}
