@@ -24,9 +24,17 @@ export CGO_ENABLED = 0
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
+GOBUILD = $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+
+# One file of two programs, see internal/bundle.
 .PHONY: build
-build: ## build the static binary bin/agentfense
-	$(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/agentfense
+build: build-first ## build the static binary bin/agentfense
+	$(GOBUILD) -o bin/parts/server ./cmd/agentfense/server
+	@$(GO) run ./internal/bundle/join bin/parts/agentfense bin/parts/server $(BIN)
+
+.PHONY: build-first
+build-first:
+	$(GOBUILD) -o bin/parts/agentfense ./cmd/agentfense
 
 .PHONY: install
 install: build ## install the binary below PREFIX (/usr/local)
@@ -39,8 +47,8 @@ setup: ## install the system packages the tests need (root or sudo)
 .PHONY: demo
 demo: ## install what running needs, build, and show the main job
 	@scripts/setup run
-	@$(MAKE) --no-print-directory build
-	@scripts/demo $(BIN)
+	@$(MAKE) --no-print-directory build-first
+	@scripts/demo bin/parts/agentfense
 
 .PHONY: test
 test: setup lint race e2e ## set up, then check and test everything

@@ -107,7 +107,7 @@ func execSecond() error {
 func intoMemory(program io.Reader) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate("agentfense", flags|unix.MFD_EXEC)
-	if err == unix.EINVAL { // before Linux 6.3 every one can be executed
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every one can be executed
 		fd, err = unix.MemfdCreate("agentfense", flags)
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -89,7 +90,7 @@ func TestAFileWithoutASecondProgramSaysSo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := second(f); err != errNone {
+		if _, err := second(f); !errors.Is(err, errNone) {
 			t.Errorf("%s: %v, want %v", name, err, errNone)
 		}
 		f.Close()

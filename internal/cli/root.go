@@ -23,8 +23,10 @@ import (
 
 // Main runs the command line args (without the program's name) and returns
 // the process's exit code.
-func Main(args []string) int {
-	e := newEnv()
+func Main(args []string) int { return newEnv().main(args) }
+
+// main is Main in the surroundings e.
+func (e *env) main(args []string) int {
 	if len(args) > 0 && args[0] == supervise.OwnerVerb {
 		e.owner, args = true, args[1:]
 	}
@@ -102,6 +104,7 @@ type env struct {
 	getenv                func(string) string
 	args                  []string // the command line
 	owner                 bool     // we are what supervise.RunAsOwner runs
+	serve                 Server   // nil: another program has it
 }
 
 func newEnv() *env {

@@ -10,9 +10,39 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/daemon"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
 )
+
+// Server runs a server until ctx ends. It is another program of the same file
+// that has one: this one is started for every sandbox and must stay light.
+type Server func(ctx context.Context, o ServerOptions) error
+
+// ServerOptions are daemon.Options.
+type ServerOptions struct {
+	Config *config.Config
+	Home   *sandbox.Home
+	NoAuth bool
+	Log    *slog.Logger
+	Ready  func(grpcAddr string)
+}
+
+// ServerMain is Main of the program that has the server. What that starts for
+// a sandbox is the program it was started by.
+func ServerMain(args []string, serve Server) int {
+	e := newEnv()
+	e.serve = func(ctx context.Context, o ServerOptions) error {
+		program, err := bundle.First()
+		if err != nil {
+			return err
+		}
+		supervise.UseProgram(program)
+		return serve(ctx, o)
+	}
+	return e.main(args)
+}
 
 type serveOptions struct {
 	Config string
@@ -44,6 +74,9 @@ stdout once calls are answered, the log goes to stderr.`,
 }
 
 func runServe(ctx context.Context, e *env, o serveOptions) error {
+	if e.serve == nil {
+		return bundle.Exec()
+	}
 	c, err := config.Load(o.Config, os.Environ())
 	if err != nil {
 		return err
@@ -54,7 +87,7 @@ func runServe(ctx context.Context, e *env, o serveOptions) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	return daemon.Run(ctx, daemon.Options{
+	return e.serve(ctx, ServerOptions{
 		Config: c, Home: home, NoAuth: o.NoAuth, Log: e.logger(c.Logging),
 		Ready: func(grpcAddr, httpAddr string) {
 			fmt.Fprintf(e.stdout, "grpc %s\n", grpcAddr)

@@ -40,6 +40,13 @@ type Lease struct {
 	home, name string // of the sandbox
 }
 
+// program is what plays the supervisor, and PID 1 inside.
+var program = "/proc/self/exe"
+
+// UseProgram makes path the program that plays the supervisor and PID 1: for a
+// process that is not that program itself. It comes before any Start.
+func UseProgram(path string) { program = path }
+
 // Start starts the supervisor of the sandbox called name, whose state lives
 // below home, and returns when its init runs. The supervisor lives at least
 // until the lease is released or this process ends.
@@ -56,7 +63,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		return nil, err
 	}
 	// It outlives ctx, which bounds its start only.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/proc/self/exe", Verb, home, name)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Verb, home, name)
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	cmd.Env = os.Environ()
@@ -157,7 +164,7 @@ func socketpair(kind int) (ours, theirs *os.File, err error) {
 // Probe checks that a supervisor's namespaces can be made on this host.
 // Errors: Unsupported, with the fix.
 func Probe(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "version")
+	cmd := exec.CommandContext(ctx, program, "version")
 	cmd.Env = os.Environ()
 	cmd.SysProcAttr = namespaces()
 	if err := cmd.Run(); err != nil {

@@ -25,16 +25,41 @@ import (
 // what it was doing.
 const runTimeout = 2 * time.Minute
 
-// Build builds cmd/agentfense into dir, static as it ships, and returns its
-// path.
+// Build builds cmd/agentfense into dir, static as it ships but without the
+// server, and returns its path.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "agentfense")
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, "github.com/agentfense/agentfense/cmd/agentfense")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", errors.New(string(out))
+	if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense"); err != nil {
+		return "", err
 	}
 	return path, os.Chmod(dir, 0o755) // an ordinary user runs it too
+}
+
+// BuildWithServer is Build of the whole file.
+func BuildWithServer(dir string) (string, error) {
+	first, err := Build(filepath.Join(dir, "first"))
+	if err != nil {
+		return "", err
+	}
+	second := filepath.Join(dir, "second")
+	if err := build(second, "github.com/agentfense/agentfense/cmd/agentfense/server"); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "agentfense")
+	join := exec.Command("go", "run", "github.com/agentfense/agentfense/internal/bundle/join", first, second, path)
+	if out, err := join.CombinedOutput(); err != nil {
+		return "", errors.New(string(out))
+	}
+	return path, os.Chmod(dir, 0o755)
+}
+
+func build(path, program string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, program)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return errors.New(string(out))
+	}
+	return nil
 }
 
 // Sandbox is one named sandbox and what surrounds it.

@@ -32,7 +32,7 @@ var binary string
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "agentfense-serve")
 	if err == nil {
-		binary, err = harness.Build(dir)
+		binary, err = harness.BuildWithServer(dir)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
