@@ -26,7 +26,7 @@ type ServerOptions struct {
 	Home   *sandbox.Home
 	NoAuth bool
 	Log    *slog.Logger
-	Ready  func(grpcAddr string)
+	Ready  func(grpcAddr, httpAddr string)
 }
 
 // ServerMain is Main of the program that has the server. What that starts for
