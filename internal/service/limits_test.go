@@ -1,0 +1,124 @@
+package service_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/config"
+)
+
+func TestCreateSandboxRefusesWhatItCannotDo(t *testing.T) {
+	w := newWorld(t, nil)
+	cb := w.codebase(t.Context(), "me")
+	for _, tt := range []struct {
+		name string
+		r    *sandboxv1.CreateSandboxRequest
+		want codes.Code
+	}{
+		{"no codebase_id", &sandboxv1.CreateSandboxRequest{}, codes.InvalidArgument},
+		{"an unknown codebase", &sandboxv1.CreateSandboxRequest{CodebaseId: "cb_0000000000000000"}, codes.NotFound},
+		{"a malformed pattern", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: []*sandboxv1.PermissionRule{{Pattern: "[a"}}}, codes.InvalidArgument},
+		{"an unknown permission", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: []*sandboxv1.PermissionRule{{Pattern: "a", Permission: 9}}}, codes.InvalidArgument},
+		{"an unknown pattern type", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: []*sandboxv1.PermissionRule{{Pattern: "a", Type: 9}}}, codes.InvalidArgument},
+		{"an unknown runtime", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Runtime: 9}, codes.InvalidArgument},
+		{"a negative expiry", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, ExpiresIn: durationpb.New(-1)}, codes.InvalidArgument},
+		{"a negative limit", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Resources: &sandboxv1.ResourceLimits{PidsLimit: -1}}, codes.InvalidArgument},
+		{"a name kept for ids", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Name: "sb_x"}, codes.InvalidArgument},
+		{"an image without docker", &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Image: "debian"}, codes.InvalidArgument},
+	} {
+		_, err := w.sandboxes.CreateSandbox(t.Context(), tt.r)
+		wantCode(t, tt.name, err, tt.want)
+	}
+	named := &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Name: "fix"}
+	if _, err := w.sandboxes.CreateSandbox(t.Context(), named); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.sandboxes.CreateSandbox(t.Context(), named)
+	wantCode(t, "a name that is taken", err, codes.AlreadyExists)
+	if all, err := w.home.List(); err != nil || len(all) != 1 {
+		t.Errorf("%d sandboxes are there, %v, want the one", len(all), err)
+	}
+}
+
+func TestAnOwnerHasOnlySoManySandboxes(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Sandbox.MaxPerUser = 1 })
+	cb := w.codebase(t.Context(), "me")
+	first, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
+	wantCode(t, "the second", err, codes.ResourceExhausted)
+	if _, err := w.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: first.Id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTimeoutsBeyondTheMostAreRefused(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Runtime.MaxTimeout = c.Runtime.DefaultTimeout })
+	sb := w.sandbox(t.Context(), w.codebase(t.Context(), "me"))
+	_, err := w.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{SandboxId: sb, Command: "true", Timeout: durationpb.New(3600e9)})
+	wantCode(t, "an hour", err, codes.InvalidArgument)
+	if _, err := w.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{SandboxId: sb, Command: "true"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUploadsHaveLimits(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Limits.MaxFileBytes, c.Limits.MaxCodebaseFiles = 10, 2 })
+	cb := w.codebase(t.Context(), "me")
+	wantCode(t, "a large file", w.upload(t.Context(), cb, "f", "more than ten bytes"), codes.ResourceExhausted)
+	for _, name := range []string{"a", "b"} {
+		if err := w.upload(t.Context(), cb, name, "x"); err != nil {
+			t.Error(err)
+		}
+	}
+	wantCode(t, "a third file", w.upload(t.Context(), cb, "c", "x"), codes.ResourceExhausted)
+}
+
+func TestAConflictThatIsRefusedStaysInTheSandbox(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Sandbox.OnConflict = config.ConflictRefuse })
+	cb := w.codebase(t.Context(), "me")
+	if err := w.upload(t.Context(), cb, "f", "old"); err != nil {
+		t.Fatal(err)
+	}
+	sb := w.sandbox(t.Context(), cb)
+	stream, err := w.sandboxes.ExecStream(t.Context(), &sandboxv1.ExecRequest{
+		SandboxId: sb, Command: "printf inside > f; printf other > g; echo ready; while [ ! -e go ]; do sleep 0.01; done",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); err != nil {
+		t.Fatal(m, err)
+	}
+	for name, content := range map[string]string{"f": "outside", "go": ""} {
+		if err := w.upload(t.Context(), cb, name, content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last *sandboxv1.ExecOutput
+	for last.GetExitCode() == 0 && (last == nil || last.ExitCode == nil) {
+		if last, err = stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(last.Conflicts) != 1 || last.Conflicts[0] != "f" {
+		t.Errorf("conflicts %v, want f", last.Conflicts)
+	}
+	for name, want := range map[string]string{"f": "outside", "g": "other"} {
+		if got, err := w.download(t.Context(), cb, name); got != want || err != nil {
+			t.Errorf("the codebase has %s = %q, %v, want %q", name, got, err, want)
+		}
+	}
+	r, err := w.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{SandboxId: sb, Command: "cat f"})
+	if err != nil || r.Stdout != "inside" {
+		t.Errorf("the sandbox has %v, %v, want its own", r, err)
+	}
+}
