@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -96,7 +97,7 @@ func refusal(stream uploadStream, sendErr error) (*sandboxv1.UploadResult, error
 func uploadMetadata(r *http.Request, codebaseID, file string) (*sandboxv1.UploadChunk_Metadata, error) {
 	meta := &sandboxv1.UploadChunk_Metadata{CodebaseId: codebaseID, FilePath: file, TotalSize: max(r.ContentLength, 0)}
 	query := r.URL.Query()
-	meta.SymlinkTarget = query.Get("symlink_target")
+	meta.SymlinkTarget = cmp.Or(query.Get("symlinkTarget"), query.Get("symlink_target"))
 	if text := query.Get("mode"); text != "" {
 		mode, err := strconv.ParseUint(text, 8, 32)
 		if err != nil {

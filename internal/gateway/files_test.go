@@ -51,6 +51,7 @@ func TestUpload(t *testing.T) {
 		{name: "of unknown length", method: "PUT", path: "b", body: big, set: chunked, want: &sandboxv1.UploadChunk_Metadata{FilePath: "b"}},
 		{name: "with a mode", method: "PUT", path: "b?mode=0755", body: "x", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", TotalSize: 1, Mode: 0o755}},
 		{name: "a symbolic link", method: "PUT", path: "b?symlink_target=../c%20d", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", SymlinkTarget: "../c d"}},
+		{name: "a symbolic link, in the other spelling", method: "PUT", path: "b?symlinkTarget=c", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", SymlinkTarget: "c"}},
 		{name: "a directory", method: "PUT", path: "b?directory=true", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", Directory: true}},
 		{name: "a name that is no UTF-8", method: "PUT", path: `a/%5Cxffb`, body: "x", want: &sandboxv1.UploadChunk_Metadata{FilePath: `a/\xffb`, TotalSize: 1}},
 		{name: "a name with all that URLs reserve", method: "PUT", path: "a%2Fb%3Fc%23d%25:explain", body: "x", want: &sandboxv1.UploadChunk_Metadata{FilePath: "a/b?c#d%:explain", TotalSize: 1}},

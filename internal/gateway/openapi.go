@@ -1,8 +1,50 @@
 package gateway
 
-import "github.com/agentfense/agentfense/api"
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
 
-// openAPI describes the routes.
+	"github.com/agentfense/agentfense/api"
+)
+
+// handwritten describes what the generated description does not have: the
+// routes that are written here.
+//
+//go:embed handwritten.swagger.json
+var handwritten []byte
+
+// openAPI describes all routes of the API.
 func openAPI() ([]byte, error) {
-	return []byte(api.OpenAPI), nil
+	var all, own map[string]any
+	if err := json.Unmarshal([]byte(api.OpenAPI), &all); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(handwritten, &own); err != nil {
+		return nil, err
+	}
+	if err := merge(all, own); err != nil {
+		return nil, err
+	}
+	return json.Marshal(all)
+}
+
+// merge adds to into what from has. What both have must be an object in both.
+func merge(into, from map[string]any) error {
+	for key, value := range from {
+		old, both := into[key]
+		if !both {
+			into[key] = value
+			continue
+		}
+		oldObject, ok := old.(map[string]any)
+		object, isObject := value.(map[string]any)
+		if !ok || !isObject {
+			return fmt.Errorf("openapi: %q is described twice", key)
+		}
+		if err := merge(oldObject, object); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -257,6 +257,23 @@ func TestAClientThatIsGoneEndsTheCall(t *testing.T) {
 	}
 }
 
+// The time for a body is over once the body is there.
+func TestACommandMayTakeLongerThanABody(t *testing.T) {
+	const patience = 10 * time.Millisecond
+	f := &fake{output: func(s grpc.ServerStreamingServer[output]) error {
+		select {
+		case <-s.Context().Done():
+			return s.Context().Err()
+		case <-time.After(10 * patience):
+			return s.Send(exit(0))
+		}
+	}}
+	got := do(t, "POST", serve(t, f, gateway.Options{BodyTimeout: patience})+"/v1/sandboxes/sb_1/exec:stream", `{}`)
+	if got.status != 200 || got.body != exited {
+		t.Errorf("%d %q %v", got.status, got.body, got.broken)
+	}
+}
+
 func TestAuditStream(t *testing.T) {
 	event := &sandboxv1.AuditEvent{Seq: 1 << 60, Time: moment, Event: "permission_denied", Record: "{\"a\":1}\n"}
 	since := timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
