@@ -12,6 +12,7 @@ type body struct {
 	io.ReadCloser
 	most     int64 // bytes; 0: any number
 	tooLarge bool
+	ended    error // what Read returned last
 	silence  time.Duration
 	conn     *http.ResponseController
 }
@@ -28,10 +29,13 @@ func (g *gateway) boundBody(w http.ResponseWriter, r *http.Request, most int64) 
 	r.Body = &body{ReadCloser: inner, most: most, silence: g.o.BodyTimeout, conn: http.NewResponseController(w)}
 }
 
-// Read reads from the client, who has a while to send anything. At the end the
-// connection's deadline is taken off again: by then it would be taken for the
-// client's leaving.
+// Read reads from the client, who has a while to send anything. After the end it
+// leaves the connection alone: the server reads on, to learn of the client's
+// leaving, and would take a deadline for that.
 func (b *body) Read(p []byte) (int, error) {
+	if b.ended != nil {
+		return 0, b.ended
+	}
 	if err := b.conn.SetReadDeadline(time.Now().Add(b.silence)); err != nil {
 		return 0, err
 	}
@@ -39,6 +43,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
+	b.ended = err
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		b.tooLarge = true
 	}

@@ -42,6 +42,7 @@ type fake struct {
 
 	answer proto.Message
 	err    error
+	wait   func(context.Context) error // of a unary call, before the answer; or nil
 
 	output   func(grpc.ServerStreamingServer[sandboxv1.ExecOutput]) error
 	audit    func(grpc.ServerStreamingServer[sandboxv1.AuditEvent]) error
@@ -94,6 +95,14 @@ func (f *fake) count() int {
 
 func (f *fake) unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 	f.record(ctx, info.FullMethod, request.(proto.Message))
+	if err := grpc.SetHeader(ctx, metadata.Pairs("of-the-service", "x")); err != nil {
+		return nil, err
+	}
+	if f.wait != nil {
+		if err := f.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return f.answer, f.err
 }
 

@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"bufio"
 	"bytes"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -99,6 +101,42 @@ func TestABrokenUploadIsCanceled(t *testing.T) {
 			r.ContentLength = length
 			if response, err := client(t).Do(r); err == nil {
 				response.Body.Close()
+				t.Errorf("status %d", response.StatusCode)
+			}
+			eventually(t, func() bool { return f.count() == 1 })
+			if got := f.ended(); status.Code(got) != codes.Canceled {
+				t.Errorf("the service's stream ended with %v", got)
+			}
+		})
+	}
+}
+
+// A client may end what it sends, and still wait for the answer.
+func TestAnUploadThatEndsTooEarlyIsRefused(t *testing.T) {
+	for name, body := range map[string]string{
+		"of a known length":    "Content-Length: 10\r\n\r\n12345",
+		"of an unknown length": "Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{answer: &sandboxv1.UploadResult{}}
+			url := serve(t, f, gateway.Options{})
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if _, err := io.WriteString(conn, "PUT /v1/codebases/cb_1/files/a HTTP/1.1\r\nHost: localhost\r\n"+body); err != nil {
+				t.Fatal(err)
+			}
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			if response.StatusCode != http.StatusBadRequest {
 				t.Errorf("status %d", response.StatusCode)
 			}
 			eventually(t, func() bool { return f.count() == 1 })

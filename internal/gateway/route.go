@@ -52,6 +52,9 @@ func (g *gateway) serveAPI(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = checkQuery(r.URL)
 	}
+	if err == nil {
+		err = checkAuthorization(r.Header)
+	}
 	if err != nil {
 		writeError(w, r, err)
 		return
@@ -114,6 +117,18 @@ func checkQuery(u *url.URL) error {
 	for key, all := range values {
 		if slices.ContainsFunc(append(all, key), func(s string) bool { return !utf8.ValidString(s) }) {
 			return invalid("query: %q: not UTF-8", key)
+		}
+	}
+	return nil
+}
+
+// checkAuthorization refuses what no metadata could carry. It would be left out:
+// what a request shows must be checked, or the request would be taken for one
+// that shows nothing.
+func checkAuthorization(h http.Header) error {
+	for _, value := range h.Values("Authorization") {
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return unauthenticated("authorization: not ASCII")
 		}
 	}
 	return nil

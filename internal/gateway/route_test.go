@@ -3,7 +3,9 @@ package gateway_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +171,10 @@ var codebaseRoutes = []route{
 		json:   `{"files":[{"path":"a/b","name":"b","isDir":false,"size":"3","modifiedAt":"2026-01-02T03:04:05.600Z","mode":33188,"symlinkTarget":""}]}`,
 	},
 	{
+		name: "the path's id beats the query's", method: "GET", path: "/v1/codebases/cb_1/files?codebase_id=cb_2&codebaseId=cb_3", rpc: "ListFiles",
+		want: &sandboxv1.ListFilesRequest{CodebaseId: "cb_1"}, answer: &sandboxv1.ListFilesResponse{}, json: `{"files":[]}`,
+	},
+	{
 		name: "link a codebase", method: "POST", path: "/v1/codebases:link", rpc: "LinkCodebase",
 		body: `{"name":"n","ownerId":"o","path":"/srv","ignoreFiles":true}`,
 		want: &sandboxv1.LinkCodebaseRequest{Name: "n", OwnerId: "o", Path: "/srv", IgnoreFiles: true}, answer: &sandboxv1.Codebase{Linked: true},
@@ -242,6 +248,10 @@ func TestRoutes(t *testing.T) {
 				}
 				if text := compact(t, got.body); text != c.json {
 					t.Errorf("JSON:\n%s\nwant:\n%s", text, c.json)
+				}
+				names := slices.Sorted(maps.Keys(got.header))
+				if diff := cmp.Diff([]string{"Cache-Control", "Content-Length", "Content-Type", "Date", "X-Content-Type-Options"}, names); diff != "" {
+					t.Errorf("headers of the answer (-want +got):\n%s", diff)
 				}
 				if kind := got.header.Get("Content-Type"); kind != "application/json" {
 					t.Errorf("Content-Type %q", kind)

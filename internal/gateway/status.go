@@ -23,6 +23,10 @@ func notFound() error {
 	return status.Error(codes.NotFound, "not found")
 }
 
+func unauthenticated(reason string) error {
+	return status.Error(codes.Unauthenticated, reason)
+}
+
 func denied(reason string) error {
 	return status.Error(codes.PermissionDenied, reason)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/gateway"
 )
 
@@ -125,6 +126,17 @@ func TestRefusals(t *testing.T) {
 
 // jsonInside is text as it stands inside a string of JSON.
 func jsonInside(text string) string { return strings.ReplaceAll(text, `"`, `\"`) }
+
+func TestAnAuthorizationThatCannotBePassedOnIsRefused(t *testing.T) {
+	f := &fake{answer: &sandboxv1.Sandbox{}}
+	url := serve(t, f, gateway.Options{})
+	for _, value := range []string{"Bearer \xff", "Bearer é", "Bearer\tx"} {
+		got := do(t, "GET", url+"/v1/sandboxes/sb_1", "", header("Authorization", value))
+		if got.status != 401 || f.count() != 0 {
+			t.Errorf("%q: %d %s", value, got.status, got.body)
+		}
+	}
+}
 
 func TestAWrongTimeoutHeaderIsInvalid(t *testing.T) {
 	url := serve(t, &fake{}, gateway.Options{})

@@ -257,20 +257,59 @@ func TestAClientThatIsGoneEndsTheCall(t *testing.T) {
 	}
 }
 
+func TestAClientThatIsGoneEndsAnExec(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	f := &fake{wait: func(ctx context.Context) error {
+		close(begun)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return ctx.Err()
+	}}
+	url := serve(t, f, gateway.Options{})
+	ctx, leave := context.WithCancel(t.Context())
+	r, err := http.NewRequestWithContext(ctx, "POST", url+"/v1/sandboxes/sb_1/exec", strings.NewReader(`{"command":"sleep"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-begun
+		leave()
+	}()
+	if response, err := client(t).Do(r); err == nil {
+		response.Body.Close()
+		t.Errorf("status %d", response.StatusCode)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v", err)
+	}
+}
+
 // The time for a body is over once the body is there.
 func TestACommandMayTakeLongerThanABody(t *testing.T) {
 	const patience = 10 * time.Millisecond
-	f := &fake{output: func(s grpc.ServerStreamingServer[output]) error {
+	wait := func(ctx context.Context) error {
 		select {
-		case <-s.Context().Done():
-			return s.Context().Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		case <-time.After(10 * patience):
-			return s.Send(exit(0))
+			return nil
 		}
-	}}
-	got := do(t, "POST", serve(t, f, gateway.Options{BodyTimeout: patience})+"/v1/sandboxes/sb_1/exec:stream", `{}`)
-	if got.status != 200 || got.body != exited {
-		t.Errorf("%d %q %v", got.status, got.body, got.broken)
+	}
+	f := &fake{
+		answer: &sandboxv1.ExecResult{},
+		wait:   wait,
+		output: func(s grpc.ServerStreamingServer[output]) error {
+			if err := wait(s.Context()); err != nil {
+				return err
+			}
+			return s.Send(exit(0))
+		},
+	}
+	url := serve(t, f, gateway.Options{BodyTimeout: patience})
+	for _, path := range []string{"/v1/sandboxes/sb_1/exec", "/v1/sandboxes/sb_1/exec:stream"} {
+		if got := do(t, "POST", url+path, `{"command":"c"}`); got.status != 200 || got.broken != nil {
+			t.Errorf("%s: %d %q %v", path, got.status, got.body, got.broken)
+		}
 	}
 }
 
