@@ -55,7 +55,7 @@ test: setup lint race e2e ## set up, then check and test everything
 
 .PHONY: lint
 lint: lint-api ## formatting (gofumpt), go vet, the linters of .golangci.yml and the API's files
-	$(LINT) run ./...
+	$(LINT) run --allow-serial-runners ./...
 
 .PHONY: lint-api
 lint-api: ## the API's files: style, promises kept, generated code up to date

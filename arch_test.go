@@ -36,7 +36,7 @@ var mayImport = map[string]string{
 	"internal/layer":         "fault hostfile vpath",
 	"internal/fuseconn":      "",
 	"internal/fusefs":        "fault vpath policy layer audit fuseconn",
-	"internal/cgroup":        "fault",
+	"internal/cgroup":        "fault bundle",
 	"internal/seccomp":       "fault",
 	"internal/guest":         "fault",
 	"internal/shell":         "fault",

@@ -103,12 +103,15 @@ func execSecond() error {
 	return unix.Exec("/proc/self/fd/"+strconv.Itoa(int(memory.Fd())), os.Args, env)
 }
 
+// memoryName is the second program's name in memory, as memfd_create(2) takes it.
+const memoryName = "agentfense"
+
 // intoMemory copies a program into a file in memory that nobody can change.
 func intoMemory(program io.Reader) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate("agentfense", flags|unix.MFD_EXEC)
+	fd, err := unix.MemfdCreate(memoryName, flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3 every one can be executed
-		fd, err = unix.MemfdCreate("agentfense", flags)
+		fd, err = unix.MemfdCreate(memoryName, flags)
 	}
 	if err != nil {
 		return nil, err
@@ -137,5 +140,29 @@ func First() (string, error) {
 		return "", err
 	}
 	unix.CloseOnExec(fd)
-	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
+	firstPath = fmt.Sprintf("/proc/self/fd/%d", fd)
+	return firstPath, nil
+}
+
+// firstPath is what First returned; empty in the first program itself.
+var firstPath string
+
+// Runs reports whether the process pid runs one of the two programs. The second
+// is known by its name in memory alone, which any process of the user may bear.
+func Runs(pid int) bool {
+	exe := "/proc/" + strconv.Itoa(pid) + "/exe"
+	if sameFile("/proc/self/exe", exe) || firstPath != "" && sameFile(firstPath, exe) {
+		return true
+	}
+	target, err := os.Readlink(exe)
+	return err == nil && target == "/memfd:"+memoryName+" (deleted)"
+}
+
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
 }

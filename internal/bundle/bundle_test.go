@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(roleVariable) == "":
 		os.Exit(m.Run())
 	case len(os.Args) > 1 && os.Args[1] == "again":
-		fmt.Println("first again")
+		fmt.Println("first again, started by one of two:", Runs(os.Getppid()), "and not by init:", !Runs(1))
 	case os.Getenv(variable) != "":
 		playSecond()
 	default:
@@ -68,7 +68,7 @@ func TestTheSecondProgramStartsWithTheSameArgumentsAndFindsTheFirst(t *testing.T
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want := `second ["serve" "--x"]: first again` + "\n" + `<nil>, variable ""` + "\n"
+	want := `second ["serve" "--x"]: first again, started by one of two: true and not by init: true` + "\n" + `<nil>, variable ""` + "\n"
 	if got := run(t, path, "serve", "--x"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/bundle"
 )
 
 // kernel is what a plain directory tree cannot imitate; tests put a fake here.
@@ -31,7 +33,7 @@ func realKernel() kernel {
 			return hasMark(dir, "user.delegate") || hasMark(dir, "trusted.delegate")
 		},
 		kill: func(pid int) error { return unix.Kill(pid, unix.SIGKILL) },
-		own:  isOwnProgram,
+		own:  bundle.Runs,
 		uid:  os.Geteuid(),
 	}
 }
@@ -42,15 +44,6 @@ func hasMark(dir, name string) bool {
 	var value [8]byte
 	n, err := unix.Getxattr(dir, name, value[:])
 	return err == nil && string(value[:n]) == "1"
-}
-
-func isOwnProgram(pid int) bool {
-	self, err := os.Stat("/proc/self/exe")
-	if err != nil {
-		return false
-	}
-	other, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
-	return err == nil && os.SameFile(self, other)
 }
 
 func read(dir, file string) (string, error) {
