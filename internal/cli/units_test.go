@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestUnitsStartWhatThereIs: the command line of each systemd unit is one that
+// this program takes, and both leave sandboxes alone when the server stops.
+func TestUnitsStartWhatThereIs(t *testing.T) {
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("found %q, %v; want two units", units, err)
+	}
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := map[string]string{}
+		for line := range strings.Lines(string(text)) {
+			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
+				settings[key] = value
+			}
+		}
+		args := strings.Fields(settings["ExecStart"])
+		if len(args) < 2 || args[0] != "/usr/local/bin/agentfense" {
+			t.Errorf("%s: ExecStart %q", unit, args)
+			continue
+		}
+		verb, rest, err := Root().Find(args[1:])
+		if err != nil || verb.Name() != "serve" {
+			t.Errorf("%s: %q is no verb: %v", unit, args[1:], err)
+			continue
+		}
+		if err := verb.ParseFlags(rest); err != nil {
+			t.Errorf("%s: %v", unit, err)
+		}
+		if settings["KillMode"] != "process" || settings["Delegate"] != "yes" {
+			t.Errorf("%s: KillMode=%s Delegate=%s, want process and yes", unit, settings["KillMode"], settings["Delegate"])
+		}
+	}
+}
