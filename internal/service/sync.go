@@ -72,9 +72,15 @@ func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervi
 		if p.Outcome == sandbox.Applied {
 			applied = append(applied, p.Path)
 		}
-		if p.Overwrote || p.Outcome == sandbox.Conflict {
+		if p.Overwrote || p.Outcome == sandbox.Conflict || p.Outcome == sandbox.Failed {
 			conflicts = append(conflicts, p.Path)
 		}
+	}
+	if fault.Is(err, fault.Denied) {
+		// A command has closed files of its own to the server's user. They stay in
+		// the sandbox; that is no reason to lose what the command wrote.
+		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
+		err = nil
 	}
 	return conflicts, errors.Join(err, s.tell(ctx, files.ID(), sb.ID(), applied))
 }

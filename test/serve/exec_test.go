@@ -136,3 +136,24 @@ func TestExecStream(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q, last %v", out.String(), errs.String(), last)
 	}
 }
+
+func TestADetachedCommandGoesOnWithoutItsClient(t *testing.T) {
+	s := start(t)
+	cb := s.codebase(nil)
+	id := s.sandbox(cb)
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := s.sandboxes.ExecStream(ctx, &sandboxv1.ExecRequest{
+		SandboxId: id, Command: "echo begun; while [ ! -e go ]; do sleep 0.01; done; echo more; echo done > done", Detach: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.Recv()
+	must(t, m, err)
+	cancel()
+	s.upload(cb, "go", "")
+	eventually(t, "its work reaches the codebase", func() bool {
+		got, err := s.download(cb, "done")
+		return err == nil && got == "done\n"
+	})
+}
