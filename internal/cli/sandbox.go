@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
@@ -151,23 +148,10 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, 
 	if err != nil {
 		return err
 	}
-	return replaceRules(sb, rules, note)
-}
-
-// replaceRules stores another policy and says so in the audit log.
-func replaceRules(sb *sandbox.Sandbox, rules []policy.Rule, note string) error {
 	if slices.Equal(sb.Record().Rules, rules) {
 		return nil
 	}
-	log, err := audit.Open(sb.AuditPath(), audit.Options{Sandbox: sb.Name(), ID: string(sb.ID())})
-	if err != nil {
-		return err
-	}
-	err = sb.Update(func(r *sandbox.Record) error {
-		r.SetRules(rules, note)
-		return log.Append(audit.PolicyChanged{Reason: "flags at a resume", Preset: note, Rules: sandbox.AuditRules(rules)})
-	})
-	return errors.Join(err, log.Close())
+	return sb.ReplaceRules(rules, note, "flags at a resume", nil)
 }
 
 // checkSource refuses to resume a sandbox on another directory than its own.

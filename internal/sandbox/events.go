@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/audit"
@@ -20,6 +21,24 @@ func (s *Sandbox) log(ev audit.Event) error {
 	}
 	defer l.Close()
 	return l.Append(ev)
+}
+
+// ReplaceRules stores another policy and says so, and why, in the audit log.
+// also, if not nil, changes the record in the same step. A live supervisor has
+// to be told by the caller.
+func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
+	log, err := s.openLog()
+	if err != nil {
+		return err
+	}
+	err = s.Update(func(r *Record) error {
+		r.SetRules(rules, note)
+		if also != nil {
+			also(r)
+		}
+		return log.Append(audit.PolicyChanged{Reason: why, Preset: note, Rules: AuditRules(rules)})
+	})
+	return errors.Join(err, log.Close())
 }
 
 // createdEvent tells what the sandbox was made of.

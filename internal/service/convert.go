@@ -158,9 +158,7 @@ func (s *Service) describe(ctx context.Context, sb *sandbox.Sandbox) (*sandboxv1
 	d.Status, d.StatusReason = statusOf(r.Served, err == nil)
 	d.StatusReason = s.scrub(d.StatusReason)
 	for _, rule := range r.Served.Sent {
-		d.Permissions = append(d.Permissions, &sandboxv1.PermissionRule{
-			Pattern: rule.Pattern, Type: sandboxv1.PatternType(rule.Type), Permission: sandboxv1.Permission(rule.Permission), Priority: rule.Priority,
-		})
+		d.Permissions = append(d.Permissions, wireRule(rule))
 	}
 	return d, nil
 }

@@ -51,6 +51,9 @@ func indexed(sb *sandbox.Sandbox) store.Sandbox {
 	}
 }
 
+// sentNote says, for people, where the rules of a server's sandbox are from.
+const sentNote = "sent to the server"
+
 // workspace is where the codebase is inside.
 const workspace = "/workspace"
 
@@ -95,7 +98,7 @@ func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase
 	}
 	source, err := s.home.ResolveSource(path)
 	return sandbox.Record{
-		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: "sent to the server",
+		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: sentNote,
 		Runtime: "bwrap", Net: "none", Limits: limits, Served: served,
 	}, err
 }

@@ -1,0 +1,151 @@
+package service
+
+import (
+	"context"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// mostTold bounds the paths of one answer; a number tells of the others.
+const mostTold = 10_000
+
+// outcomeOf and changeOf are outcomes and statuses on the wire.
+var (
+	outcomeOf = map[sandbox.Outcome]sandboxv1.Outcome{
+		sandbox.Applied:  sandboxv1.Outcome_OUTCOME_APPLIED,
+		sandbox.Present:  sandboxv1.Outcome_OUTCOME_PRESENT,
+		sandbox.Kept:     sandboxv1.Outcome_OUTCOME_KEPT,
+		sandbox.Conflict: sandboxv1.Outcome_OUTCOME_CONFLICT,
+		sandbox.Refused:  sandboxv1.Outcome_OUTCOME_REFUSED,
+		sandbox.Failed:   sandboxv1.Outcome_OUTCOME_FAILED,
+		sandbox.Skipped:  sandboxv1.Outcome_OUTCOME_SKIPPED,
+	}
+	changeOf = map[sandbox.Status]sandboxv1.ChangeStatus{
+		sandbox.Added:    sandboxv1.ChangeStatus_CHANGE_STATUS_ADDED,
+		sandbox.Modified: sandboxv1.ChangeStatus_CHANGE_STATUS_MODIFIED,
+		sandbox.Deleted:  sandboxv1.ChangeStatus_CHANGE_STATUS_DELETED,
+		sandbox.Retyped:  sandboxv1.ChangeStatus_CHANGE_STATUS_RETYPED,
+	}
+)
+
+// selection reads which changes are meant.
+func selection(paths []string) ([]vpath.Path, error) {
+	var list []vpath.Path
+	for _, text := range paths {
+		p, err := parsePath("paths", text)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// dropLive has a live supervisor forget entries of the delta; it is nil for a
+// sandbox that does not run.
+func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
+	client, err := supervise.Dial(ctx, sb.Dir())
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(v []sandbox.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }, nil
+}
+
+// Apply brings changes into the codebase. What stands in the way is an error,
+// but the answer of a dry run.
+func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*sandboxv1.ApplyResponse, error) {
+	s := c.service
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	o := sandbox.ApplyOptions{DryRun: r.DryRun}
+	if o.Paths, err = selection(r.Paths); err != nil {
+		return nil, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	if o.Drop, err = dropLive(ctx, sb); err != nil {
+		return nil, err
+	}
+	result, err := s.apply(ctx, sb, o)
+	toTell := r.DryRun && len(result.Paths) > 0 && fault.Is(err, fault.Precondition)
+	if err != nil && !toTell {
+		return nil, err
+	}
+	return wireApplied(result), nil
+}
+
+// apply carries changes over and tells the other sandboxes of the codebase.
+func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (sandbox.ApplyResult, error) {
+	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
+	if err != nil {
+		return sandbox.ApplyResult{}, err
+	}
+	if _, linked := files.Linked(); linked || o.DryRun {
+		return sb.Apply(ctx, o)
+	}
+	var result sandbox.ApplyResult
+	err = files.Change(func() (*codebase.Growth, error) {
+		var err error
+		result, err = sb.Apply(ctx, o)
+		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
+	})
+	var applied []vpath.Path
+	for _, p := range result.Paths {
+		if p.Outcome == sandbox.Applied {
+			applied = append(applied, p.Path)
+		}
+	}
+	if told := s.tell(ctx, files.ID(), sb.ID(), applied); told != nil {
+		return result, told
+	}
+	return result, err
+}
+
+func wireApplied(result sandbox.ApplyResult) *sandboxv1.ApplyResponse {
+	answer := &sandboxv1.ApplyResponse{
+		ResultCount: int64(len(result.Paths)), AppliedCount: int64(result.Count(sandbox.Applied)),
+		WrittenAgain: texts(result.Changed[:min(len(result.Changed), mostTold)]),
+	}
+	for _, wanted := range []bool{false, true} { // what was applied comes last
+		for _, p := range result.Paths {
+			if (p.Outcome == sandbox.Applied) == wanted && len(answer.Results) < mostTold {
+				answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
+					Path: p.Path.Text(), Outcome: outcomeOf[p.Outcome], Reason: p.Reason, Status: changeOf[p.Status],
+				})
+			}
+		}
+	}
+	return answer
+}
+
+// Discard lets a sandbox's view show the codebase again.
+func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest) (*sandboxv1.DiscardResponse, error) {
+	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	o := sandbox.DiscardOptions{DryRun: r.DryRun}
+	if o.Paths, err = selection(r.Paths); err != nil {
+		return nil, err
+	}
+	if o.Drop, err = dropLive(context.WithoutCancel(ctx), sb); err != nil {
+		return nil, err
+	}
+	result, err := sb.Discard(o)
+	if err != nil {
+		return nil, err
+	}
+	return &sandboxv1.DiscardResponse{
+		Paths: texts(result.Paths[:min(len(result.Paths), mostTold)]), PathCount: int64(len(result.Paths)),
+		WrittenAgain: texts(result.Changed[:min(len(result.Changed), mostTold)]),
+	}, nil
+}
