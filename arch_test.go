@@ -33,15 +33,17 @@ var mayImport = map[string]string{
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",
 	// mechanisms
-	"internal/layer":         "fault hostfile vpath",
-	"internal/fuseconn":      "",
-	"internal/fusefs":        "fault vpath policy layer audit fuseconn",
-	"internal/cgroup":        "fault bundle",
-	"internal/seccomp":       "fault",
-	"internal/guest":         "fault",
-	"internal/shell":         "fault",
-	"internal/isolate":       "fault",
-	"internal/isolate/bwrap": "fault isolate seccomp",
+	"internal/layer":            "fault hostfile vpath",
+	"internal/fuseconn":         "",
+	"internal/fusefs":           "fault vpath policy layer audit fuseconn",
+	"internal/cgroup":           "fault bundle",
+	"internal/seccomp":          "fault",
+	"internal/guest":            "fault",
+	"internal/shell":            "fault",
+	"internal/isolate":          "fault",
+	"internal/isolate/bwrap":    "fault isolate seccomp",
+	"internal/isolate/docker":   "fault isolate isolate/handover seccomp",
+	"internal/isolate/handover": "fault",
 	// memory
 	"internal/audit":    "fault vpath",
 	"internal/codebase": "fault hostfile vpath",
@@ -49,7 +51,7 @@ var mayImport = map[string]string{
 	// meaning
 	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
 	"internal/auth":      "fault hostfile vpath config store",
-	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap shell audit sandbox",
+	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "fault vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",
@@ -57,14 +59,14 @@ var mayImport = map[string]string{
 	// faces
 	"internal/gateway":      "api api/sandbox/v1",
 	"internal/daemon":       "fault config codebase store auth sandbox supervise service gateway",
-	"internal/cli":          "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap audit sandbox supervise bundle",
-	"cmd/agentfense":        "cli guest supervise",
+	"internal/cli":          "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle",
+	"cmd/agentfense":        "cli guest isolate/handover supervise",
 	"cmd/agentfense/server": "cli daemon",
 	// for tests, and apart from the product
 	"internal/needs":               "",
 	"internal/seccomp/denylist":    "fault",
 	"internal/seccomp/gen":         "seccomp/denylist",
-	"internal/isolate/isolatetest": "fault guest isolate needs",
+	"internal/isolate/isolatetest": "fault guest isolate isolate/handover needs",
 	"internal/bundle/join":         "bundle",
 	"bench":                        "",
 }

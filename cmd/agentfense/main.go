@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cli"
 	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/isolate/handover"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
@@ -15,6 +16,9 @@ func main() {
 		switch os.Args[1] {
 		case guest.InitVerb:
 			guest.Main()
+			return
+		case handover.Verb:
+			handover.Main(os.Args[2:])
 			return
 		case guest.ExecVerb:
 			guest.ExecMain()

@@ -48,7 +48,7 @@ func Detect() (Host, error) { return detect("", realKernel()) }
 
 // detect is Detect with all paths below root.
 func detect(root string, k kernel) (Host, error) {
-	own, err := ownGroups(root)
+	own, err := groupsOf(root + "/proc/self/cgroup")
 	if err != nil {
 		return Host{}, fault.New(fault.Unsupported, "cgroup detect: %w", err)
 	}
@@ -66,10 +66,10 @@ func detect(root string, k kernel) (Host, error) {
 	return h, nil
 }
 
-// ownGroups reads this process's group in each hierarchy, by v1 controller
-// name, "" for v2 (cgroups(7), /proc/pid/cgroup).
-func ownGroups(root string) (map[string]string, error) {
-	f, err := os.Open(root + "/proc/self/cgroup")
+// groupsOf reads a process's group in each hierarchy, by v1 controller name, ""
+// for v2 (cgroups(7), /proc/pid/cgroup).
+func groupsOf(path string) (map[string]string, error) {
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

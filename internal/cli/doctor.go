@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cgroup"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/isolate/docker"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
@@ -49,6 +50,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 		checked("openat2", statusMissing, "known to the kernel", checkOpenat2()),
 	}
 	findings = append(findings, checkCgroups()...)
+	findings = append(findings, checked("docker", statusLimited, "can hold sandboxes (--runtime docker)", docker.New(docker.Options{}).Probe(ctx, defaultImage())))
 	if asJSON {
 		if err := e.printJSON(struct {
 			SchemaVersion int       `json:"schema_version"`

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -80,7 +81,7 @@ func (d inspection) rows() [][]string {
 		{"source:", r.Source.Path.String()},
 		{"workspace:", sandbox.HostPath(r.Workspace).String()},
 		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
-		{"runtime:", r.Runtime},
+		{"runtime:", strings.TrimSpace(r.Runtime + " " + r.Image)},
 		{"network:", r.Net},
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},

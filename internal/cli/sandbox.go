@@ -104,7 +104,7 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 	return home.Create(sandbox.Record{
 		Name: o.Name, Source: source, Workspace: string(source.Path),
 		Rules: rules, PolicyNote: note,
-		Runtime: "bwrap", Net: o.Net, Mounts: mounts, Limits: o.limits(),
+		Runtime: o.Runtime, Image: o.image(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
 	})
 }
 
@@ -175,7 +175,7 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 		return err
 	}
 	if held {
-		return fault.New(fault.Precondition, "sandbox %s: running; its network, mounts and limits can only be changed while it is stopped", sb.Name())
+		return fault.New(fault.Precondition, "sandbox %s: running; its runtime, network, mounts and limits can only be changed while it is stopped", sb.Name())
 	}
 	mounts, err := o.mounts(home)
 	if err != nil {
@@ -188,6 +188,8 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 			flag  string
 			store func()
 		}{
+			{"runtime", func() { r.Runtime, r.Image = o.Runtime, o.image() }},
+			{"image", func() { r.Image = o.image() }},
 			{"net", func() { r.Net = o.Net }},
 			{"mount", func() { r.Mounts = mounts }},
 			{"memory", func() { r.Limits.MemoryBytes = want.MemoryBytes }},

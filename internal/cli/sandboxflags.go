@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -29,6 +31,8 @@ type sandboxOptions struct {
 	View   []string
 	Hide   []string
 
+	Runtime string
+	Image   string
 	Net     string
 	Mounts  []string
 	Memory  bytesValue
@@ -43,7 +47,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
+var limitFlags = []string{"runtime", "image", "net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -55,6 +59,8 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Read, "read", nil, "make what matches `PATTERN` readable")
 	f.StringArrayVar(&o.View, "view", nil, "list what matches `PATTERN`, without its content")
 	f.StringArrayVar(&o.Hide, "hide", nil, "make what matches `PATTERN` not exist, above every other rule")
+	f.StringVar(&o.Runtime, "runtime", sandbox.RuntimeBwrap, "what confines it: bwrap, with the host's system inside, or docker, with an image's")
+	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path SRC inside, read-only, there or at DST: `SRC[:DST]`")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
@@ -63,6 +69,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagFilename("policy", "yaml", "yml")
@@ -74,12 +81,29 @@ func changed(cmd *cobra.Command, names []string) bool {
 	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
 
+var runtimeNames = []string{sandbox.RuntimeBwrap, sandbox.RuntimeDocker}
+
+// defaultImage is the server's too.
+func defaultImage() string { return config.Default().Runtime.Docker.DefaultImage }
+
+// image is what the runtime shows, "" if it is the host's system.
+func (o *sandboxOptions) image() string {
+	if o.Runtime != sandbox.RuntimeDocker {
+		return ""
+	}
+	return cmp.Or(o.Image, defaultImage())
+}
+
 // minMemory is less than any sandbox needs for itself.
 const minMemory = 1 << 20
 
 // check refuses what no sandbox could have, before anything is touched.
 func (o *sandboxOptions) check() error {
 	switch {
+	case !slices.Contains(runtimeNames, o.Runtime):
+		return fault.New(fault.Invalid, "--runtime %s: want bwrap or docker%s", o.Runtime, didYouMean(o.Runtime, runtimeNames))
+	case o.Image != "" && o.Runtime != sandbox.RuntimeDocker:
+		return fault.New(fault.Invalid, "--image %s: only with --runtime docker", o.Image)
 	case o.Net != "none" && o.Net != "host":
 		return fault.New(fault.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
 	case !(o.CPUs >= 0) || o.CPUs > 4096:

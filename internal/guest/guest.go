@@ -35,7 +35,7 @@ const (
 	ExecVerb = "__exec"  // ExecMain
 )
 
-// socketFD is the descriptor of the socket, for PID 1 and for leaders.
+// socketFD is the descriptor of the socket, for leaders and mostly for PID 1.
 const socketFD = 3
 
 // What the errors of Exec wrap when the command could not be started.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 	"unsafe"
@@ -20,22 +21,28 @@ var InitEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
 // Main is PID 1 of a sandbox. It does not return. It exits when the supervisor
-// closes the socket, and with it everything inside dies.
+// closes the socket, and with it everything inside dies. The argument behind
+// InitVerb is the number of the socket's descriptor; without one it is what
+// leaders have.
 //
 // It is one loop in one goroutine over one poll, so that it needs no new thread
 // when the sandbox is at its limit of processes.
 func Main() {
 	harden()
-	if err := closeInherited(); err != nil {
+	socket, err := socketOf(os.Args)
+	if err != nil {
+		die("find the socket", err)
+	}
+	if err := closeInherited(socket); err != nil {
 		die("close what was inherited", err)
 	}
 	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err = errors.Join(err, unix.SetNonblock(socketFD, false), unix.Chdir("/")); err != nil {
+	if err = errors.Join(err, unix.SetNonblock(socket, false), unix.Chdir("/")); err != nil {
 		die("prepare", err)
 	}
 	unix.Umask(0o022)
-	p := &pid1{null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
-	if err := sendRaw(socketFD, encode(msgReady)); err != nil {
+	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
+	if err := sendRaw(socket, encode(msgReady)); err != nil {
 		die("say that it runs", err)
 	}
 	for {
@@ -46,6 +53,18 @@ func Main() {
 			die("serve", err)
 		}
 	}
+}
+
+// socketOf returns the descriptor that the command line names.
+func socketOf(args []string) (int, error) {
+	if len(args) < 3 {
+		return socketFD, nil
+	}
+	fd, err := strconv.Atoi(args[2])
+	if err == nil && fd < socketFD {
+		err = unix.EBADF
+	}
+	return fd, err
 }
 
 // harden makes this process untouchable for the commands: not traceable, its
@@ -89,6 +108,7 @@ type child struct {
 // pid1 is PID 1's state. Its children are leaders, which it started, and
 // strays: descendants of a leader that was killed. A stray is killed on sight.
 type pid1 struct {
+	socket  int
 	null    int
 	leaders map[int]*child // by pid
 	strays  map[int]*child
@@ -103,7 +123,7 @@ type pid1 struct {
 
 // step waits for one event, or several, and handles it.
 func (p *pid1) step() error {
-	p.fds = append(p.fds[:0], unix.PollFd{Fd: socketFD, Events: unix.POLLIN})
+	p.fds = append(p.fds[:0], unix.PollFd{Fd: int32(p.socket), Events: unix.POLLIN})
 	for _, children := range []map[int]*child{p.leaders, p.strays} {
 		for _, c := range children {
 			p.fds = append(p.fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
@@ -194,7 +214,7 @@ func (p *pid1) sweep() error {
 		return nil
 	}
 	for _, exec := range p.dead {
-		if err := sendRaw(socketFD, encode(msgEnded, exec)); err != nil {
+		if err := sendRaw(p.socket, encode(msgEnded, exec)); err != nil {
 			return err
 		}
 	}
@@ -205,7 +225,7 @@ func (p *pid1) sweep() error {
 // serve handles one request. A leader that cannot be started is refused; the
 // sockets and pipes that came with the request are closed in any case.
 func (p *pid1) serve() error {
-	message, fds, err := receiveRaw(socketFD, p.buffer)
+	message, fds, err := receiveRaw(p.socket, p.buffer)
 	if err != nil {
 		return err
 	}
@@ -232,7 +252,7 @@ func (p *pid1) serve() error {
 		}
 	}
 	if err := p.spawn(fields[0], files); err != nil {
-		return sendRaw(socketFD, encode(msgRefuse, fields[0], uint32(errnoOf(err))))
+		return sendRaw(p.socket, encode(msgRefuse, fields[0], uint32(errnoOf(err))))
 	}
 	return nil
 }

@@ -132,14 +132,14 @@ func (r *procReader) processes(do func(pid int, s stat) error) error {
 // closeInherited closes all descriptors but the standard streams, the socket
 // and, where a package's init has had it make them, the runtime's own: these
 // are anonymous inodes. It keeps what is left from children.
-func closeInherited() error {
+func closeInherited(socket int) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= socketFD {
+		if err != nil || fd < socketFD || fd == socket {
 			continue
 		}
 		target, err := os.Readlink("/proc/self/fd/" + e.Name())

@@ -1,5 +1,5 @@
 // Package isolate says what it takes to start a sandbox's processes apart from
-// the host; packages below it do so with one runtime each (bwrap), and
+// the host; packages below it do so with one runtime each (bwrap, docker), and
 // isolatetest holds what any of them must keep.
 //
 // A started sandbox is one process, its PID 1, with a socket to the supervisor
@@ -16,6 +16,14 @@ import (
 
 // Spec describes a sandbox. Paths "inside" are absolute and clean.
 type Spec struct {
+	// ID names the sandbox for a runtime that keeps names of its own, and Dir is
+	// a directory on the host that is the sandbox's alone, for such a runtime to
+	// keep in what it shows inside. Image is the system inside. All three are
+	// docker's: bwrap shows the host's system and refuses an Image.
+	ID    string
+	Dir   string
+	Image string
+
 	// View is where the view of the source is mounted, on the host's side.
 	View string
 	// Workspace is the path inside at which the view appears.
@@ -32,7 +40,7 @@ type Spec struct {
 	// Net says what of the network is there.
 	Net Net
 
-	// UID and GID are the ids inside, User their name (empty: "user"), Home
+	// UID and GID are the ids inside (docker: the same as on the host), User their name (empty: "user"), Home
 	// the home directory inside, made empty (empty: "/home/" + User).
 	UID, GID int
 	User     string
@@ -58,11 +66,20 @@ type Spec struct {
 	// Cgroup, if set, is called with the process that makes the namespaces,
 	// before it does, to put it into a control group. PID 1 is born in that
 	// group, which is the root of the sandbox's cgroup namespace. Its error
-	// ends the start.
+	// ends the start. A runtime that makes control groups itself (docker) is
+	// given Limits instead; each refuses the other's.
 	Cgroup func(pid int) error
+	Limits Limits
 	// Stderr receives what the runtime and PID 1 complain about, at most
 	// 64 kB of it. It may be nil.
 	Stderr io.Writer
+}
+
+// Limits bound what a sandbox uses; zero is no limit.
+type Limits struct {
+	MemoryBytes int64 // swap included
+	CPUs        float64
+	PIDs        int64
 }
 
 // Mount shows a host file or directory inside, read-only.
@@ -91,8 +108,8 @@ type Isolator interface {
 }
 
 // Process is a sandbox that was started. It ends when PID 1 does, when it is
-// killed, or when the thread of ours that started it does; all its processes
-// end with it.
+// killed, or when our process does (bwrap: the thread that started it); all its
+// processes end with it.
 type Process interface {
 	// PID is the pid of PID 1 in our pid namespace.
 	PID() int

@@ -20,6 +20,12 @@ import (
 // such a record makes it one of this version.
 const SchemaVersion = 2
 
+// The runtimes.
+const (
+	RuntimeBwrap  = "bwrap"
+	RuntimeDocker = "docker"
+)
+
 // recordFile is the record's name in the sandbox's directory.
 const recordFile = "sandbox.json"
 
@@ -38,8 +44,9 @@ type Record struct {
 	// EarlierRules are the policies under which the sandbox ran before. What
 	// one of them hid, a directory deleted then did not hold for the sandbox.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
-	Runtime      string          `json:"runtime"` // "bwrap"
-	Net          string          `json:"net"`     // "none" or "host"
+	Runtime      string          `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image        string          `json:"image,omitempty"` // docker's
+	Net          string          `json:"net"`             // "none" or "host"
 	Mounts       []Mount         `json:"mounts,omitempty"`
 	Limits       Limits          `json:"limits"`
 	// HostUID is the user that the sandbox's processes are on the host when
@@ -112,6 +119,10 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "source %s is no absolute path with its identity", r.Source.Path)
 	case !filepath.IsAbs(r.Workspace):
 		return fault.New(fault.Precondition, "workspace %q is no absolute path", r.Workspace)
+	case r.Runtime != RuntimeBwrap && r.Runtime != RuntimeDocker:
+		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
+	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
+		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
 	}

@@ -284,10 +284,10 @@ func (s *supervisor) forget(x *execution) {
 
 // resourceEvents reads the counters of the sandbox's limits.
 func (s *supervisor) resourceEvents() cgroup.Usage {
-	if s.group == nil {
+	if s.usage == nil {
 		return cgroup.Usage{}
 	}
-	u, err := s.group.Usage()
+	u, err := s.usage.Usage()
 	if err != nil {
 		s.log.Warn("cgroup: usage", "err", err)
 	}

@@ -1,18 +1,32 @@
 package supervise
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/cgroup"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate/docker"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
 // ClearRemains removes what a killed supervisor of sb has left: its cgroup,
-// with every process still in it. All else of a supervisor ends with it. A
-// live supervisor's cgroup is left alone.
+// with every process still in it, or its container and docker's mounts. All
+// else of a supervisor ends with it. What is a live supervisor's is left alone.
 func ClearRemains(sb *sandbox.Sandbox) error {
 	r := sb.Record()
+	if r.Runtime == sandbox.RuntimeDocker {
+		if _, held, err := sb.Holder(); held || err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), clearPatience)
+		defer cancel()
+		return errors.Join(clearMounts(sb.Dir()), docker.New(docker.Options{}).Clear(ctx, string(r.ID), sb.Dir()))
+	}
 	if groupLimits(r).IsZero() {
 		return nil
 	}
@@ -29,6 +43,25 @@ func ClearRemains(sb *sandbox.Sandbox) error {
 		return err
 	}
 	return g.Delete()
+}
+
+// clearPatience bounds the wait for the docker daemon.
+const clearPatience = 20 * time.Second
+
+// clearMounts unmounts what is mounted for docker in a sandbox's directory.
+func clearMounts(dir string) error {
+	for _, name := range []string{viewDir, terminalsDir} {
+		for {
+			err := unix.Unmount(filepath.Join(dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+			if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is
+				break
+			}
+			if err != nil {
+				return fault.New(fault.Internal, "unmount %s: %w", name, err)
+			}
+		}
+	}
+	return nil
 }
 
 // clearRemainsOf is ClearRemains by name.

@@ -19,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/guest"
 	"github.com/agentfense/agentfense/internal/isolate"
 	"github.com/agentfense/agentfense/internal/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/isolate/docker"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -75,11 +76,15 @@ func (s *supervisor) setUp(ctx context.Context) error {
 }
 
 // prepareProcess sets what holds for this process as a whole. Mounts of the
-// host still arrive in our namespace, none of ours leaves it.
+// host still arrive in our namespace, none of ours leaves it; docker's are made
+// in the host's, so what a killed supervisor has left there goes first.
 func (s *supervisor) prepareProcess(context.Context) error {
 	unix.Umask(0)
 	unix.CloseOnExec(readyFD)
 	unix.CloseOnExec(leaseFD)
+	if s.docker() {
+		return clearMounts(s.box.Dir())
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fault.New(fault.Unsupported, "mount namespace: %w", err)
 	}
@@ -172,6 +177,9 @@ func (s *supervisor) mountView(context.Context) error {
 	return err
 }
 
+// docker reports whether the sandbox is a container.
+func (s *supervisor) docker() bool { return s.record.Runtime == sandbox.RuntimeDocker }
+
 // hostIDs are the ids of the sandbox's processes as this process counts them.
 func (s *supervisor) hostIDs() (uid, gid int) {
 	if s.record.HostUID != 0 {
@@ -193,9 +201,10 @@ func (s *supervisor) terminalIDs() *ids {
 // cannot be enforced is an error. Without limits there is none: moving the
 // first process into a group waits for a grace period of the kernel, 10 ms and
 // more, and an exec's descendants are found through its subreaper anyway.
+// Docker makes a group itself.
 func (s *supervisor) makeGroup(context.Context) error {
 	limits := groupLimits(s.record)
-	if limits.IsZero() {
+	if limits.IsZero() || s.docker() {
 		return nil
 	}
 	host, err := cgroup.Detect()
@@ -203,6 +212,21 @@ func (s *supervisor) makeGroup(context.Context) error {
 		return err
 	}
 	s.group, err = host.Create(string(s.record.ID), limits)
+	if err == nil {
+		s.usage = s.group
+	}
+	return err
+}
+
+// watchGroup finds the group that docker has made if a limit asks for one.
+func (s *supervisor) watchGroup() error {
+	if !s.docker() || groupLimits(s.record).IsZero() {
+		return nil
+	}
+	group, err := cgroup.Of(s.process.PID())
+	if err == nil {
+		s.usage = group
+	}
 	return err
 }
 
@@ -216,7 +240,7 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.process, err = bwrap.New(bwrap.Options{Path: os.Getenv(BwrapVariable)}).Start(ctx, s.spec(theirs)); err != nil {
+	if s.process, err = s.isolator().Start(ctx, s.spec(theirs)); err != nil {
 		ours.Close()
 		return err
 	}
@@ -229,7 +253,18 @@ func (s *supervisor) startInside(ctx context.Context) error {
 	if err := s.guest.Ready(ctx); err != nil {
 		return s.neverReady(err)
 	}
+	if err := s.watchGroup(); err != nil {
+		return err
+	}
 	return s.audit.Enqueue(audit.SandboxStarted{PID: os.Getpid(), Enforced: s.enforced()})
+}
+
+// isolator makes the isolator of the sandbox's runtime.
+func (s *supervisor) isolator() isolate.Isolator {
+	if s.docker() {
+		return docker.New(docker.Options{})
+	}
+	return bwrap.New(bwrap.Options{Path: os.Getenv(BwrapVariable)})
 }
 
 // isolatorPatience is how long an isolator without a PID 1 may take to say why.
@@ -264,6 +299,12 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 	if s.record.HostUID != 0 {
 		spec.HostUID, spec.HostGID = int(s.record.HostUID), int(s.record.HostUID)
 	}
+	if s.docker() {
+		l := s.record.Limits
+		spec.UID, spec.GID = spec.HostUID, spec.HostGID
+		spec.ID, spec.Dir, spec.Image = string(s.record.ID), s.box.Dir(), s.record.Image
+		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs}
+	}
 	if s.group != nil {
 		spec.Cgroup = s.group.Enter
 	}
@@ -278,8 +319,8 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 
 // enforced lists what really holds, in the words of the mechanisms.
 func (s *supervisor) enforced() []string {
-	list := []string{"fuse", "bwrap", "seccomp", "net " + s.record.Net}
-	if s.group != nil {
+	list := []string{"fuse", s.record.Runtime, "seccomp", "net " + s.record.Net}
+	if s.group != nil || s.docker() && !groupLimits(s.record).IsZero() {
 		list = append(list, "cgroup")
 	}
 	return list

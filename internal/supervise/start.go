@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
 // Verb is the hidden command line verb that runs a supervisor.
@@ -52,6 +53,10 @@ func UseProgram(path string) { program = path }
 // until the lease is released or this process ends.
 // Errors: Precondition if another supervisor holds the sandbox.
 func Start(ctx context.Context, home, name string) (*Lease, error) {
+	attr, err := namespacesOf(home, name)
+	if err != nil {
+		return nil, err
+	}
 	ready, readyChild, err := os.Pipe()
 	if err != nil {
 		return nil, fault.New(fault.Exhausted, "supervisor: %w", err)
@@ -67,7 +72,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
 	cmd.Env = os.Environ()
-	cmd.SysProcAttr = namespaces()
+	cmd.SysProcAttr = attr
 	err = cmd.Start()
 	closeAll(readyChild, leaseChild)
 	if err != nil {
@@ -98,6 +103,26 @@ func namespaces() *syscall.SysProcAttr {
 	}
 	ownUserNamespace(attr, supervisorCaps)
 	return attr
+}
+
+// namespacesOf are those of the supervisor of the sandbox called name. Docker's
+// daemon sees no mount in a namespace of the supervisor's own.
+func namespacesOf(home, name string) (*syscall.SysProcAttr, error) {
+	h, err := sandbox.OpenHomeAt(home)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := h.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if sb.Record().Runtime != sandbox.RuntimeDocker {
+		return namespaces(), nil
+	}
+	if os.Geteuid() != 0 {
+		return nil, fault.New(fault.Unsupported, "runtime docker: only root can show the docker daemon a view; run agentfense as root, or take --runtime bwrap")
+	}
+	return &syscall.SysProcAttr{Setsid: true}, nil
 }
 
 // ownUserNamespace adds a user namespace in which the user keeps the own ids

@@ -4,7 +4,8 @@
 // server of the view, the isolated process tree, the cgroup, the audit log's
 // writer. It has a mount namespace of its own, so whatever way it ends, the
 // mount goes with it and no other sandbox notices. It stays while somebody
-// uses it, its starter or a command, or while it is told to keep.
+// uses it, its starter or a command, or while it is told to keep. Docker's
+// mounts are in the host's mount namespace, where its daemon finds them.
 //
 // Clients reach it by the unix socket "control" in the sandbox's directory,
 // which only its user can enter. A connection carries one request; that of an
@@ -58,12 +59,15 @@ type supervisor struct {
 	stack     *layer.Stack
 	view      *fusefs.FS
 	terminals *terminals
-	group     *cgroup.Group // nil where the host has no usable cgroup
-	auditLog  *audit.Log
-	audit     *audit.Writer
-	process   isolate.Process
-	guest     *guest.Conn
-	listener  *net.UnixListener
+	group     *cgroup.Group // nil without limits, and where docker makes one
+	usage     interface {   // counts what limits refuse; nil where nothing does
+		Usage() (cgroup.Usage, error)
+	}
+	auditLog *audit.Log
+	audit    *audit.Writer
+	process  isolate.Process
+	guest    *guest.Conn
+	listener *net.UnixListener
 
 	complaints complaints // of the isolator
 

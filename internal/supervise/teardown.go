@@ -43,6 +43,9 @@ func (s *supervisor) tearDown() {
 	if s.view != nil {
 		s.warn("view: unmount", within(letGoPatience, s.view.Unmount))
 	}
+	if s.docker() && s.box != nil {
+		s.warn("mounts: clear", clearMounts(s.box.Dir()))
+	}
 	if s.stack != nil {
 		s.warn("layers: close", s.stack.Close())
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -37,8 +38,19 @@ func TestStories(t *testing.T) {
 	needs.FUSE(t)
 	needs.Bwrap(t)
 	needs.Command(t, "git")
+	run(t, "testdata")
+}
+
+// TestDockerStories runs those that need a docker daemon, whose image is $IMAGE.
+func TestDockerStories(t *testing.T) {
+	needs.FUSE(t)
+	needs.Docker(t)
+	run(t, "testdata/docker", "DOCKER_HOST="+needs.DockerDaemon(t), "IMAGE="+needs.DockerImage)
+}
+
+func run(t *testing.T, dir string, environment ...string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -52,6 +64,10 @@ func TestStories(t *testing.T) {
 			e.Setenv("GIT_AUTHOR_EMAIL", "author@example.com")
 			e.Setenv("GIT_COMMITTER_NAME", "C O Mitter")
 			e.Setenv("GIT_COMMITTER_EMAIL", "committer@example.com")
+			for _, v := range environment {
+				name, value, _ := strings.Cut(v, "=")
+				e.Setenv(name, value)
+			}
 			return os.MkdirAll(e.Getenv("HOME"), 0o755)
 		},
 	})

@@ -146,7 +146,7 @@ func (b *Isolator) abandon(p *process, cause error) error {
 	p.Kill()
 	<-p.done
 	if errors.Is(cause, errEarlyEnd) {
-		return b.explain(p.complaints.tail())
+		return b.explain(tail(&p.complaints))
 	}
 	return cause
 }

@@ -37,6 +37,9 @@ var (
 )
 
 func newPlan(spec isolate.Spec) (*plan, error) {
+	if spec.Image != "" || spec.Limits != (isolate.Limits{}) {
+		return nil, fault.New(fault.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
+	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {
 		return nil, err

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
 )
 
 const (
@@ -44,13 +44,13 @@ func (b *Isolator) Probe(ctx context.Context) error {
 		const nobody = 65534
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	}
-	var stderr complaints
+	var stderr isolate.Complaints
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			return contextError(ctx)
 		}
-		return b.explain(stderr.tail())
+		return b.explain(tail(&stderr))
 	}
 	return nil
 }
@@ -117,17 +117,5 @@ func orSilence(complaint string) string {
 	return complaint
 }
 
-// tail returns the last complaint, on one line and fit for a terminal: PID 1
-// may have written it.
-func (c *complaints) tail() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	lines := strings.Split(strings.TrimSpace(string(c.last)), "\n")
-	text := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, lines[len(lines)-1])
-	return fmt.Sprintf("%.500s", strings.TrimPrefix(text, "bwrap: "))
-}
+// tail returns bubblewrap's last complaint.
+func tail(c *isolate.Complaints) string { return strings.TrimPrefix(c.Tail(), "bwrap: ") }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -15,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
 )
 
 // process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
 type process struct {
-	complaints complaints
+	complaints isolate.Complaints
 	monitor    *os.Process
 	pid        int
 	init       atomic.Pointer[os.File] // pidfd of PID 1; nil until it exists
@@ -29,7 +29,7 @@ type process struct {
 }
 
 func newProcess(stderr io.Writer) *process {
-	return &process{complaints: complaints{to: stderr}, done: make(chan struct{})}
+	return &process{complaints: isolate.Complaints{To: stderr}, done: make(chan struct{})}
 }
 
 func (p *process) PID() int              { return p.pid }
@@ -129,7 +129,7 @@ func (p *process) finish(err error) {
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
 	}
 	if err != nil && !p.killed.Load() {
-		if text := p.complaints.tail(); text != "" {
+		if text := tail(&p.complaints); text != "" {
 			err = fault.New(fault.Internal, "sandbox ended: %w: %s", err, text)
 		} else {
 			err = fault.New(fault.Internal, "sandbox ended: %w", err)
@@ -181,35 +181,4 @@ func (l *launch) close(cmd *exec.Cmd) {
 		return
 	}
 	closeAll(cmd.ExtraFiles[seccompFD-3], cmd.ExtraFiles[initFD-3])
-}
-
-// Bounds on what is kept and passed on of the sandbox's standard error: PID 1
-// has it too, so its amount is the sandbox's choice.
-const (
-	maxComplaints = 64 << 10
-	maxTail       = 2 << 10
-)
-
-// complaints is the standard error of bubblewrap and PID 1.
-type complaints struct {
-	mu     sync.Mutex
-	to     io.Writer
-	passed int
-	last   []byte
-}
-
-// Write passes b on as far as the bound allows and keeps the end of all. It
-// never fails: the writer inside must not be stopped by a full log.
-func (c *complaints) Write(b []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if pass := b[:min(len(b), maxComplaints-c.passed)]; c.to != nil && len(pass) > 0 {
-		c.passed += len(pass)
-		_, _ = c.to.Write(pass)
-	}
-	c.last = append(c.last, b...)
-	if len(c.last) > maxTail {
-		c.last = append(c.last[:0], c.last[len(c.last)-maxTail:]...)
-	}
-	return len(b), nil
 }

@@ -3,6 +3,7 @@ package isolatetest
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"os"
@@ -60,6 +61,11 @@ func specOver(t testing.TB, view string) isolate.Spec {
 		if err := os.Chown(view, hostUser, hostUser); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if images != nil {
+		spec.UID, spec.GID = hostUser, hostUser
+		spec.ID, spec.Dir = strings.ToLower(rand.Text()), t.TempDir()
+		images(&spec)
 	}
 	return spec
 }

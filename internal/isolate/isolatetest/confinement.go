@@ -17,17 +17,17 @@ import (
 )
 
 var confinementCases = []testCase{
-	{"the host counts every process as the sandbox's user, without rights", testHostIDs},
-	{"inside, the ids are the spec's", testInsideIDs},
-	{"what a hostile program tries is refused", testProbes},
-	{"only three descriptors are inside", testDescriptors},
-	{"there is no network", testNoNetwork},
-	{"the host's network is there when asked for", testHostNetwork},
-	{"nothing readable inside names a host path", testNoHostPaths},
-	{"the environment is what the exec gives", testEnvironment},
-	{"no process of the host is visible", testOwnPids},
-	{"a crash is nobody's to dump", testCoreLimit},
-	{"root does not start a sandbox as root", testRootMustDrop},
+	{name: "the host counts every process as the sandbox's user, without rights", run: testHostIDs},
+	{name: "inside, the ids are the spec's", run: testInsideIDs},
+	{name: "what a hostile program tries is refused", run: testProbes},
+	{name: "only three descriptors are inside", run: testDescriptors},
+	{name: "there is no network", run: testNoNetwork},
+	{name: "the host's network is there when asked for", run: testHostNetwork},
+	{name: "nothing readable inside names a host path", run: testNoHostPaths},
+	{name: "the environment is what the exec gives", run: testEnvironment},
+	{name: "no process of the host is visible", run: testOwnPids},
+	{name: "a crash is nobody's to dump", run: testCoreLimit},
+	{name: "root does not start a sandbox as root", run: testRootMustDrop},
 }
 
 // status returns the fields of /proc/PID/status as the host sees them.
@@ -60,6 +60,9 @@ func testHostIDs(t *testing.T, factory Factory) {
 	}
 	if os.Geteuid() == 0 {
 		want["Groups"] = ""
+	}
+	if images != nil {
+		want["Groups"] = strconv.Itoa(gid) // its own alone
 	}
 	command := childOf(t, r.HostPID())
 	for name, pid := range map[string]int{"PID 1": b.proc.PID(), "the leader": r.HostPID(), "the command": command} {
@@ -100,6 +103,9 @@ func childOf(t *testing.T, pid int) int {
 func testInsideIDs(t *testing.T, factory Factory) {
 	spec := newSpec(t)
 	spec.UID, spec.GID, spec.User, spec.Home, spec.Hostname = 1234, 4321, "ann", "/home/ann", "box"
+	if images != nil {
+		spec.HostUID, spec.HostGID = spec.UID, spec.GID
+	}
 	b := start(t, factory, spec)
 	got := b.must(`id -u; id -g; id -un; id -gn; hostname; cat /etc/hostname; eval echo ~ann; touch /home/ann/x && echo home`)
 	if want := "1234\n4321\nann\nann\nbox\nbox\n/home/ann\nhome"; got != want {
@@ -117,7 +123,9 @@ func testProbes(t *testing.T, factory Factory) {
 	}
 	want["clone with clone3"], want["set up io_uring"] = absent, absent
 	want["open a vsock"] = family
-	want["become another user"] = "invalid argument" // there is none
+	if images == nil {
+		want["become another user"] = "invalid argument" // there is none
+	}
 	for _, name := range []string{
 		"read the memory of PID 1", "list the descriptors of PID 1", "read the binary of PID 1",
 		"read the descriptors of leaders", "read the binary of a leader",
@@ -174,7 +182,7 @@ func testNoNetwork(t *testing.T, factory Factory) {
 	if got := b.must(`cat /proc/net/unix | tail -n +2 | grep -c @ || true`); got != "0" {
 		t.Errorf("%s abstract sockets are in reach", got)
 	}
-	b.refuse(`cat /etc/resolv.conf`, "No such file")
+	b.must(`test ! -s /etc/resolv.conf`)
 }
 
 func testHostNetwork(t *testing.T, factory Factory) {
@@ -199,7 +207,11 @@ func testNoHostPaths(t *testing.T, factory Factory) {
 		t.Fatal(err)
 	}
 	text := b.must(`cat /proc/self/mountinfo; tr '\0' '\n' </proc/1/cmdline; cat /proc/1/environ; tr '\0' '\n' </proc/$PPID/cmdline; true`)
-	for _, path := range []string{spec.View, self, filepath.Dir(self), os.TempDir() + "/"} {
+	paths := []string{spec.View, self, filepath.Dir(self), os.TempDir() + "/"}
+	if images != nil {
+		paths = []string{spec.View, spec.Dir} // the daemon shows where it keeps images, and binds of files
+	}
+	for _, path := range paths {
 		if strings.Contains(text, path) {
 			t.Errorf("%s shows inside:\n%s", path, text)
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/guest"
 	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/isolate/handover"
 	"github.com/agentfense/agentfense/internal/needs"
 )
 
@@ -51,6 +52,8 @@ func Main(m *testing.M) {
 			guest.Main()
 		case guest.ExecVerb:
 			guest.ExecMain()
+		case handover.Verb:
+			handover.Main(os.Args[2:])
 		case probeVerb:
 			os.Exit(probe(os.Args[2:]))
 		case enterVerb:
@@ -60,23 +63,53 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Run runs the suite. The test that calls it must call nothing else.
-func Run(t *testing.T, factory Factory) {
+// images is what differs where a runtime shows the system of an image and not
+// the host's, has the host's ids inside, makes control groups itself and works
+// in the mount namespace of a daemon; nil elsewhere.
+var images func(*isolate.Spec)
+
+// RunImages is Run for a runtime with images, which is for root alone. prepare,
+// called in the mount namespace of the suite, returns what completes a spec. In
+// a supervisor that is to be killed it is called once more.
+func RunImages(t *testing.T, factory Factory, prepare func(t *testing.T) func(*isolate.Spec)) {
+	if os.Getenv(roleEnv) != "" {
+		images = prepare(t)
+	}
+	if inRole(t, factory) {
+		return
+	}
+	runAsRoot(t, publicCopy(t))
+}
+
+// inRole plays the part that this process has, if any.
+func inRole(t *testing.T, factory Factory) bool {
 	switch os.Getenv(roleEnv) {
 	case suiteRole:
 		runCases(t, factory)
-		return
+		return true
 	case supervisorRole:
 		supervise(t, factory)
-		return
+		return true
 	}
-	binary := publicCopy(t)
+	return false
+}
+
+func runAsRoot(t *testing.T, binary string) {
 	t.Run("as root", func(t *testing.T) {
 		needs.Root(t)
 		cmd := exec.Command(binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_root")]+"$", "-test.v")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 		relay(t, cmd)
 	})
+}
+
+// Run runs the suite. The test that calls it must call nothing else.
+func Run(t *testing.T, factory Factory) {
+	if inRole(t, factory) {
+		return
+	}
+	binary := publicCopy(t)
+	runAsRoot(t, binary)
 	t.Run("as an ordinary user", func(t *testing.T) {
 		needs.UserNS(t)
 		cmd := exec.Command(binary, enterVerb, binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_an_ordinary_user")]+"$", "-test.v")
@@ -154,13 +187,23 @@ func enter(argv []string) int {
 	return 0
 }
 
-func runCases(t *testing.T, factory Factory) {
+// private keeps our mounts from other mount namespaces, and theirs from us.
+func private(t *testing.T) {
+	t.Helper()
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func runCases(t *testing.T, factory Factory) {
+	if images == nil {
+		private(t)
+	}
 	unix.Umask(0) // as a supervisor's
 	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, loanCases, killCases, terminalCases) {
-		t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
+		if images == nil || !c.hostOnly {
+			t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
+		}
 	}
 }
 
@@ -168,4 +211,6 @@ func runCases(t *testing.T, factory Factory) {
 type testCase struct {
 	name string
 	run  func(t *testing.T, factory Factory)
+	// hostOnly marks what a runtime with images does not promise.
+	hostOnly bool
 }

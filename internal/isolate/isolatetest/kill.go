@@ -16,13 +16,13 @@ import (
 )
 
 var killCases = []testCase{
-	{"a kill reaches descendants that hide", testKillHidden},
-	{"a kill reaches descendants that never stay", testKillFleeing},
-	{"a command cannot save itself by attacking its leader", testAttackLeader},
-	{"PID 1 shrugs off signals", testSignalInit},
-	{"the sandbox ends as a whole", testKillSandbox},
-	{"the sandbox ends when the connection does", testCloseConnection},
-	{"the sandbox ends when its supervisor is killed", testKillSupervisor},
+	{name: "a kill reaches descendants that hide", run: testKillHidden},
+	{name: "a kill reaches descendants that never stay", run: testKillFleeing},
+	{name: "a command cannot save itself by attacking its leader", run: testAttackLeader},
+	{name: "PID 1 shrugs off signals", run: testSignalInit},
+	{name: "the sandbox ends as a whole", run: testKillSandbox},
+	{name: "the sandbox ends when the connection does", run: testCloseConnection},
+	{name: "the sandbox ends when its supervisor is killed", run: testKillSupervisor},
 }
 
 // sleepers counts the processes named sleep.
@@ -144,10 +144,16 @@ func supervise(t *testing.T, factory Factory) {
 
 func testKillSupervisor(t *testing.T, _ Factory) {
 	name, _, _ := strings.Cut(t.Name(), "/")
+	tmp := t.TempDir()
 	cmd := exec.Command("/proc/self/exe", "-test.run=^"+name+"$")
-	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole, "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), roleEnv+"="+supervisorRole, "TMPDIR="+tmp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	// Its mounts, which it cannot clean up, go with a namespace of its own.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	if images == nil {
+		cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWNS
+	} else {
+		t.Cleanup(func() { unmountBelow(t, tmp) })
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -175,6 +181,22 @@ func testKillSupervisor(t *testing.T, _ Factory) {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
 		if n != 1 {
 			t.Errorf("process %d lives on: %v", pids[i], err)
+		}
+	}
+}
+
+// unmountBelow unmounts what is mounted below dir.
+func unmountBelow(t *testing.T, dir string) {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
+			if err := unix.Unmount(fields[4], unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount %s: %v", fields[4], err)
+			}
 		}
 	}
 }

@@ -20,18 +20,18 @@ import (
 )
 
 var lifeCases = []testCase{
-	{"a status is passed on", testStatus},
-	{"a command that is not there is told from one that cannot run", testNotStarted},
-	{"arguments of any size and content arrive", testArguments},
-	{"a directory that is not there is named", testDirectory},
-	{"the file mode mask is the exec's", testUmask},
-	{"streams can be opened again by name", testReopenStreams},
-	{"only pipes go in", testOnlyPipes},
-	{"many commands run at once", testConcurrent},
-	{"a signal reaches the command's process group", testSignal},
-	{"background processes outlive their exec", testBackground},
-	{"a group is entered before PID 1 and the cgroup namespace are made", testPlaced},
-	{"an exec is placed before it runs", testPlacedExec},
+	{name: "a status is passed on", run: testStatus},
+	{name: "a command that is not there is told from one that cannot run", run: testNotStarted},
+	{name: "arguments of any size and content arrive", run: testArguments},
+	{name: "a directory that is not there is named", run: testDirectory},
+	{name: "the file mode mask is the exec's", run: testUmask},
+	{name: "streams can be opened again by name", run: testReopenStreams},
+	{name: "only pipes go in", run: testOnlyPipes},
+	{name: "many commands run at once", run: testConcurrent},
+	{name: "a signal reaches the command's process group", run: testSignal},
+	{name: "background processes outlive their exec", run: testBackground},
+	{name: "a group is entered before PID 1 and the cgroup namespace are made", run: testPlaced, hostOnly: true},
+	{name: "an exec is placed before it runs", run: testPlacedExec},
 }
 
 func testStatus(t *testing.T, factory Factory) {

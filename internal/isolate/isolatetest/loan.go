@@ -14,9 +14,9 @@ import (
 )
 
 var loanCases = []testCase{
-	{"pipes are lent to a command that runs", testLend},
-	{"only pipes are lent, and one loan at a time", testLendRefused},
-	{"an interrupt reaches what is newer than the loan", testInterrupt},
+	{name: "pipes are lent to a command that runs", run: testLend},
+	{name: "only pipes are lent, and one loan at a time", run: testLendRefused},
+	{name: "an interrupt reaches what is newer than the loan", run: testInterrupt},
 }
 
 // loan is what a test lends.

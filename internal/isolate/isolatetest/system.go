@@ -11,24 +11,24 @@ import (
 )
 
 var systemCases = []testCase{
-	{"the system is read-only, the private directories are not", testReadOnly},
-	{"the view is there to be written", testView},
-	{"mounts are read-only", testMounts},
-	{"a workspace may be anywhere", testWorkspaces},
-	{"a workspace is not a system directory", testBadWorkspaces},
-	{"concealed directories do not show through others", testConceal},
-	{"mounts of the running system are refused", testBadMounts},
-	{"of /etc there is what programs need", testEtc},
-	{"devices are the harmless ones", testDevices},
+	{name: "the system is read-only, the private directories are not", run: testReadOnly},
+	{name: "the view is there to be written", run: testView},
+	{name: "mounts are read-only", run: testMounts},
+	{name: "a workspace may be anywhere", run: testWorkspaces},
+	{name: "a workspace is not a system directory", run: testBadWorkspaces},
+	{name: "concealed directories do not show through others", run: testConceal},
+	{name: "mounts of the running system are refused", run: testBadMounts},
+	{name: "of /etc there is what programs need", run: testEtc},
+	{name: "devices are the harmless ones", run: testDevices},
 }
 
 func testReadOnly(t *testing.T, factory Factory) {
 	b := simple(t, factory)
 	for _, dir := range []string{"/", "/usr", "/usr/bin", "/etc", "/etc/ssl", "/dev", "/var", "/home", "/proc"} {
-		_, text, exit := b.run("sh", "-c", "test ! -d "+dir+" || touch "+dir+"/new")
+		_, text, exit := b.run("sh", "-c", "test -d "+dir+" && touch "+dir+"/new")
 		if _, err := os.Stat(dir); err == nil && exit.Code == 0 {
 			t.Errorf("%s can be written", dir)
-		} else if err == nil && !strings.Contains(text, "Read-only") && dir != "/proc" && dir != "/etc" && dir != "/usr" && dir != "/usr/bin" && dir != "/etc/ssl" {
+		} else if images == nil && err == nil && !strings.Contains(text, "Read-only") && dir != "/proc" && dir != "/etc" && dir != "/usr" && dir != "/usr/bin" && dir != "/etc/ssl" {
 			t.Errorf("%s: %s", dir, text)
 		}
 	}
@@ -37,6 +37,9 @@ func testReadOnly(t *testing.T, factory Factory) {
 	}
 	b.refuse("echo x >> /etc/passwd", "")
 	b.refuse("rm -f /etc/passwd", "")
+	if images != nil {
+		return
+	}
 	if got := b.must(`grep -c ' /usr [^ ]* ro,.*nosuid' /proc/self/mounts || cat /proc/self/mounts`); got != "1" {
 		t.Errorf("/usr is not mounted ro,nosuid:\n%s", got)
 	}
@@ -109,10 +112,14 @@ func testBadWorkspaces(t *testing.T, factory Factory) {
 
 func testConceal(t *testing.T, factory Factory) {
 	spec := newSpec(t)
-	const inSystem = "/usr/share"
-	source := mountTmpfs(t, inSystem) // ours alone: we are in our own mount namespace
 	home := tmpfs(t)
-	for _, dir := range []string{source + "/project", home + "/project"} {
+	hidden, shown := []string{home + "/project"}, []string{"/opt/home/project"}
+	if images == nil { // the host's system is inside
+		const inSystem = "/usr/share/project"
+		mountTmpfs(t, filepath.Dir(inSystem)) // ours alone: we are in our own mount namespace
+		hidden, shown = append(hidden, inSystem), append(shown, inSystem)
+	}
+	for _, dir := range hidden {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +130,7 @@ func testConceal(t *testing.T, factory Factory) {
 	}
 	spec.Mounts = append(spec.Mounts, isolate.Mount{Source: home, Target: "/opt/home"})
 	b := start(t, factory, spec)
-	for _, dir := range []string{source + "/project", "/opt/home/project"} {
+	for _, dir := range shown {
 		if got := b.must("ls -A " + dir); got != "" {
 			t.Errorf("%s shows %q", dir, got)
 		}
@@ -161,7 +168,11 @@ func testEtc(t *testing.T, factory Factory) {
 	for _, name := range []string{"shadow", "gshadow", "ssh", "machine-id", "fstab", "sudoers", "environment", "npmrc", "pip.conf", "gitconfig", "ssl/private"} {
 		b.must("test ! -e /etc/" + name)
 	}
-	if got, want := b.must("cat /etc/passwd | wc -l"), "3"; got != want {
+	want := "3"
+	if b.spec.UID == hostUser {
+		want = "2" // it is nobody
+	}
+	if got := b.must("cat /etc/passwd | wc -l"); got != want {
 		t.Errorf("/etc/passwd has %s lines, want %s: root, the user, nobody", got, want)
 	}
 }

@@ -16,10 +16,10 @@ import (
 )
 
 var terminalCases = []testCase{
-	{"a terminal is the command's own", testTerminal},
-	{"keys reach the foreground process group", testKeys},
-	{"job control works", testJobControl},
-	{"programs inside can make terminals", testInnerTerminals},
+	{name: "a terminal is the command's own", run: testTerminal},
+	{name: "keys reach the foreground process group", run: testKeys},
+	{name: "job control works", run: testJobControl},
+	{name: "programs inside can make terminals", run: testInnerTerminals},
 }
 
 // terminals mounts a devpts instance as a supervisor does.

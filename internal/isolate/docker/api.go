@@ -1,0 +1,221 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// api speaks to a docker daemon, in the version that was agreed upon. It is not
+// the docker project's own client: linked alone, that costs each of our
+// processes, exec leaders too, two milliseconds and half a megabyte at its
+// start (docs/adr/0012-docker.md).
+type api struct {
+	http    *http.Client
+	address string
+	version string // "/v1.41"; empty before it is agreed upon
+}
+
+// defaultHost is where the docker project's own client looks.
+const defaultHost = "unix:///var/run/docker.sock"
+
+// newAPI returns an api for the daemon at host. Errors: Unsupported.
+func newAPI(host string) (*api, error) {
+	socket, isUnix := strings.CutPrefix(host, "unix://")
+	if !isUnix {
+		return nil, fault.New(fault.Unsupported, "docker: the daemon %s is not at a unix socket of this host, so it cannot show the view", host)
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", socket)
+	}
+	return &api{http: &http.Client{Transport: &http.Transport{DialContext: dial}}, address: host}, nil
+}
+
+// close drops idle connections. The api can still be used.
+func (a *api) close() { a.http.CloseIdleConnections() }
+
+// maxAnswer bounds what is read of an answer, in bytes.
+const maxAnswer = 4 << 20
+
+// daemonError is the daemon's refusal.
+type daemonError struct {
+	status int
+	text   string
+}
+
+func (e *daemonError) Error() string { return e.text }
+
+// isStatus reports whether the daemon refused with this status.
+func isStatus(err error, status int) bool {
+	refused, ok := errors.AsType[*daemonError](err)
+	return ok && refused.status == status
+}
+
+// call makes a request and decodes the answer into answer, unless that is nil.
+// Errors: Unsupported where no daemon answers; Deadline, Canceled; else a
+// daemonError under the kind of its status.
+func (a *api) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fault.New(fault.Internal, "docker: %w", err)
+	}
+	target := &url.URL{Scheme: "http", Host: "docker", Path: a.version + path, RawQuery: query.Encode()}
+	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(text))
+	if err != nil {
+		return fault.New(fault.Internal, "docker: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := a.http.Do(request)
+	if err != nil {
+		return a.unanswered(ctx, err)
+	}
+	defer response.Body.Close()
+	text, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return a.unanswered(ctx, err)
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return refusal(response.StatusCode, text)
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, answer); err != nil {
+		return fault.New(fault.Unsupported, "docker: answer to %s: %w", path, err)
+	}
+	return nil
+}
+
+// unanswered explains a request without an answer.
+func (a *api) unanswered(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fault.New(fault.Deadline, "docker: the daemon did not answer in time: %w", err)
+	case ctx.Err() != nil:
+		return fault.New(fault.Canceled, "docker: %w", err)
+	}
+	cause := err
+	if u := (*url.Error)(nil); errors.As(err, &u) {
+		cause = u.Err
+	}
+	return fault.New(fault.Unsupported, "docker: no daemon answers at %s: %w; %s", a.address, cause, installHint)
+}
+
+// refusal is the error for a status that says no.
+func refusal(status int, text []byte) error {
+	var answer struct {
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Message == "" {
+		answer.Message = fmt.Sprintf("status %d", status)
+	}
+	kind := fault.Unsupported
+	switch status {
+	case http.StatusBadRequest:
+		kind = fault.Invalid
+	case http.StatusNotFound:
+		kind = fault.NotFound
+	case http.StatusConflict:
+		kind = fault.Precondition
+	}
+	return fault.New(kind, "docker: %w", &daemonError{status, answer.Message})
+}
+
+// The oldest version, that of Docker 20.10. What we ask for means the same in
+// every later one.
+const minMajor, minMinor = 1, 41
+
+// agree chooses the version: the oldest that we and the daemon have.
+func (a *api) agree(ctx context.Context) error {
+	var daemon struct{ APIVersion, MinAPIVersion string }
+	if err := a.call(ctx, http.MethodGet, "/version", nil, nil, &daemon); err != nil {
+		return err
+	}
+	version := fmt.Sprintf("%d.%d", minMajor, minMinor)
+	if !isAtLeast(daemon.APIVersion, version) {
+		return fault.New(fault.Unsupported, "docker: the daemon's API is %q, %s or later is needed (Docker 20.10)", daemon.APIVersion, version)
+	}
+	if isAtLeast(daemon.MinAPIVersion, version) {
+		version = daemon.MinAPIVersion
+	}
+	a.version = "/v" + version
+	return nil
+}
+
+// isAtLeast compares versions like "1.41"; one that is malformed is none.
+func isAtLeast(version, least string) bool {
+	var major, minor, leastMajor, leastMinor int
+	if n, _ := fmt.Sscanf(version+" "+least, "%d.%d %d.%d", &major, &minor, &leastMajor, &leastMinor); n != 4 {
+		return false
+	}
+	return major > leastMajor || major == leastMajor && minor >= leastMinor
+}
+
+// daemonInfo is what a daemon says of itself and its host.
+type daemonInfo struct {
+	OSType          string
+	SecurityOptions []string
+	MemoryLimit     bool
+	PidsLimit       bool
+	CPUCfsPeriod    bool `json:"CpuCfsPeriod"`
+	CPUCfsQuota     bool `json:"CpuCfsQuota"`
+}
+
+func (a *api) info(ctx context.Context) (daemonInfo, error) {
+	var info daemonInfo
+	return info, a.call(ctx, http.MethodGet, "/info", nil, nil, &info)
+}
+
+// hasImage is NotFound where the daemon has no such image.
+func (a *api) hasImage(ctx context.Context, image string) error {
+	return a.call(ctx, http.MethodGet, "/images/"+image+"/json", nil, nil, nil)
+}
+
+// created is a new container.
+type created struct {
+	ID       string
+	Warnings []string
+}
+
+func (a *api) create(ctx context.Context, name string, c container) (created, error) {
+	var answer created
+	return answer, a.call(ctx, http.MethodPost, "/containers/create", url.Values{"name": {name}}, c, &answer)
+}
+
+// start starts a container and returns the pid of its PID 1, 0 if that has
+// ended.
+func (a *api) start(ctx context.Context, id string) (int, error) {
+	if err := a.call(ctx, http.MethodPost, "/containers/"+id+"/start", nil, nil, nil); err != nil {
+		return 0, err
+	}
+	var answer struct{ State struct{ Pid int } }
+	err := a.call(ctx, http.MethodGet, "/containers/"+id+"/json", nil, nil, &answer)
+	return answer.State.Pid, err
+}
+
+// wait waits for a container's end and returns its exit status.
+func (a *api) wait(ctx context.Context, id string) (int64, error) {
+	var answer struct{ StatusCode int64 }
+	err := a.call(ctx, http.MethodPost, "/containers/"+id+"/wait", url.Values{"condition": {"not-running"}}, nil, &answer)
+	return answer.StatusCode, err
+}
+
+// remove ends and removes a container with its volumes. It is no error if there
+// is none.
+func (a *api) remove(ctx context.Context, name string) error {
+	err := a.call(ctx, http.MethodDelete, "/containers/"+name, url.Values{"force": {"1"}, "v": {"1"}}, nil, nil)
+	if isStatus(err, http.StatusNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,146 @@
+package docker
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/isolate/handover"
+)
+
+// container is what the daemon is asked for, in the API's words.
+type container struct {
+	Image       string
+	Hostname    string
+	User        string
+	Entrypoint  []string
+	Cmd         []string
+	Env         []string
+	WorkingDir  string
+	Labels      map[string]string
+	Healthcheck healthcheck
+	HostConfig  hostConfig
+}
+
+type healthcheck struct{ Test []string }
+
+type hostConfig struct {
+	Init           bool
+	NetworkMode    string
+	LogConfig      logConfig
+	CapDrop        []string
+	SecurityOpt    []string
+	CgroupnsMode   string
+	IpcMode        string
+	UsernsMode     string
+	ReadonlyRootfs bool
+	Tmpfs          map[string]string
+	Mounts         []bind
+
+	Memory     int64
+	MemorySwap int64
+	NanoCPUs   int64  `json:"NanoCpus"`
+	PidsLimit  *int64 `json:",omitempty"`
+	Ulimits    []ulimit
+}
+
+type logConfig struct{ Type string }
+
+type ulimit struct {
+	Name       string
+	Soft, Hard int64
+}
+
+type bind struct {
+	Type           string
+	Source, Target string
+	ReadOnly       bool
+	BindOptions    bindOptions
+}
+
+type bindOptions struct {
+	Propagation  string
+	NonRecursive bool
+}
+
+// label marks our containers; its value is the sandbox's id.
+const label = "agentfense.sandbox"
+
+func (p *plan) container() container {
+	s := p.spec
+	return container{
+		Image:       s.Image,
+		Hostname:    s.Hostname,
+		User:        fmt.Sprintf("%d:%d", s.UID, s.GID),
+		Entrypoint:  append([]string{initPath, handover.Verb, socketPath}, s.InitArgs...),
+		Cmd:         []string{}, // not the image's
+		Env:         s.InitEnv,
+		WorkingDir:  "/",
+		Labels:      map[string]string{label: s.ID},
+		Healthcheck: healthcheck{[]string{"NONE"}}, // it would run the image's commands
+		HostConfig:  p.hostConfig(),
+	}
+}
+
+// hostConfig confines. Memory is limited together with swap, or a sandbox would
+// fill the host's swap with what it may not hold in memory. The core limit is
+// the one that keeps the kernel from piping a dump to the host's core_pattern
+// program (fs/coredump.c), as it does even with 0.
+func (p *plan) hostConfig() hostConfig {
+	limits := p.spec.Limits
+	h := hostConfig{
+		NetworkMode:    "none",
+		LogConfig:      logConfig{"none"},
+		CapDrop:        []string{"ALL"},
+		SecurityOpt:    []string{"no-new-privileges"},
+		CgroupnsMode:   "private",
+		IpcMode:        "private",
+		UsernsMode:     "host", // where the daemon maps ids, the view's would not fit
+		ReadonlyRootfs: true,
+		Tmpfs:          p.private(),
+		Mounts:         p.binds(),
+		Memory:         limits.MemoryBytes,
+		MemorySwap:     limits.MemoryBytes,
+		NanoCPUs:       int64(limits.CPUs * 1e9),
+		Ulimits:        []ulimit{{Name: "core", Soft: 1, Hard: 1}},
+	}
+	if p.spec.Net == isolate.NetHost {
+		h.NetworkMode = "host"
+	}
+	if limits.PIDs > 0 {
+		h.PidsLimit = &limits.PIDs
+	}
+	return h
+}
+
+// binds are the mounts from the host. Of a read-only one nothing that is
+// mounted below it shows: the API has no recursive read-only before 1.44.
+func (p *plan) binds() []bind {
+	s := p.spec
+	mount := func(source, target string, o bindOptions) bind {
+		return bind{Type: "bind", Source: source, Target: target, BindOptions: o}
+	}
+	readOnly := func(source, target string) bind {
+		b := mount(source, target, bindOptions{Propagation: "rprivate", NonRecursive: true})
+		b.ReadOnly = true
+		return b
+	}
+	stage := path.Join(s.Dir, stageName)
+	binds := []bind{
+		mount(s.View, s.Workspace, bindOptions{Propagation: "rslave"}),
+		readOnly(s.Init, initPath),
+		readOnly(path.Join(stage, socketName), socketPath),
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
+		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))
+	}
+	if s.DevPTS != "" {
+		binds = append(binds, mount(s.DevPTS, "/dev/pts", bindOptions{Propagation: "rprivate"}))
+	}
+	for _, m := range p.mounts {
+		binds = append(binds, readOnly(m.Source, m.Target))
+	}
+	return binds
+}

@@ -1,0 +1,213 @@
+// Package docker starts sandboxes as containers of a docker daemon on this
+// host, whose API is 1.41 (Docker 20.10) or later.
+//
+// The daemon makes the namespaces, the root from an image, and the control
+// groups. What the sandbox is to see of the host is mounted where the daemon
+// finds it, below the sandbox's own directory. PID 1 is our binary, mounted
+// read-only; package handover gives it the guest socket and our own seccomp
+// filter, which holds beside the daemon's. The daemon's socket never goes in.
+//
+// A sandbox lives as long as its supervisor: PID 1 ends when the other end of
+// the guest socket is closed. Kill does not need the daemon either. What may be
+// left of a supervisor that was killed, a container that has ended and mounts,
+// Clear and the next Start remove.
+package docker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/isolate/handover"
+	"github.com/agentfense/agentfense/internal/seccomp"
+)
+
+// Options adjusts an Isolator.
+type Options struct {
+	// Host is the daemon's socket, such as "unix:///run/docker.sock"; empty
+	// means HostVariable, then DOCKER_HOST, then the docker client's default.
+	Host string
+}
+
+// HostVariable names the daemon's socket. It is the server's configuration key
+// runtime.docker.host.
+const HostVariable = "AGENTFENSE_RUNTIME_DOCKER_HOST"
+
+// Isolator is an isolate.Isolator. It is safe for concurrent use.
+type Isolator struct{ host string }
+
+// New returns an Isolator. It does not look for the daemon; Start and Probe do.
+func New(o Options) *Isolator { return &Isolator{host: o.Host} }
+
+// containerName is the container of the sandbox with this id.
+func containerName(id string) string { return "agentfense-" + id }
+
+// Start implements isolate.Isolator for root alone: the daemon has to see the
+// mounts of the calling process, which must be in the daemon's mount namespace.
+func (d *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Process, error) {
+	defer spec.Guest.Close()
+	plan, err := newPlan(spec)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.dial(ctx, spec.Limits)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{api: a, id: spec.ID, dir: spec.Dir, complaints: isolate.Complaints{To: spec.Stderr}, done: make(chan struct{})}
+	if err := clear(ctx, a, spec.ID, spec.Dir); err != nil {
+		return nil, err
+	}
+	if err := p.launch(ctx, plan); err != nil {
+		return nil, errors.Join(err, p.abandon())
+	}
+	return p, nil
+}
+
+// launch takes the sandbox to where PID 1 runs.
+func (p *process) launch(ctx context.Context, plan *plan) error {
+	stage, err := plan.stage()
+	if err != nil {
+		return err
+	}
+	offer, err := handover.Listen(stage, socketName, plan.spec.HostUID)
+	if err != nil {
+		return err
+	}
+	defer offer.Close()
+	if err := p.create(ctx, plan); err != nil {
+		return err
+	}
+	pid, err := p.api.start(ctx, p.container)
+	if err != nil {
+		return err
+	}
+	peer, err := p.await(ctx, offer, pid, plan.spec.HostUID)
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	if err := plan.verify(peer.PID); err != nil {
+		peer.PIDFD.Close()
+		return err
+	}
+	return p.give(peer, plan.spec.Guest)
+}
+
+// create makes the container.
+func (p *process) create(ctx context.Context, plan *plan) error {
+	made, err := p.api.create(ctx, containerName(plan.spec.ID), plan.container())
+	if isStatus(err, http.StatusNotFound) {
+		return fault.New(fault.Precondition, "%w; run: docker pull %s", err, plan.spec.Image)
+	}
+	if err != nil {
+		return err
+	}
+	p.container = made.ID
+	for _, w := range made.Warnings {
+		// "… Limitation discarded.", "Memory limited without swap."
+		if plan.spec.Limits != (isolate.Limits{}) && !strings.Contains(w, "without swap") {
+			return fault.New(fault.Unsupported, "create container: docker says: %s", strings.TrimSpace(w))
+		}
+	}
+	return nil
+}
+
+// await waits for PID 1 to come to offer, or to end.
+func (p *process) await(ctx context.Context, offer *handover.Offer, pid, uid int) (*handover.Peer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		status, err := p.api.wait(ctx, p.container)
+		if err == nil {
+			err = fault.New(fault.Unsupported, "start sandbox: PID 1 ended with status %d before it took over; is the image made for this machine?", status)
+		}
+		cancel(err)
+	}()
+	peer, err := offer.Accept(ctx, pid, uid)
+	var why *fault.Error
+	if err != nil && errors.As(context.Cause(ctx), &why) {
+		err = why
+	}
+	cancel(nil)
+	<-watched
+	return peer, err
+}
+
+// give hands PID 1 what it needs and begins to watch it.
+func (p *process) give(peer *handover.Peer, guest *os.File) error {
+	p.pid, p.init = peer.PID, peer.PIDFD
+	filter, err := seccomp.Filter()
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return fault.New(fault.Exhausted, "start sandbox: %w", err)
+	}
+	defer write.Close()
+	// Ends of os.Pipe are non-blocking, which nobody inside expects.
+	if err = unix.SetNonblock(int(write.Fd()), false); err == nil {
+		err = peer.Give(filter, guest, write)
+	}
+	if err != nil {
+		read.Close()
+		return fault.New(fault.Internal, "start sandbox: %w", err)
+	}
+	go p.run(read)
+	return nil
+}
+
+// dial connects to a daemon that can do what is asked of it.
+func (d *Isolator) dial(ctx context.Context, limits isolate.Limits) (*api, error) {
+	a, err := newAPI(cmp.Or(d.host, os.Getenv(HostVariable), os.Getenv("DOCKER_HOST"), defaultHost))
+	if err != nil {
+		return nil, err
+	}
+	if err := a.agree(ctx); err != nil {
+		return nil, err
+	}
+	info, err := a.info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a, checkDaemon(info, limits)
+}
+
+// removePatience bounds what is asked of the daemon at the end of a sandbox.
+const removePatience = 4 * time.Second
+
+// Clear ends and removes what a killed supervisor has left of the sandbox with
+// this id and directory. The daemon is asked only if there is something.
+func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
+	if _, err := os.Lstat(filepath.Join(dir, stageName)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	a, err := d.dial(ctx, isolate.Limits{})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	return clear(ctx, a, id, dir)
+}
+
+// clear removes the container, then the stage, whose directory is the mark of
+// there being a container.
+func clear(ctx context.Context, a *api, id, dir string) error {
+	if err := a.remove(ctx, containerName(id)); err != nil {
+		return err
+	}
+	return clearStage(dir)
+}

@@ -1,0 +1,31 @@
+package docker_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/isolate/docker"
+	"github.com/agentfense/agentfense/internal/isolate/isolatetest"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+func TestMain(m *testing.M) { isolatetest.Main(m) }
+
+// hostEnv tells a supervisor that is to be killed of the suite's daemon.
+const hostEnv = "AGENTFENSE_TEST_DOCKER"
+
+func TestConformance(t *testing.T) {
+	needs.Root(t)
+	needs.Docker(t)
+	host := os.Getenv(hostEnv)
+	isolatetest.RunImages(t,
+		func(testing.TB) isolate.Isolator { return docker.New(docker.Options{Host: host}) },
+		func(t *testing.T) func(*isolate.Spec) {
+			if host == "" {
+				host = needs.DockerDaemon(t)
+				t.Setenv(hostEnv, host)
+			}
+			return func(s *isolate.Spec) { s.Image = needs.DockerImage }
+		})
+}

@@ -1,0 +1,184 @@
+package docker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// plan is a spec that was checked, with its defaults filled in and the host's
+// symbolic links resolved.
+type plan struct {
+	spec    isolate.Spec
+	mounts  []isolate.Mount
+	conceal []string
+}
+
+// Directories inside that are the kernel's, the image's or ours to make.
+var (
+	kernelDirs = []string{"/proc", "/sys", "/dev"}
+	ownDirs    = []string{"/run", "/var/run"}
+	systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/var"}
+)
+
+func newPlan(spec isolate.Spec) (*plan, error) {
+	p := &plan{spec: spec}
+	if err := p.fillIn(); err != nil {
+		return nil, err
+	}
+	if err := p.checkUser(); err != nil {
+		return nil, err
+	}
+	if err := checkTarget("workspace", p.spec.Workspace); err != nil {
+		return nil, err
+	}
+	for _, dir := range spec.Conceal {
+		resolved, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return nil, fault.New(fault.Precondition, "conceal %q: %w", dir, err)
+		}
+		p.conceal = append(p.conceal, resolved)
+	}
+	for _, m := range spec.Mounts {
+		if err := p.addMount(m); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+func (p *plan) fillIn() error {
+	s := &p.spec
+	if s.Hostname == "" {
+		s.Hostname = "sandbox"
+	}
+	if s.User == "" {
+		s.User = "user"
+	}
+	if s.Home == "" {
+		s.Home = "/home/" + s.User
+	}
+	if s.Init == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return fault.New(fault.Internal, "find our own binary: %w", err)
+		}
+		s.Init = own
+	}
+	switch {
+	case s.ID == "" || !filepath.IsAbs(s.Dir):
+		return fault.New(fault.Invalid, "start sandbox: docker needs an id and a directory of the sandbox's own")
+	case s.Image == "":
+		return fault.New(fault.Invalid, "start sandbox: docker needs an image")
+	case s.Cgroup != nil:
+		return fault.New(fault.Invalid, "start sandbox: docker makes control groups itself")
+	case !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home || strings.ContainsAny(s.Home+s.User, ":\n"):
+		return fault.New(fault.Invalid, "user %q with home %q: not to be written into /etc/passwd", s.User, s.Home)
+	}
+	return nil
+}
+
+func (p *plan) checkUser() error {
+	s := p.spec
+	if err := checkRoot(); err != nil {
+		return err
+	}
+	switch {
+	case s.HostUID <= 0 || s.HostGID <= 0:
+		return fault.New(fault.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
+	case s.UID != s.HostUID || s.GID != s.HostGID:
+		return fault.New(fault.Invalid, "user %d:%d: docker has the ids of the host inside, which are %d:%d", s.UID, s.GID, s.HostUID, s.HostGID)
+	}
+	return nil
+}
+
+// checkTarget refuses places inside at which nothing may be mounted.
+func checkTarget(what, target string) error {
+	switch {
+	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
+		return fault.New(fault.Invalid, "%s %q: not a clean absolute path", what, target)
+	case target == "/" || slices.Contains(systemDirs, target):
+		return fault.New(fault.Invalid, "%s %s: a system directory of the sandbox", what, target)
+	case belowAny(target, kernelDirs) || belowAny(target, ownDirs):
+		return fault.New(fault.Invalid, "%s %s: below a directory of the sandbox's own", what, target)
+	}
+	return nil
+}
+
+// addMount checks a further mount and resolves its source.
+func (p *plan) addMount(m isolate.Mount) error {
+	if m.Target == "" {
+		m.Target = m.Source
+	}
+	if err := checkTarget("mount", m.Target); err != nil {
+		return err
+	}
+	if below(m.Target, p.spec.Workspace) {
+		return fault.New(fault.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
+	}
+	source, err := filepath.EvalSymlinks(m.Source)
+	if err != nil {
+		return fault.New(fault.NotFound, "mount %q: %w", m.Source, err)
+	}
+	st, err := os.Stat(source)
+	switch {
+	case err != nil:
+		return fault.New(fault.NotFound, "mount %q: %w", m.Source, err)
+	case !st.IsDir() && !st.Mode().IsRegular():
+		return fault.New(fault.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
+	case !filepath.IsAbs(source) || source == "/" || belowAny(source, kernelDirs) || belowAny(source, ownDirs):
+		return fault.New(fault.Invalid, "mount %q: a directory of the running system", m.Source)
+	case belowAny(source, p.conceal):
+		return fault.New(fault.Invalid, "mount %q: the sandbox sees it through its view alone, or not at all", m.Source)
+	}
+	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
+	return nil
+}
+
+// masks returns the places inside at which a concealed directory would show
+// through a mount.
+func (p *plan) masks() []string {
+	var covered []string
+	for _, m := range p.mounts {
+		for _, c := range p.conceal {
+			if below(c, m.Source) {
+				covered = append(covered, filepath.Join(m.Target, strings.TrimPrefix(c, m.Source)))
+			}
+		}
+	}
+	return covered
+}
+
+// private returns the directories inside that start empty and are the
+// sandbox's own, with their options.
+func (p *plan) private() map[string]string {
+	own := func(mode string) string {
+		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d", mode, p.spec.UID, p.spec.GID)
+	}
+	dirs := map[string]string{"/tmp": own("1777"), "/var/tmp": own("1777"), "/run": own("0755")}
+	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, ownDirs)) && p.spec.Home != "/" {
+		dirs[p.spec.Home] = own("0755")
+	}
+	delete(dirs, p.spec.Workspace)
+	for _, m := range p.mounts {
+		delete(dirs, m.Target)
+	}
+	for _, path := range p.masks() {
+		dirs[path] = "ro,nosuid,nodev,noexec,mode=0555"
+	}
+	return dirs
+}
+
+// below reports whether path is dir or lies below it. Both are clean.
+func below(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+func belowAny(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(d string) bool { return below(path, d) })
+}

@@ -1,0 +1,62 @@
+package docker
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+const installHint = "install Docker 20.10 or later and start it (Debian: apt install docker.io), or name its socket in DOCKER_HOST"
+
+// Probe says whether the daemon can hold a sandbox from image.
+//
+// Errors: Unsupported; the text says what is in the way and what to do.
+func (d *Isolator) Probe(ctx context.Context, image string) error {
+	if err := checkRoot(); err != nil {
+		return err
+	}
+	a, err := d.dial(ctx, isolate.Limits{})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	if err := a.hasImage(ctx, image); err != nil {
+		return fault.New(fault.Unsupported, "%w; run: docker pull %s, or name another with --image", err, image)
+	}
+	return nil
+}
+
+func checkRoot() error {
+	if os.Geteuid() != 0 {
+		return fault.New(fault.Unsupported, "docker: only root can show the daemon a view; run agentfense as root, or take --runtime bwrap")
+	}
+	return nil
+}
+
+// checkDaemon judges what the daemon says of itself.
+func checkDaemon(info daemonInfo, l isolate.Limits) error {
+	rootless := slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
+	missing := ""
+	switch {
+	case info.OSType != "linux":
+		return fault.New(fault.Unsupported, "docker: the daemon makes %s containers, not linux", info.OSType)
+	case rootless:
+		return fault.New(fault.Unsupported, "docker: the daemon is rootless, so it sees neither our mounts nor our users; use one that runs as root")
+	case l.MemoryBytes > 0 && !info.MemoryLimit:
+		missing = "memory"
+	case l.CPUs > 0 && (!info.CPUCfsPeriod || !info.CPUCfsQuota):
+		missing = "cpu"
+	case l.PIDs > 0 && !info.PidsLimit:
+		missing = "pids"
+	}
+	if missing != "" {
+		return fault.New(fault.Unsupported, "docker: the daemon cannot limit %s on this host: its cgroup controller is not mounted", missing)
+	}
+	return nil
+}
+
+var _ isolate.Isolator = (*Isolator)(nil)

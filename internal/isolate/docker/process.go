@@ -1,0 +1,107 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// process is a started sandbox.
+type process struct {
+	api        *api
+	id, dir    string // of the sandbox
+	container  string // the daemon's id of it
+	complaints isolate.Complaints
+	pid        int
+	init       *os.File // pidfd of PID 1
+	killed     atomic.Bool
+	done       chan struct{}
+	err        error // how it ended; set before done is closed
+}
+
+func (p *process) PID() int              { return p.pid }
+func (p *process) Done() <-chan struct{} { return p.done }
+
+func (p *process) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Kill kills PID 1, with which its pid namespace dies. The daemon is not asked:
+// it may hang.
+func (p *process) Kill() error {
+	p.killed.Store(true)
+	raw, err := p.init.SyscallConn()
+	if err != nil {
+		return nil // closed: it has ended
+	}
+	var sent error
+	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
+		return nil // as above
+	}
+	if sent == nil || errors.Is(sent, unix.ESRCH) {
+		return nil
+	}
+	return fault.New(fault.Internal, "kill sandbox: %w", sent)
+}
+
+// run reads what PID 1 complains about, waits for its end, and removes the
+// container and what was mounted for it.
+func (p *process) run(stderr *os.File) {
+	copied := make(chan struct{})
+	go func() {
+		defer close(copied)
+		_, _ = io.Copy(&p.complaints, stderr) // it ends with the last writer
+	}()
+	p.awaitEnd()
+	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	status, err := p.api.wait(ctx, p.container)
+	err = errors.Join(err, clear(ctx, p.api, p.id, p.dir))
+	stderr.Close()
+	<-copied
+	p.init.Close()
+	p.api.close()
+	switch text := p.complaints.Tail(); {
+	case p.killed.Load():
+	case status != 0 && text != "":
+		p.err = fault.New(fault.Internal, "sandbox ended: exit status %d: %s", status, text)
+	case status != 0:
+		p.err = fault.New(fault.Internal, "sandbox ended: exit status %d", status)
+	case err != nil:
+		p.err = fault.New(fault.Internal, "sandbox ended: %w", err)
+	}
+	close(p.done)
+}
+
+// awaitEnd waits until every process of the sandbox is gone: PID 1 is the last.
+func (p *process) awaitEnd() {
+	raw, err := p.init.SyscallConn()
+	if err != nil {
+		return
+	}
+	// No thread waits: a pidfd is readable once the process has ended.
+	_ = raw.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+	})
+}
+
+// abandon removes what was made of a sandbox that does not start.
+func (p *process) abandon() error {
+	// The start may have been given up.
+	ctx, cancel := context.WithTimeout(context.Background(), removePatience)
+	defer cancel()
+	defer p.api.close()
+	if p.init != nil {
+		p.init.Close()
+	}
+	return clear(ctx, p.api, p.id, p.dir)
+}

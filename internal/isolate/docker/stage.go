@@ -1,0 +1,129 @@
+package docker
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
+)
+
+// The stage is a tmpfs below the sandbox's directory with the files that are
+// mounted inside, and so named there by their path on it alone.
+const stageName = "docker"
+
+// What lies on the stage, and where inside.
+const (
+	socketName = "socket"
+	insideDir  = "/run/agentfense"
+	initPath   = insideDir + "/init"
+	socketPath = insideDir + "/" + socketName
+)
+
+// stage mounts and fills the stage and returns its path.
+func (p *plan) stage() (string, error) {
+	dir := filepath.Join(p.spec.Dir, stageName)
+	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+		return "", fault.New(fault.Internal, "stage: %w", err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
+		return "", fault.New(fault.Unsupported, "stage: %w", err)
+	}
+	for name, content := range p.etc() {
+		path := filepath.Join(dir, name)
+		err := os.WriteFile(path, []byte(content), 0o644)
+		if err = errors.Join(err, os.Chmod(path, 0o644)); err != nil {
+			return "", fault.New(fault.Internal, "stage %s: %w", name, err)
+		}
+	}
+	// The daemon binds as a slave only what is shared.
+	if err := unix.Mount("", p.spec.View, "", unix.MS_SHARED, ""); err != nil {
+		return "", fault.New(fault.Unsupported, "share the view: %w", err)
+	}
+	return dir, nil
+}
+
+// etc returns the files of /etc that must name the sandbox and not the host,
+// the image or the daemon's network, by name.
+func (p *plan) etc() map[string]string {
+	s := p.spec
+	passwd, group := fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", s.User, s.UID, s.GID, s.Home), fmt.Sprintf("%s:x:%d:\n", s.User, s.GID)
+	if s.User != "root" {
+		passwd, group = "root:x:0:0::/root:/bin/sh\n"+passwd, "root:x:0:\n"+group
+	}
+	const nobody = 65534
+	if s.UID != nobody && s.User != "nobody" {
+		passwd += fmt.Sprintf("nobody:x:%d:%d::/nonexistent:/bin/false\n", nobody, nobody)
+		group += fmt.Sprintf("nogroup:x:%d:\n", nobody)
+	}
+	files := map[string]string{"passwd": passwd, "group": group, "hostname": s.Hostname + "\n"}
+	if s.Net != isolate.NetHost {
+		files["hosts"] = "127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n"
+		files["resolv.conf"] = ""
+	}
+	return files
+}
+
+// clearStage removes the stage in a sandbox's directory. It is no error if
+// there is none.
+func clearStage(sandbox string) error {
+	dir := filepath.Join(sandbox, stageName)
+	for {
+		err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is mounted
+			break
+		}
+		if err != nil {
+			return fault.New(fault.Internal, "unmount the stage: %w", err)
+		}
+	}
+	if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
+		return fault.New(fault.Internal, "remove the stage: %w", err)
+	}
+	return nil
+}
+
+// verify checks that what PID 1 has at the workspace is the view: a daemon that
+// does not see our mounts would have shown the empty directory below it.
+func (p *plan) verify(pid int) error {
+	want, err := mountAt("/proc/self/mountinfo", p.spec.View)
+	if err != nil {
+		return err
+	}
+	got, err := mountAt(fmt.Sprintf("/proc/%d/mountinfo", pid), p.spec.Workspace)
+	if err != nil {
+		return err
+	}
+	if want == "" || got != want {
+		return fault.New(fault.Unsupported, "docker: the daemon does not see the view's mount; it must run in this mount namespace (systemd: no PrivateMounts or MountFlags for docker.service)")
+	}
+	return nil
+}
+
+// mountAt returns the device number of the file system whose mount is topmost
+// at path (proc_pid_mountinfo(5)), or "".
+func mountAt(table, path string) (string, error) {
+	f, err := os.Open(table)
+	if err != nil {
+		return "", fault.New(fault.Unsupported, "read the mounts: %w", err)
+	}
+	defer f.Close()
+	device := ""
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) > 4 && unescape(fields[4]) == path {
+			device = fields[2]
+		}
+	}
+	return device, lines.Err()
+}
+
+// unescape undoes the octal escapes of a mount table.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#").Replace
