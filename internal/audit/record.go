@@ -197,3 +197,9 @@ func decode(h header, line []byte) (Event, error) {
 	}
 	return as(line)
 }
+
+// IsKind reports whether records of the kind k are written here.
+func IsKind(k Kind) bool {
+	_, known := decoders[k]
+	return known
+}

@@ -88,8 +88,6 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	if err := c.service.store.RemoveCodebase(ctx, entry.ID); err != nil {
 		return nil, err
 	}
-	// From here on it is gone; files that stay after a crash are removed at the
-	// next start.
 	return &sandboxv1.Empty{}, c.service.codebases.Delete(codebase.ID(entry.ID))
 }
 

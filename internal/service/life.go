@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Recover takes up where the last server ended, however it ended: the index is
@@ -49,8 +50,8 @@ func (s *Service) Recover(ctx context.Context) error {
 }
 
 // recoverCodebases removes the codebases that were half made: those that the
-// database does not know and that hold nothing. It removes what is left of
-// deleted ones from the database's side too.
+// database does not know and that hold nothing. Any other that it does not know
+// is left alone and named in the log.
 func (s *Service) recoverCodebases(ctx context.Context) error {
 	ids, err := s.codebases.IDs()
 	if err != nil {
@@ -69,7 +70,11 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 			s.log.WarnContext(ctx, "codebase: cannot be read", "codebase", id, "err", err)
 			continue
 		}
-		list, err := files.List(ctx, "", false)
+		_, linked := files.Linked()
+		list, err := []codebase.FileInfo(nil), error(nil)
+		if !linked { // of one that is linked nothing but the link is removed
+			list, err = files.List(ctx, vpath.Root, false)
+		}
 		if err != nil || len(list) > 0 {
 			s.log.WarnContext(ctx, "codebase: the database does not know it; it is left alone", "codebase", id, "err", err)
 			continue

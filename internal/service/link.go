@@ -1,0 +1,39 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+// LinkCodebase makes a codebase of a directory of the server's host, for
+// callers who may name its files.
+func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCodebaseRequest) (*sandboxv1.Codebase, error) {
+	if err := errors.Join(required("name", r.Name), required("owner_id", r.OwnerId), required("path", r.Path)); err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	caller := callerOf(ctx)
+	if err := caller.ReachHost(); err != nil {
+		return nil, err
+	}
+	if r.IgnoreFiles {
+		return nil, fault.New(fault.Unsupported, "ignore_files: this server cannot leave files out of a linked directory; hide them by rules")
+	}
+	id := store.NewCodebaseID()
+	made, err := c.service.codebases.Link(codebase.ID(id), r.Path, false)
+	if err != nil {
+		return nil, err
+	}
+	link, _ := made.Linked()
+	now := time.Now()
+	entry := store.Codebase{ID: id, Name: r.Name, OwnerID: r.OwnerId, LinkedPath: link.Path, CreatedAt: now, UpdatedAt: now}
+	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
+		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
+	}
+	return wireCodebase(entry), nil
+}

@@ -1,0 +1,55 @@
+package service_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/store"
+)
+
+func TestALinkedDirectoryChangesByApplyAlone(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := t.Context()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "f")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	request := &sandboxv1.LinkCodebaseRequest{Name: "host", OwnerId: "me", Path: dir}
+	_, err := w.codebases.LinkCodebase(w.as("me", store.AllScopes), request)
+	wantCode(t, "a token bound to an owner", err, codes.PermissionDenied)
+	_, err = w.codebases.LinkCodebase(ctx, &sandboxv1.LinkCodebaseRequest{Name: "x", OwnerId: "me", Path: w.home.Dir()})
+	wantCode(t, "the state directory", err, codes.InvalidArgument)
+	made, err := w.codebases.LinkCodebase(ctx, request)
+	if err != nil || !made.Linked || made.CreatedAt == nil {
+		t.Fatalf("%v, %v", made, err)
+	}
+	wantCode(t, "an upload", w.upload(ctx, made.Id, "g", "x"), codes.FailedPrecondition)
+	sb := w.sandbox(ctx, made.Id)
+	r, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: sb, Command: "cat f; printf new > f; cat f"})
+	if err != nil || r.Stdout != "oldnew" {
+		t.Errorf("inside: %v, %v", r, err)
+	}
+	if got, err := os.ReadFile(file); string(got) != "old" || err != nil {
+		t.Errorf("after the command the host has %q, %v", got, err)
+	}
+	if _, err := w.sandboxes.Apply(ctx, &sandboxv1.ApplyRequest{SandboxId: sb}); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(file); string(got) != "new" || err != nil {
+		t.Errorf("after apply the host has %q, %v", got, err)
+	}
+	if _, err := w.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: sb}); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: made.Id}); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("deleting the codebase took the directory: %v", err)
+	}
+}
