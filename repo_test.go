@@ -214,3 +214,15 @@ func read(t *testing.T, path string) string {
 	}
 	return string(text)
 }
+
+func TestScriptsParse(t *testing.T) {
+	scripts, err := filepath.Glob("scripts/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, script := range append(scripts, ".ci/run") {
+		if out, err := exec.Command("sh", "-n", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", script, err, out)
+		}
+	}
+}
