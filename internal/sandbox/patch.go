@@ -27,6 +27,23 @@ type PatchOptions struct {
 // without header"), so nobody applies the escapes in place of what they show.
 const notAPatch = "# control characters are shown escaped: this is no patch"
 
+// WriteFilePatch writes the change of one file as a unified diff in git's
+// format, and tells what there is to its content.
+func (r *Review) WriteFilePatch(w io.Writer, f *FileDiff, o PatchOptions) (Content, error) {
+	p := patchWriter{w: bufio.NewWriter(w), o: o}
+	var sum Content
+	for _, part := range f.parts() {
+		c, err := r.Content(&part)
+		if err != nil {
+			return sum, err
+		}
+		p.file(&part, c)
+		sum.Inserted, sum.Deleted = sum.Inserted+c.Inserted, sum.Deleted+c.Deleted
+		sum.Binary, sum.TooLarge, sum.Unknown = sum.Binary || c.Binary, sum.TooLarge || c.TooLarge, sum.Unknown || c.Unknown
+	}
+	return sum, p.w.Flush()
+}
+
 // WritePatch writes the changes as a unified diff in git's format. What git
 // has no form for stands in lines that start with "#": the marks, empty
 // directories, special files.

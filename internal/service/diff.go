@@ -1,0 +1,107 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// riskOf are risks on the wire.
+var riskOf = map[sandbox.Risk]sandboxv1.Risk{
+	sandbox.NoRisk:       sandboxv1.Risk_RISK_UNSPECIFIED,
+	sandbox.TrustedLater: sandboxv1.Risk_RISK_TRUSTED_LATER,
+	sandbox.RunsOnHost:   sandboxv1.Risk_RISK_RUNS_ON_HOST,
+}
+
+// Diff lists what a sandbox changed, by path. A page token is the last path of
+// the page before, so that what changes in between moves nothing.
+func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (answer *sandboxv1.DiffResponse, err error) {
+	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	if r.PageSize < 0 {
+		return nil, fault.New(fault.Invalid, "page_size: %d is negative", r.PageSize)
+	}
+	paths, err := selection(r.Paths)
+	if err != nil {
+		return nil, err
+	}
+	var after vpath.Path
+	if r.PageToken != "" {
+		if after, err = parsePath("page_token", r.PageToken); err != nil {
+			return nil, err
+		}
+	}
+	review, err := sb.Review(paths...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, review.Close()) }()
+	files := slices.DeleteFunc(slices.Clone(review.Files()), func(f sandbox.FileDiff) bool { return r.PageToken != "" && f.Path <= after })
+	slices.SortFunc(files, func(a, b sandbox.FileDiff) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	answer = &sandboxv1.DiffResponse{}
+	size := 0
+	for i := range files {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d, err := wireDiff(review, &files[i], r.NamesOnly)
+		if err != nil {
+			return nil, err
+		}
+		const frame = 16 // tag, length, and a share of the token
+		size += proto.Size(d) + frame
+		if i > 0 && (r.PageSize > 0 && i >= int(r.PageSize) || size+len(files[i].Path)*4 > maxResultBytes) {
+			answer.NextPageToken = files[i-1].Path.Text()
+			return answer, nil
+		}
+		answer.Files = append(answer.Files, d)
+	}
+	return answer, nil
+}
+
+func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*sandboxv1.FileDiff, error) {
+	d := &sandboxv1.FileDiff{
+		Path: f.Path.Text(), Status: changeOf[f.Status], SourceChanged: f.Stale, Old: wireSide(f.Old), New: wireSide(f.New),
+	}
+	if f.Mark != nil {
+		d.Risk, d.RiskReason = riskOf[f.Mark.Risk], f.Mark.Reason
+	}
+	if namesOnly {
+		return d, nil
+	}
+	patch := &kept{most: maxResultBytes}
+	content, err := review.WriteFilePatch(io.Writer(patch), f, sandbox.PatchOptions{Raw: true})
+	if err != nil {
+		return nil, err
+	}
+	d.Binary, d.TooLarge, d.OldContentUnknown = content.Binary, content.TooLarge, content.Unknown
+	d.Inserted, d.Deleted = int64(content.Inserted), int64(content.Deleted)
+	if content.Binary || content.TooLarge || content.Unknown || len(bytes.TrimSpace(patch.data)) == 0 {
+		return d, nil
+	}
+	d.Patch, d.PatchBytes = wireOutput(patch.data)
+	const rest = 64 << 10 // for a token, and what surrounds the file
+	if patch.cut || proto.Size(d) > maxResultBytes-rest {
+		d.Patch, d.PatchBytes, d.PatchOmitted = "", nil, true
+	}
+	return d, nil
+}
+
+func wireSide(s *sandbox.Side) *sandboxv1.FileState {
+	if s == nil {
+		return nil
+	}
+	return &sandboxv1.FileState{Mode: s.Mode, Size: s.SizeBytes, SymlinkTarget: vpath.EncodeText(s.Target)}
+}
