@@ -29,7 +29,7 @@ func TestAKillAtAnyMoment(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		busy.Go(func() {
 			for i := synced + 1; ; i++ {
-				_, err := s.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: writer, Command: fmt.Sprintf("echo %d > synced", i)})
+				_, err := s.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: writer, Command: fmt.Sprintf("echo %d > next && mv next synced", i)})
 				if err != nil {
 					return
 				}
