@@ -102,10 +102,12 @@ func TestExec(t *testing.T) {
 				t.Errorf("first message %v", got)
 			}
 		}
+		sleeps := func() bool {
+			return strings.Contains(s.exec(id, `cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' '`), "sleep 4321 ")
+		}
+		eventually(t, "the command sleeps", sleeps)
 		cancel()
-		eventually(t, "the command ends", func() bool {
-			return !strings.Contains(s.exec(id, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"), "sleep 4321 ")
-		})
+		eventually(t, "the command ends", func() bool { return !sleeps() })
 	})
 }
 
