@@ -235,6 +235,7 @@ func (s *supervisor) watchSession(ctx context.Context, sess *session, end contex
 	}
 	sess.mu.Lock()
 	sess.exit, sess.reason = exit, cmp.Or(sess.reason, reason)
+	sess.closed = time.Now() // before whoever ran the last command is told of its end
 	sess.mu.Unlock()
 	end()
 	sess.turn <- struct{}{} // the command that ran is through; there is no other
@@ -242,7 +243,6 @@ func (s *supervisor) watchSession(ctx context.Context, sess *session, end contex
 	sess.rouse()
 	s.finish(ctx, x)
 	sess.mu.Lock()
-	sess.closed = time.Now()
 	event := audit.SessionClosed{
 		Session: sess.id, Exec: x.id, Reason: sess.reason, DurationMS: sess.closed.Sub(x.begun).Milliseconds(),
 	}
