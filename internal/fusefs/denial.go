@@ -92,7 +92,8 @@ func (fs *FS) deny(d denied) {
 	q.mu.Unlock()
 }
 
-// describe fills in the first of its kind and reports it.
+// describe fills in the first of its kind and tells of it while the caller
+// waits: whose command it belongs to can be found out.
 func (fs *FS) describe(d *denied, c *denialCount) {
 	if d.operation == "" {
 		d.operation = currentCall(d.caller.Pid).name()
@@ -103,21 +104,9 @@ func (fs *FS) describe(d *denied, c *denialCount) {
 		PID: pid, Program: program, Count: 1,
 	}
 	fs.denials.mu.Lock()
-	defer fs.denials.mu.Unlock()
 	c.denial = first
-	if !fs.tell(first) {
-		c.more++
-	}
-}
-
-// tell hands a refusal to the reporter unless it has too many already.
-func (fs *FS) tell(d Denial) bool {
-	select {
-	case fs.refused <- d:
-		return true
-	default:
-		return false
-	}
+	fs.denials.mu.Unlock()
+	fs.o.OnDenial(first)
 }
 
 // flush returns what was counted, and forgets it once it is older than age.

@@ -35,7 +35,7 @@
 // # Goroutines
 //
 // fuseconn's readers run the handlers. One goroutine notifies the kernel, two
-// store file contents, one reads inotify, one tells of denials, one has the disk
+// store file contents, one reads inotify, one tells of refusals that were counted, one has the disk
 // begin with large files. All end with the mount. A handler that waits for
 // another of them, or for a disk, says so first (fuseconn.Conn.StandIn).
 package fusefs

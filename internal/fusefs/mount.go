@@ -37,9 +37,10 @@ type Options struct {
 	// OwnAll shows every entry as UID's and GID's: for a mounter that is root.
 	OwnAll bool
 
-	// OnDenial is told of refusals, one after the other, OnChange of changes,
-	// by several goroutines and before whoever made one gets the answer. They
-	// must not touch the mount.
+	// OnDenial and OnChange are told of refusals and changes, by several
+	// goroutines and before whoever made one gets the answer; only of refusals
+	// that were many of a kind OnDenial is told later. They must not touch the
+	// mount.
 	OnDenial func(Denial)
 	OnChange func(Change)
 
@@ -68,7 +69,6 @@ type FS struct {
 	prefetch prefetcher
 	writeout writeout
 	denials  denials
-	refused  chan Denial // to be told
 	stats    stats
 
 	conn  *fuseconn.Conn
@@ -109,7 +109,7 @@ func newFS(mountpoint string, o Options) (*FS, error) {
 	}
 	fs := &FS{
 		o: o, log: o.Logger, mountpoint: abs,
-		refused: make(chan Denial, denialsAhead), ended: make(chan struct{}), done: make(chan struct{}),
+		ended: make(chan struct{}), done: make(chan struct{}),
 	}
 	if fs.log == nil {
 		fs.log = slog.Default()

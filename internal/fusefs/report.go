@@ -27,9 +27,6 @@ type Change struct {
 	PID  int // the thread that did it, in the mounter's pid namespace; 0: the kernel, for a mapping
 }
 
-// denialsAhead is how many refusals may wait to be told; more are counted.
-const denialsAhead = 4096
-
 // report tells of a change before it is answered: whoever made it waits, so
 // nothing that a command did is told after its end.
 func (fs *FS) report(c Change) {
@@ -38,21 +35,16 @@ func (fs *FS) report(c Change) {
 	}
 }
 
-// runDenials calls OnDenial until the mount has ended.
+// runDenials tells of refusals that were counted until the mount has ended.
 func (fs *FS) runDenials() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
-		case d := <-fs.refused:
-			fs.o.OnDenial(d)
 		case <-tick.C:
 			fs.tellCounted(repeatTime)
 		case <-fs.ended:
-			for len(fs.refused) > 0 { // nobody adds to them any more
-				fs.o.OnDenial(<-fs.refused)
-			}
-			fs.tellCounted(0)
+			fs.tellCounted(0) // nobody adds to them any more
 			return
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// onDenial writes a refusal into the audit log. It is called by fusefs from
-// one goroutine.
+// onDenial writes a refusal into the audit log. It is called by fusefs while
+// the process that was refused waits.
 func (s *supervisor) onDenial(d fusefs.Denial) {
 	event := audit.PermissionDenied{
 		Path: audit.Text(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
