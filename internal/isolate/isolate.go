@@ -9,9 +9,12 @@
 package isolate
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
+
+	"github.com/agentfense/agentfense/internal/fault"
 )
 
 // Spec describes a sandbox. Paths "inside" are absolute and clean.
@@ -73,6 +76,22 @@ type Spec struct {
 	// Stderr receives what the runtime and PID 1 complain about, at most
 	// 64 kB of it. It may be nil.
 	Stderr io.Writer
+}
+
+// SetDefaults gives empty fields the values that Spec names. Errors: Internal.
+func (s *Spec) SetDefaults() error {
+	s.Hostname = cmp.Or(s.Hostname, "sandbox")
+	s.User = cmp.Or(s.User, "user")
+	s.Home = cmp.Or(s.Home, "/home/"+s.User)
+	if s.Init != "" {
+		return nil
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return fault.New(fault.Internal, "find our own binary: %w", err)
+	}
+	s.Init = own
+	return nil
 }
 
 // Limits bound what a sandbox uses; zero is no limit.

@@ -72,21 +72,8 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 
 func (p *plan) fillIn() error {
 	s := &p.spec
-	if s.Hostname == "" {
-		s.Hostname = "sandbox"
-	}
-	if s.User == "" {
-		s.User = "user"
-	}
-	if s.Home == "" {
-		s.Home = "/home/" + s.User
-	}
-	if s.Init == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return fault.New(fault.Internal, "find our own binary: %w", err)
-		}
-		s.Init = own
+	if err := s.SetDefaults(); err != nil {
+		return err
 	}
 	if !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home {
 		return fault.New(fault.Invalid, "home %q: not a clean absolute path", s.Home)
