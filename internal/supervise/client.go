@@ -61,8 +61,8 @@ func (c *Client) connect(ctx context.Context) (conn, error) {
 	return conn{uc.(*net.UnixConn)}, nil
 }
 
-// call sends one request and waits for its one reply.
-func (c *Client) call(ctx context.Context, r request) (reply, error) {
+// call sends one request, with descriptors, and waits for its one reply.
+func (c *Client) call(ctx context.Context, r request, given ...*os.File) (reply, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return reply{}, err
@@ -70,7 +70,7 @@ func (c *Client) call(ctx context.Context, r request) (reply, error) {
 	defer cn.Close()
 	stop := context.AfterFunc(ctx, func() { cn.Close() })
 	defer stop()
-	if err := cn.send(r); err != nil {
+	if err := cn.send(r, given...); err != nil {
 		return reply{}, lost(ctx, err)
 	}
 	var answer reply

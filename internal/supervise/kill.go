@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"time"
@@ -45,7 +46,7 @@ func (c conn) peer() (*os.File, error) {
 		}
 	})
 	if control != nil || err != nil {
-		return nil, firstOf(control, err)
+		return nil, cmp.Or(control, err)
 	}
 	unix.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "pidfd"), nil
@@ -65,18 +66,9 @@ func peerByPid(socket int) (int, error) {
 	hung := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}
 	if n, err := unix.Poll(hung, 0); err != nil || n > 0 {
 		unix.Close(fd)
-		return -1, firstOf(err, unix.ESRCH)
+		return -1, cmp.Or[error](err, unix.ESRCH)
 	}
 	return fd, nil
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // awaitTick is how often awaitExit looks whether its caller still waits.

@@ -94,25 +94,11 @@ func (c *Client) CloseSession(ctx context.Context, id string) error {
 // Errors: NotFound; Precondition when the session is closed; Exhausted, where
 // the sandbox has no process left; Canceled.
 func (c *Client) SessionExec(ctx context.Context, id string, command SessionCommand, stdout, stderr *os.File) (Exit, error) {
-	cn, err := c.connect(ctx)
-	if err != nil {
-		return Exit{}, err
-	}
-	defer cn.Close()
-	stop := context.AfterFunc(ctx, func() { cn.Close() })
-	defer stop()
 	r := sessionRequest{ID: id, Text: []byte(command.Text), Timeout: command.Timeout}
-	if err := cn.send(request{Op: opSessionExec, Session: &r}, stdout, stderr); err != nil {
-		return Exit{}, lost(ctx, err)
-	}
-	var answer reply
-	files, err := cn.receive(&answer)
-	closeAll(files...)
+	answer, err := c.call(ctx, request{Op: opSessionExec, Session: &r}, stdout, stderr)
 	switch {
 	case err != nil:
-		return Exit{}, lost(ctx, err)
-	case answer.Error != nil:
-		return Exit{}, answer.Error.err()
+		return Exit{}, err
 	case answer.Exited == nil:
 		return Exit{}, fault.New(fault.Internal, "supervisor: unexpected answer to %s", opSessionExec)
 	}
