@@ -92,19 +92,8 @@ func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.Appl
 	if _, linked := files.Linked(); linked || o.DryRun {
 		return sb.Apply(ctx, o)
 	}
-	var result sandbox.ApplyResult
-	err = files.Change(func() (*codebase.Growth, error) {
-		var err error
-		result, err = sb.Apply(ctx, o)
-		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
-	})
-	var applied []vpath.Path
-	for _, p := range result.Paths {
-		if p.Outcome == sandbox.Applied {
-			applied = append(applied, p.Path)
-		}
-	}
-	if told := s.tell(ctx, files.ID(), sb.ID(), applied); told != nil {
+	result, err, told := s.carryOver(ctx, files, sb, o)
+	if told != nil {
 		return result, told
 	}
 	return result, err

@@ -61,17 +61,8 @@ func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervi
 	if client != nil {
 		o.Drop = func(v []sandbox.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
 	}
-	var result sandbox.ApplyResult
-	err = files.Change(func() (*codebase.Growth, error) {
-		var err error
-		result, err = sb.Apply(ctx, o)
-		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
-	})
-	var applied []vpath.Path
+	result, err, told := s.carryOver(ctx, files, sb, o)
 	for _, p := range result.Paths {
-		if p.Outcome == sandbox.Applied {
-			applied = append(applied, p.Path)
-		}
 		if p.Overwrote || p.Outcome == sandbox.Conflict || p.Outcome == sandbox.Failed {
 			conflicts = append(conflicts, p.Path)
 		}
@@ -82,7 +73,7 @@ func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervi
 		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
 		err = nil
 	}
-	return conflicts, errors.Join(err, s.tell(ctx, files.ID(), sb.ID(), applied))
+	return conflicts, errors.Join(err, told)
 }
 
 // tellAtOnce is how many supervisors are told at once.
@@ -132,4 +123,21 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 		return nil
 	}
 	return err
+}
+
+// carryOver brings changes of sb into an uploaded codebase and tells the other
+// sandboxes of it; told is what went wrong with that.
+func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (result sandbox.ApplyResult, err, told error) {
+	err = files.Change(func() (*codebase.Growth, error) {
+		var err error
+		result, err = sb.Apply(ctx, o)
+		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
+	})
+	var applied []vpath.Path
+	for _, p := range result.Paths {
+		if p.Outcome == sandbox.Applied {
+			applied = append(applied, p.Path)
+		}
+	}
+	return result, err, s.tell(ctx, files.ID(), sb.ID(), applied)
 }
