@@ -9,11 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// libraryName is a name in the root that the library answers for by itself
+// ReservedName is a name in the root that the library answers for by itself
 // (poll.go there), with a file that is in no list. It is for Go programs that
 // use what they serve, so only this process finds it. To everybody else it is
 // absent and cannot be made.
-var libraryName = []byte(".go-fuse-epoll-hack\x00")
+const ReservedName = ".go-fuse-epoll-hack"
+
+// reservedBytes is the name as a request has it.
+var reservedBytes = []byte(ReservedName + "\x00")
 
 // Where a request's own name begins after its header, by opcode
 // (linux/fuse.h); other requests in the root bring no name that counts.
@@ -30,16 +33,16 @@ const (
 	pidOffset    = 32
 )
 
-// reserved answers a request for libraryName in the library's place. OK says
+// reserved answers a request for ReservedName in the library's place. OK says
 // that the request is another.
 func reserved(in []byte) fuse.Status {
-	if len(in) < inHeader+len(libraryName) || binary.NativeEndian.Uint64(in[nodeOffset:]) != fuse.FUSE_ROOT_ID {
+	if len(in) < inHeader+len(reservedBytes) || binary.NativeEndian.Uint64(in[nodeOffset:]) != fuse.FUSE_ROOT_ID {
 		return fuse.OK
 	}
 	opcode := binary.NativeEndian.Uint32(in[opcodeOffset:])
 	offset, named := nameOffset[opcode]
 	switch {
-	case !named, !bytes.HasPrefix(in[min(inHeader+offset, len(in)):], libraryName):
+	case !named, !bytes.HasPrefix(in[min(inHeader+offset, len(in)):], reservedBytes):
 		return fuse.OK
 	case unix.Tgkill(os.Getpid(), int(binary.NativeEndian.Uint32(in[pidOffset:])), 0) == nil:
 		return fuse.OK // one of our threads asks

@@ -4,17 +4,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/fuseconn"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// reservedName is a name in the root that go-fuse answers for by itself. It is
-// never listed and nothing can be moved there.
-const reservedName = ".go-fuse-epoll-hack"
-
+// reserved reports whether name is the library's own, which is never listed and
+// at which nothing can be made.
 func reserved(parent *node, name string) bool {
-	return parent.id == fuse.FUSE_ROOT_ID && name == reservedName
+	return parent.id == fuse.FUSE_ROOT_ID && name == fuseconn.ReservedName
 }
 
 // dirAt returns a directory's node and path. The caller holds fs.moves.
