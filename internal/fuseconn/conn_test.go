@@ -1,16 +1,13 @@
 package fuseconn
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,26 +18,9 @@ import (
 	"github.com/agentfense/agentfense/internal/needs"
 )
 
-// innerEnv marks the process that runs the tests in a mount namespace of its
-// own, so that no mount outlives it whatever happens.
-const innerEnv = "FUSECONN_TEST_INNER"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(innerEnv) != "" || os.Geteuid() != 0 {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), innerEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	var exit *exec.ExitError
-	if err := cmd.Run(); errors.As(err, &exit) {
-		os.Exit(exit.ExitCode())
-	} else if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	needs.PrivateMounts()
+	goleak.VerifyTestMain(m)
 }
 
 // fixture has the files that onLookup knows, empty and of the mode 0444, and

@@ -24,31 +24,12 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// innerEnv marks the process that runs the tests in a mount namespace of its
-// own, so that no mount outlives it whatever happens.
-const innerEnv = "FUSEFS_TEST_INNER"
-
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role, os.Args[1:]))
 	}
-	if os.Getenv(innerEnv) != "" || os.Geteuid() != 0 {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), innerEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		os.Exit(exit.ExitCode())
-	case err != nil:
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	needs.PrivateMounts()
+	goleak.VerifyTestMain(m)
 }
 
 // Who plays the confined process: it has no capability, so mode bits bind it.

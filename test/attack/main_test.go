@@ -27,17 +27,7 @@ var (
 
 func TestMain(m *testing.M) {
 	harness.Programs(programs)
-	dir, err := os.MkdirTemp("", "agentfense-attack")
-	if err == nil {
-		binary, err = harness.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	harness.Main(m, &binary, harness.Build)
 }
 
 // program registers what runs inside and returns the name to run it by. A file

@@ -29,17 +29,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(serverEnv) != "" {
 		os.Exit(serve(os.Args[1], os.Args[2]))
 	}
-	dir, err := os.MkdirTemp("", "agentfense-badinput")
-	if err == nil {
-		binary, err = harness.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	harness.Main(m, &binary, harness.Build)
 }
 
 // serve shows a directory on a mount point, as a file server elsewhere would,

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,25 @@ func build(path, program string) error {
 		return errors.New(string(out))
 	}
 	return nil
+}
+
+// Main builds the binary for the tests of a package, as build does, runs them,
+// and ends the process with their exit code.
+func Main(tests interface{ Run() int }, binary *string, build func(dir string) (string, error)) {
+	os.Exit(runTests(tests, binary, build))
+}
+
+func runTests(tests interface{ Run() int }, binary *string, build func(dir string) (string, error)) int {
+	dir, err := os.MkdirTemp("", "agentfense-test")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		*binary, err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return tests.Run()
 }
 
 // Sandbox is one named sandbox and what surrounds it.

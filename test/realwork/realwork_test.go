@@ -4,7 +4,6 @@
 package realwork_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,17 +17,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "agentfense-realwork")
-	if err == nil {
-		binary, err = harness.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	harness.Main(m, &binary, harness.Build)
 }
 
 // identity lets git commit inside, where no configuration of ours is.

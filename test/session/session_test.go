@@ -31,21 +31,20 @@ const patience = 30 * time.Second
 var binary string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "agentfense-session")
-	if err == nil {
-		binary, err = harness.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
+	harness.Main(leakChecked{m}, &binary, harness.Build)
+}
+
+// leakChecked are tests that must leave no goroutine.
+type leakChecked struct{ *testing.M }
+
+// Run runs the tests and then looks for goroutines.
+func (m leakChecked) Run() int {
+	code := m.M.Run()
 	if err := goleak.Find(); code == 0 && err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	os.RemoveAll(dir)
-	os.Exit(code)
+	return code
 }
 
 // running is a sandbox that runs until the test ends.

@@ -84,17 +84,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mounterEnv) != "" {
 		os.Exit(onFoldingSource(os.Args[1:]))
 	}
-	dir, err := os.MkdirTemp("", "agentfense-folding")
-	if err == nil {
-		binary, err = harness.Build(dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
+	harness.Main(m, &binary, harness.Build)
 }
 
 // onFoldingSource mounts a source that folds case on its first argument, in a
