@@ -134,6 +134,31 @@ func TestEachEventIsOneLineOfTheFormat(t *testing.T) {
 	}
 }
 
+// An older log goes on with records that say whose the sandbox is.
+func TestRecordsOfAServersSandboxSayWhoseItIs(t *testing.T) {
+	path := newLog(t, audit.SandboxStarted{PID: 1})
+	l, err := audit.Open(path, audit.Options{
+		Sandbox: "fix", ID: "sb_0123456789abcdef", CodebaseID: "cb_0123456789abcdef", UserID: "me\n", Now: clock(),
+	})
+	must(t, err)
+	must(t, l.Append(audit.SandboxStopped{Reason: "x"}, audit.SandboxDestroyed{}))
+	must(t, l.Close())
+	if s, err := audit.Verify(path); err != nil || s.Records != 3 || s.Gaps != 0 {
+		t.Errorf("Verify = %+v, %v", s, err)
+	}
+	for i, r := range records(t, path) {
+		var codebase, user audit.Text
+		text := ""
+		if i > 0 {
+			codebase, user, text = "cb_0123456789abcdef", "me\n", `,"codebase_id":"cb_0123456789abcdef","user_id":"me\\x0a",`
+		}
+		if r.CodebaseID != codebase || r.UserID != user || !strings.Contains(string(r.Raw), text) ||
+			(text == "") == strings.Contains(string(r.Raw), "_id") {
+			t.Errorf("record %d: codebase %q, user %q in %s", i, r.CodebaseID, r.UserID, r.Raw)
+		}
+	}
+}
+
 func TestReadGivesBackWhatWasWritten(t *testing.T) {
 	path := newLog(t, everyEvent...)
 	if diff := cmp.Diff(everyEvent, events(t, path)); diff != "" {

@@ -16,9 +16,12 @@ import (
 
 // Options say whose log it is.
 type Options struct {
-	Sandbox string           // name, written into each record
-	ID      string           // written into each record
-	Now     func() time.Time // time.Now if nil; called by several goroutines
+	Sandbox string // name, written into each record
+	ID      string // written into each record
+	// CodebaseID and UserID say of a server's sandbox which codebase it is made
+	// of and whose it is; they are written into each record unless empty.
+	CodebaseID, UserID string
+	Now                func() time.Time // time.Now if nil; called by several goroutines
 }
 
 // Log appends records to one file.
@@ -182,7 +185,7 @@ type batch struct {
 }
 
 func (b *batch) add(e encoded) error {
-	line, head, err := e.line(Text(b.log.options.Sandbox), Text(b.log.options.ID), b.last)
+	line, head, err := e.line(&b.log.options, b.last)
 	if err != nil {
 		return err
 	}

@@ -17,12 +17,14 @@ type Record struct {
 	Time    time.Time
 	Sandbox Text // name
 	ID      Text
-	Event   Event // one of this package's types, by value
-	Prev    Hash  // the record before, zero for the first
-	Hash    Hash
-	Raw     []byte // the line without its newline; of a Malformed up to 4 MiB. Valid during the call it is given to.
-	Offset  int64  // of the line in the file
-	Line    int    // from 1
+	// CodebaseID and UserID are empty unless the sandbox is a server's.
+	CodebaseID, UserID Text
+	Event              Event // one of this package's types, by value
+	Prev               Hash  // the record before, zero for the first
+	Hash               Hash
+	Raw                []byte // the line without its newline; of a Malformed up to 4 MiB. Valid during the call it is given to.
+	Offset             int64  // of the line in the file
+	Line               int    // from 1
 }
 
 // timeFormat has a fixed width, so that lines sort by it.
@@ -30,13 +32,15 @@ const timeFormat = "2006-01-02T15:04:05.000000000Z"
 
 // header are the keys that each record begins with.
 type header struct {
-	V       int    `json:"v"`
-	Seq     uint64 `json:"seq"`
-	Time    string `json:"time"`
-	Sandbox Text   `json:"sandbox"`
-	ID      Text   `json:"id"`
-	Event   Kind   `json:"event"`
-	Prev    string `json:"prev,omitempty"` // of a record that is read
+	V          int    `json:"v"`
+	Seq        uint64 `json:"seq"`
+	Time       string `json:"time"`
+	Sandbox    Text   `json:"sandbox"`
+	ID         Text   `json:"id"`
+	Event      Kind   `json:"event"`
+	CodebaseID Text   `json:"codebase_id,omitempty"`
+	UserID     Text   `json:"user_id,omitempty"`
+	Prev       string `json:"prev,omitempty"` // of a record that is read
 }
 
 // encoded is an event ready to be put into a record.
@@ -113,9 +117,10 @@ func orEmpty[T any](list []T) []T {
 const hashKey = `,"hash":"`
 
 // line makes the record of e that follows prev, newline included.
-func (e encoded) line(sandbox, id Text, prev Head) ([]byte, Head, error) {
+func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 	head, err := marshal(header{
-		V: SchemaVersion, Seq: prev.Seq + 1, Time: e.time.Format(timeFormat), Sandbox: sandbox, ID: id, Event: e.kind,
+		V: SchemaVersion, Seq: prev.Seq + 1, Time: e.time.Format(timeFormat), Sandbox: Text(of.Sandbox), ID: Text(of.ID), Event: e.kind,
+		CodebaseID: Text(of.CodebaseID), UserID: Text(of.UserID),
 	})
 	if err != nil {
 		return nil, Head{}, fault.New(fault.Internal, "audit %s: %w", e.kind, err)
@@ -162,7 +167,7 @@ func parse(line []byte) (Record, error) {
 		return Record{}, fault.New(fault.Invalid, "event %s: %w", h.Event, err)
 	}
 	return Record{
-		Version: h.V, Seq: h.Seq, Time: at, Sandbox: h.Sandbox, ID: h.ID,
+		Version: h.V, Seq: h.Seq, Time: at, Sandbox: h.Sandbox, ID: h.ID, CodebaseID: h.CodebaseID, UserID: h.UserID,
 		Event: event, Prev: prev, Hash: hash, Raw: line,
 	}, nil
 }

@@ -12,7 +12,7 @@ import (
 
 func TestAnEventOfALaterVersionIsKept(t *testing.T) {
 	later := encoded{kind: "novel", time: time.Unix(0, 0).UTC(), body: []byte(`{"key":1}`)}
-	line, head, err := later.line("fix", "sb", Head{})
+	line, head, err := later.line(&Options{Sandbox: "fix", ID: "sb"}, Head{})
 	if err != nil {
 		t.Fatal(err)
 	}

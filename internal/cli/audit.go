@@ -155,7 +155,11 @@ func printRaw(w io.Writer, r audit.Record) error {
 // printRecord prints a record on one line for people.
 func printRecord(w io.Writer, r audit.Record) error {
 	at := r.Time.Local().Format("2006-01-02 15:04:05.000")
-	_, err := fmt.Fprintf(w, "%s  %-24s %s\n", at, r.Event.Kind(), describeEvent(r.Event))
+	text := describeEvent(r.Event)
+	if _, made := r.Event.(audit.SandboxCreated); made && r.CodebaseID != "" {
+		text += fmt.Sprintf(", codebase %s of %s", escape(r.CodebaseID), escape(r.UserID))
+	}
+	_, err := fmt.Fprintf(w, "%s  %-24s %s\n", at, r.Event.Kind(), text)
 	return err
 }
 

@@ -104,7 +104,7 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	if o.DryRun {
 		return p.result(), nil
 	}
-	log, err := s.openLog()
+	log, err := s.OpenLog()
 	if err != nil {
 		return result, err
 	}

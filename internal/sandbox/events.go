@@ -8,14 +8,19 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// openLog opens the sandbox's audit log.
-func (s *Sandbox) openLog() (*audit.Log, error) {
-	return audit.Open(s.AuditPath(), audit.Options{Sandbox: s.Name(), ID: string(s.ID())})
+// OpenLog opens the sandbox's audit log.
+func (s *Sandbox) OpenLog() (*audit.Log, error) {
+	r := s.Record()
+	o := audit.Options{Sandbox: r.Name, ID: string(r.ID)}
+	if r.Served != nil {
+		o.CodebaseID, o.UserID = r.Served.CodebaseID, r.Served.OwnerID
+	}
+	return audit.Open(s.AuditPath(), o)
 }
 
 // log appends one event to the sandbox's audit log.
 func (s *Sandbox) log(ev audit.Event) error {
-	l, err := s.openLog()
+	l, err := s.OpenLog()
 	if err != nil {
 		return err
 	}
@@ -27,7 +32,7 @@ func (s *Sandbox) log(ev audit.Event) error {
 // also, if not nil, changes the record in the same step. A live supervisor has
 // to be told by the caller.
 func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(*Record)) error {
-	log, err := s.openLog()
+	log, err := s.OpenLog()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 func TestAudit(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	sb := w.sandbox(ctx, w.codebase(ctx, "me"))
+	cb := w.codebase(ctx, "me")
+	sb := w.sandbox(ctx, cb)
 	exec := func(command string) {
 		t.Helper()
 		if _, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: sb, Command: command}); err != nil {
@@ -23,6 +24,13 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	exec("echo first > f")
+	session, err := w.sandboxes.CreateSession(ctx, &sandboxv1.CreateSessionRequest{SandboxId: sb})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sandboxes.DestroySession(ctx, &sandboxv1.DestroySessionRequest{SessionId: session.Id}); err != nil {
+		t.Fatal(err)
+	}
 	stream, err := w.sandboxes.Audit(ctx, &sandboxv1.AuditRequest{SandboxId: sb})
 	if err != nil {
 		t.Fatal(err)
@@ -38,14 +46,26 @@ func TestAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 		kinds, last = append(kinds, e.Event), e.Seq
-		if !strings.Contains(e.Record, `"event":"`+e.Event+`"`) {
+		if want := `"event":"` + e.Event + `","codebase_id":"` + cb + `","user_id":"me"`; !strings.Contains(e.Record, want) {
 			t.Errorf("record %q", e.Record)
 		}
 	}
-	for _, want := range []string{"sandbox_created", "sandbox_started", "file_changed", "command_executed", "applied"} {
+	for _, want := range []string{"sandbox_created", "sandbox_started", "file_changed", "command_executed", "applied", "session_created", "session_closed"} {
 		if !slices.Contains(kinds, want) {
 			t.Errorf("events %q, want %s among them", kinds, want)
 		}
+	}
+
+	stream, err = w.sandboxes.Audit(ctx, &sandboxv1.AuditRequest{SandboxId: sb, Events: []string{"session_closed"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := stream.Recv()
+	if err != nil || !strings.Contains(e.Record, session.Id) || !strings.Contains(e.Record, `"duration_ms":`) {
+		t.Errorf("of sessions that were closed: %v, %v", e, err)
+	}
+	if e, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("of sessions that were closed, a second: %v, %v", e, err)
 	}
 
 	stream, err = w.sandboxes.Audit(ctx, &sandboxv1.AuditRequest{SandboxId: sb, Follow: true, AfterSeq: last, Events: []string{"command_executed", "sandbox_destroyed"}})

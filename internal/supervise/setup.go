@@ -107,8 +107,7 @@ func (s *supervisor) openState(context.Context) error {
 	if s.source, err = s.record.Source.Open(); err != nil {
 		return err
 	}
-	s.auditLog, err = audit.Open(s.box.AuditPath(), audit.Options{Sandbox: s.record.Name, ID: string(s.record.ID)})
-	if err != nil {
+	if s.auditLog, err = s.box.OpenLog(); err != nil {
 		return err
 	}
 	s.audit = audit.NewWriter(s.auditLog, audit.WriterOptions{
