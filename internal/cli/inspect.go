@@ -113,9 +113,6 @@ func servedRows(s *sandbox.Served) [][]string {
 	if !s.ExpiresAt.IsZero() {
 		rows = append(rows, []string{"expires:", s.ExpiresAt.Local().Format(time.DateTime)})
 	}
-	if s.Image != "" {
-		rows = append(rows, []string{"image:", vpath.Escape(s.Image)})
-	}
 	if s.Failure != "" {
 		rows = append(rows, []string{"failure:", vpath.Escape(s.Failure)})
 	}

@@ -53,7 +53,7 @@ type Auth struct {
 // Storage says where the server keeps what only it knows.
 type Storage struct {
 	CodebasePath string // directory of the uploaded codebases
-	MountPath    string // directory below which views are mounted for docker
+	MountPath    string // of no effect: a view is mounted in its sandbox's directory
 	DBPath       string // SQLite database
 }
 
@@ -171,7 +171,6 @@ func (c *Config) UnderHome(dir string) {
 	}{
 		{&c.Auth.TokenFile, "token"},
 		{&c.Storage.CodebasePath, "codebases"},
-		{&c.Storage.MountPath, "mounts"},
 		{&c.Storage.DBPath, "server.db"},
 	} {
 		if *p.path == "" {

@@ -293,7 +293,7 @@ func TestPathsLieInTheStateDirectory(t *testing.T) {
 	c := config.Default()
 	c.Storage.DBPath = "/other/db"
 	c.UnderHome("/home/af")
-	want := config.Storage{CodebasePath: "/home/af/codebases", MountPath: "/home/af/mounts", DBPath: "/other/db"}
+	want := config.Storage{CodebasePath: "/home/af/codebases", DBPath: "/other/db"}
 	if c.Storage != want || c.Auth.TokenFile != "/home/af/token" {
 		t.Errorf("UnderHome: %+v, token %s", c.Storage, c.Auth.TokenFile)
 	}

@@ -38,8 +38,11 @@ type Options struct {
 // address that cannot be listened on; as the parts have them.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Config.UnderHome(o.Home.Dir())
-	if err := os.Setenv(supervise.BwrapVariable, bwrapPath(o.Config)); err != nil {
-		return fault.New(fault.Internal, "runtime.bwrap_path: %w", err)
+	if err := tellSupervisors(o.Config.Runtime); err != nil {
+		return err
+	}
+	if path := o.Config.Storage.MountPath; path != "" {
+		o.Log.Warn("storage.mount_path has no effect: views are mounted in the sandboxes' directories", "mount_path", path)
 	}
 	p, err := open(ctx, o)
 	if err != nil {
@@ -67,12 +70,24 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
+// tellSupervisors puts into our environment, which is that of supervisors, what
+// they run commands with.
+func tellSupervisors(c config.Runtime) error {
+	if err := os.Setenv(supervise.BwrapVariable, bwrapPath(c)); err != nil {
+		return fault.New(fault.Internal, "runtime.bwrap_path: %w", err)
+	}
+	if err := os.Setenv(supervise.DockerHostVariable, c.Docker.Host); err != nil {
+		return fault.New(fault.Internal, "runtime.docker.host: %w", err)
+	}
+	return nil
+}
+
 // bwrapPath is the bubblewrap to use, "" for the one on the PATH.
-func bwrapPath(c *config.Config) string {
-	if c.Runtime.BwrapPath == config.Default().Runtime.BwrapPath {
+func bwrapPath(c config.Runtime) string {
+	if c.BwrapPath == config.Default().Runtime.BwrapPath {
 		return ""
 	}
-	return c.Runtime.BwrapPath
+	return c.BwrapPath
 }
 
 // parts are what a server is made of.

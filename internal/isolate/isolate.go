@@ -112,8 +112,9 @@ type Net uint8
 
 // The networks.
 const (
-	NetNone Net = iota // a loopback interface of its own, nothing else
-	NetHost            // the host's, with its resolver's configuration
+	NetNone   Net = iota // a loopback interface of its own, nothing else
+	NetHost              // the host's, with its resolver's configuration
+	NetBridge            // docker's bridge, to where the host routes it; bwrap refuses it
 )
 
 // Isolator starts sandboxes.

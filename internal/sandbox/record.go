@@ -26,6 +26,13 @@ const (
 	RuntimeDocker = "docker"
 )
 
+// The networks.
+const (
+	NetNone   = "none"
+	NetHost   = "host"
+	NetBridge = "bridge" // docker's
+)
+
 // recordFile is the record's name in the sandbox's directory.
 const recordFile = "sandbox.json"
 
@@ -46,7 +53,7 @@ type Record struct {
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	Runtime      string          `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
 	Image        string          `json:"image,omitempty"` // docker's
-	Net          string          `json:"net"`             // "none" or "host"
+	Net          string          `json:"net"`             // NetNone, NetHost or NetBridge
 	Mounts       []Mount         `json:"mounts,omitempty"`
 	Limits       Limits          `json:"limits"`
 	// HostUID is the user that the sandbox's processes are on the host when
@@ -123,6 +130,8 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
+	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
+		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
 	}

@@ -14,7 +14,6 @@ type Served struct {
 	// mean.
 	Sent   []SentRule        `json:"sent,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
-	Image  string            `json:"image,omitempty"`
 	// ExpiresAt is when the server stops the sandbox; zero is never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Running says that a client has started the sandbox and nobody has stopped

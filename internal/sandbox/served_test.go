@@ -18,8 +18,8 @@ func TestAServersSandboxIsCalledByItsID(t *testing.T) {
 	r := recordOf(t, h, t.TempDir(), "")
 	r.Served = &sandbox.Served{
 		CodebaseID: "cb_0123456789abcdef", OwnerID: "owner <1>",
-		Sent:   []sandbox.SentRule{{Pattern: "**/*"}, {Pattern: "/out", Type: 2, Permission: 4, Priority: -1}},
-		Labels: map[string]string{"b": "2", "a": "1"}, Image: "debian",
+		Sent:      []sandbox.SentRule{{Pattern: "**/*"}, {Pattern: "/out", Type: 2, Permission: 4, Priority: -1}},
+		Labels:    map[string]string{"b": "2", "a": "1"},
 		ExpiresAt: time.Now().UTC().Add(time.Hour),
 	}
 	made, err := h.Create(r)

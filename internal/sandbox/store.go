@@ -183,6 +183,9 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 		}
 		r.SchemaVersion, r.ID, r.Name, r.Source = SchemaVersion, before.ID, before.Name, before.Source
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
+		if err := r.check(); err != nil {
+			return fault.New(fault.Precondition, "sandbox %s: %w", r.Name, err)
+		}
 		text, err := r.encode()
 		if err != nil {
 			return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)

@@ -1,15 +1,17 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -59,26 +61,41 @@ func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []sandbox.SentRul
 	return rules, kept, nil
 }
 
-// checkRuntime refuses what this server cannot run. Errors: Invalid;
-// Unsupported.
-func (s *Service) checkRuntime(runtime sandboxv1.RuntimeType, image string) error {
-	docker := s.config.Runtime.Type == config.Docker
-	switch runtime {
-	case sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED:
-	case sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:
-		docker = false
-	case sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER:
-		docker = true
-	default:
-		return fault.New(fault.Invalid, "runtime: %d is none", runtime)
-	}
+// confinement is what confines a sandbox's processes, in a record's words.
+type confinement struct{ name, image, net string }
+
+// maxImageBytes is twice what a registry, a name of 255 bytes and a digest take.
+const maxImageBytes = 1 << 10
+
+// runtimeOf reads what is to confine a sandbox's processes. Whether the host has
+// it shows at the start. Errors: Invalid.
+func (s *Service) runtimeOf(runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+	c := s.config.Runtime
+	name, known := runtimeNames[runtime]
 	switch {
-	case docker:
-		return fault.New(fault.Unsupported, "runtime: this server has no docker")
+	case !known:
+		return confinement{}, fault.New(fault.Invalid, "runtime: %d is none", runtime)
+	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl):
+		return confinement{}, fault.New(fault.Invalid, "image: is no name of one")
+	case cmp.Or(name, string(c.Type)) == sandbox.RuntimeDocker:
+		return confinement{sandbox.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil
 	case image != "":
-		return fault.New(fault.Invalid, "image: only the docker runtime has images")
+		return confinement{}, fault.New(fault.Invalid, "image: only the docker runtime has images")
 	}
-	return nil
+	return confinement{name: sandbox.RuntimeBwrap, net: sandbox.NetNone}, nil
+}
+
+// runtimeNames are the runtimes of the wire, "" the server's default.
+var runtimeNames = map[sandboxv1.RuntimeType]string{
+	sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED: "",
+	sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:       sandbox.RuntimeBwrap,
+	sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER:      sandbox.RuntimeDocker,
+}
+
+// wireRuntime is runtimeNames in reverse.
+var wireRuntime = map[string]sandboxv1.RuntimeType{
+	sandbox.RuntimeBwrap:  sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
+	sandbox.RuntimeDocker: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER,
 }
 
 // cpuPeriod is what cpu_quota counts against.
@@ -150,9 +167,9 @@ func (s *Service) describe(ctx context.Context, sb *sandbox.Sandbox) (*sandboxv1
 	}
 	r := sb.Record()
 	d := &sandboxv1.Sandbox{
-		Id: string(r.ID), CodebaseId: r.Served.CodebaseID, Labels: r.Served.Labels, Image: r.Served.Image,
+		Id: string(r.ID), CodebaseId: r.Served.CodebaseID, Labels: r.Served.Labels, Image: r.Image,
 		CreatedAt: timeOf(r.CreatedAt), StartedAt: timeOf(r.Served.StartedAt), StoppedAt: timeOf(r.Served.StoppedAt),
-		ExpiresAt: timeOf(r.Served.ExpiresAt), Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
+		ExpiresAt: timeOf(r.Served.ExpiresAt), Runtime: wireRuntime[r.Runtime],
 		Resources: wireLimits(r.Limits), Name: r.Name, OwnerId: r.Served.OwnerID,
 	}
 	d.Status, d.StatusReason = statusOf(r.Served, err == nil)

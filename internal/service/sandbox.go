@@ -59,7 +59,8 @@ const workspace = "/workspace"
 
 // newRecord checks what is asked for and makes a record of it.
 func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
-	if err := s.checkRuntime(r.Runtime, r.Image); err != nil {
+	how, err := s.runtimeOf(r.Runtime, r.Image)
+	if err != nil {
 		return sandbox.Record{}, err
 	}
 	if r.Name != "" {
@@ -79,7 +80,7 @@ func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase
 		return sandbox.Record{}, err
 	}
 	served := &sandbox.Served{
-		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels, Image: r.Image,
+		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels,
 	}
 	lives, err := durationOf("expires_in", r.ExpiresIn, s.config.Sandbox.DefaultExpiration)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase
 	source, err := s.home.ResolveSource(path)
 	return sandbox.Record{
 		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: sentNote,
-		Runtime: "bwrap", Net: "none", Limits: limits, Served: served,
+		Runtime: how.name, Image: how.image, Net: how.net, Limits: limits, Served: served,
 	}, err
 }
 

@@ -233,6 +233,10 @@ func (s *supervisor) watchGroup() error {
 // the server's configuration key runtime.bwrap_path.
 const BwrapVariable = "AGENTFENSE_RUNTIME_BWRAP_PATH"
 
+// DockerHostVariable names the docker daemon to use. It is the server's
+// configuration key runtime.docker.host.
+const DockerHostVariable = docker.HostVariable
+
 // startInside starts the isolated process tree, whose PID 1 is our guest.
 func (s *supervisor) startInside(ctx context.Context) error {
 	ours, theirs, err := guest.Pair()
@@ -264,6 +268,11 @@ func (s *supervisor) isolator() isolate.Isolator {
 		return docker.New(docker.Options{})
 	}
 	return bwrap.New(bwrap.Options{Path: os.Getenv(BwrapVariable)})
+}
+
+// netOf reads a record's network; none is what is not here.
+var netOf = map[string]isolate.Net{
+	sandbox.NetNone: isolate.NetNone, sandbox.NetHost: isolate.NetHost, sandbox.NetBridge: isolate.NetBridge,
 }
 
 // isolatorPatience is how long an isolator without a PID 1 may take to say why.
@@ -307,9 +316,7 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 	if s.group != nil {
 		spec.Cgroup = s.group.Enter
 	}
-	if s.record.Net == "host" {
-		spec.Net = isolate.NetHost
-	}
+	spec.Net = netOf[s.record.Net]
 	for _, m := range s.record.Mounts {
 		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
 	}

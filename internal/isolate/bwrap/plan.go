@@ -40,6 +40,9 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Image != "" || spec.Limits != (isolate.Limits{}) {
 		return nil, fault.New(fault.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
 	}
+	if spec.Net > isolate.NetHost {
+		return nil, fault.New(fault.Unsupported, "start sandbox: bwrap has the host's network or none")
+	}
 	p := &plan{spec: spec}
 	if err := p.fillIn(); err != nil {
 		return nil, err

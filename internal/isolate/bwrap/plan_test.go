@@ -219,3 +219,11 @@ func TestUnreadableFilesOfEtcStayOut(t *testing.T) {
 		t.Errorf("got %v, %v", p.etcFiles, err)
 	}
 }
+
+func TestDockersBridgeIsRefused(t *testing.T) {
+	spec := testSpec()
+	spec.Net = isolate.NetBridge
+	if _, err := newPlan(spec); !fault.Is(err, fault.Unsupported) {
+		t.Errorf("newPlan = %v, want Unsupported", err)
+	}
+}

@@ -84,6 +84,8 @@ func (p *plan) container() container {
 	}
 }
 
+var networkModes = map[isolate.Net]string{isolate.NetNone: "none", isolate.NetHost: "host", isolate.NetBridge: "bridge"}
+
 // hostConfig confines. Memory is limited together with swap, or a sandbox would
 // fill the host's swap with what it may not hold in memory. The core limit is
 // the one that keeps the kernel from piping a dump to the host's core_pattern
@@ -91,7 +93,7 @@ func (p *plan) container() container {
 func (p *plan) hostConfig() hostConfig {
 	limits := p.spec.Limits
 	h := hostConfig{
-		NetworkMode:    "none",
+		NetworkMode:    networkModes[p.spec.Net],
 		LogConfig:      logConfig{"none"},
 		CapDrop:        []string{"ALL"},
 		SecurityOpt:    []string{"no-new-privileges"},
@@ -105,9 +107,6 @@ func (p *plan) hostConfig() hostConfig {
 		MemorySwap:     limits.MemoryBytes,
 		NanoCPUs:       int64(limits.CPUs * 1e9),
 		Ulimits:        []ulimit{{Name: "core", Soft: 1, Hard: 1}},
-	}
-	if p.spec.Net == isolate.NetHost {
-		h.NetworkMode = "host"
 	}
 	if limits.PIDs > 0 {
 		h.PidsLimit = &limits.PIDs

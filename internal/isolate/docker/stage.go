@@ -63,7 +63,7 @@ func (p *plan) etc() map[string]string {
 		group += fmt.Sprintf("nogroup:x:%d:\n", nobody)
 	}
 	files := map[string]string{"passwd": passwd, "group": group, "hostname": s.Hostname + "\n"}
-	if s.Net != isolate.NetHost {
+	if s.Net == isolate.NetNone {
 		files["hosts"] = "127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n"
 		files["resolv.conf"] = ""
 	}

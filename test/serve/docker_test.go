@@ -1,0 +1,144 @@
+package serve_test
+
+import (
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// startDocker starts a docker daemon and a server whose default runtime it is.
+func startDocker(t *testing.T) (s *server, host string) {
+	t.Helper()
+	needs.FUSE(t)
+	needs.Docker(t)
+	host = needs.DockerDaemon(t)
+	return start(t, "AGENTFENSE_RUNTIME_TYPE=docker", "AGENTFENSE_RUNTIME_DOCKER_HOST="+host,
+		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE="+needs.DockerImage), host
+}
+
+// containers returns how many containers of ours the daemon has.
+func containers(t *testing.T, host string) int {
+	t.Helper()
+	out, err := exec.Command("docker", "--host", host, "ps", "--all", "--quiet", "--filter", "label=agentfense.sandbox").Output()
+	return len(strings.Fields(string(must(t, out, err))))
+}
+
+func TestDocker(t *testing.T) {
+	s, host := startDocker(t)
+	t.Run("commands, sessions, the policy and the codebase", func(t *testing.T) { s.inTest(t).dockerWorks(host) })
+	t.Run("each sandbox has the runtime that it asks for", func(t *testing.T) { s.inTest(t).runtimesSideBySide() })
+	t.Run("an image that is not there is named", func(t *testing.T) { s.inTest(t).noSuchImage() })
+	s.dockerSurvives()
+	if n := containers(t, host); n != 1 {
+		t.Errorf("%d containers are there, want the one that runs", n)
+	}
+}
+
+// inTest is s for a test of its own.
+func (s *server) inTest(t *testing.T) *server {
+	in := *s
+	in.t = t
+	return &in
+}
+
+func (s *server) dockerWorks(host string) {
+	t := s.t
+	cb := s.codebase(map[string]string{"f": "old\n", ".env": "SECRET"})
+	id := s.sandbox(cb, append(everything, &sandboxv1.PermissionRule{Pattern: ".env", Priority: 1})...)
+	got, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: id})
+	if box := must(t, got, err); box.Runtime != sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER || box.Image != needs.DockerImage {
+		t.Errorf("runtime %s, image %q", box.Runtime, box.Image)
+	}
+	r, err := s.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{
+		SandboxId: id, Command: "cat; pwd; cat f; test -e .env || echo hidden; grep -c . /bin/getent; echo new > f; echo err >&2; exit 3", Stdin: "in\n",
+	})
+	if got := must(t, r, err); got.Stdout != "in\n/workspace\nold\nhidden\n5\n" || got.Stderr != "err\n" || got.ExitCode != 3 {
+		t.Errorf("got %v", got)
+	}
+	if got, err := s.download(cb, "f"); got != "new\n" || err != nil {
+		t.Errorf("the codebase has %q, %v", got, err)
+	}
+	s.upload(cb, "f", "uploaded\n")
+	session, err := s.sandboxes.CreateSession(t.Context(), &sandboxv1.CreateSessionRequest{SandboxId: id})
+	in := must(t, session, err).Id
+	for command, want := range map[string]string{"A=1; cat f": "uploaded\n", "cd /; pwd": "/\n"} {
+		r, err := s.sandboxes.SessionExec(t.Context(), &sandboxv1.SessionExecRequest{SessionId: in, Command: command})
+		if got := must(t, r, err); got.Stdout != want {
+			t.Errorf("%s: %q, want %q", command, got.Stdout, want)
+		}
+	}
+	stopped, err := s.sandboxes.StopSandbox(t.Context(), &sandboxv1.StopSandboxRequest{SandboxId: id})
+	if must(t, stopped, err).Status != sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED || containers(t, host) != 0 {
+		t.Errorf("stopped: %v, %d containers", stopped.Status, containers(t, host))
+	}
+	started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+	must(t, started, err)
+	if got := s.exec(id, "cat f"); got != "uploaded\n" {
+		t.Errorf("after a stop it has %q", got)
+	}
+	empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
+	must(t, empty, err)
+}
+
+func (s *server) runtimesSideBySide() {
+	t := s.t
+	cb := s.codebase(nil)
+	for runtime, command := range map[sandboxv1.RuntimeType]string{
+		sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:  "test ! -e /run/agentfense/init",
+		sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER: "test -e /run/agentfense/init",
+	} {
+		made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: everything, Runtime: runtime})
+		id := must(t, made, err).Id
+		if made.Runtime != runtime {
+			t.Errorf("runtime %s, want %s", made.Runtime, runtime)
+		}
+		started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+		must(t, started, err)
+		s.exec(id, command)
+		empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
+		must(t, empty, err)
+	}
+}
+
+// dockerSurvives kills the server. It leaves one container running.
+func (s *server) dockerSurvives() {
+	id := s.sandbox(s.codebase(nil))
+	s.exec(id, "echo mark > /tmp/mark")
+	s.end(syscall.SIGKILL)
+	s.serve()
+	if got := s.exec(id, "cat /tmp/mark"); got != "mark\n" {
+		s.t.Errorf("got %q", got)
+	}
+}
+
+func (s *server) noSuchImage() {
+	t := s.t
+	made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: s.codebase(nil), Image: "not-there"})
+	id := must(t, made, err).Id
+	_, err = s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+	wantCode(t, err, codes.FailedPrecondition, "No such image", "docker pull not-there")
+	got, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: id})
+	if box := must(t, got, err); box.Status != sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR || !strings.Contains(box.StatusReason, "docker pull") {
+		t.Errorf("status %s, %q", box.Status, box.StatusReason)
+	}
+	empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
+	must(t, empty, err)
+}
+
+func TestADockerThatIsNotThereIsNamedAtTheStart(t *testing.T) {
+	s := start(t, "AGENTFENSE_RUNTIME_DOCKER_HOST=unix:///not/there")
+	made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{
+		CodebaseId: s.codebase(nil), Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER,
+	})
+	id := must(t, made, err).Id
+	_, err = s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+	wantCode(t, err, codes.FailedPrecondition, "docker")
+	_, err = s.sandboxes.StopSandbox(t.Context(), &sandboxv1.StopSandboxRequest{SandboxId: id})
+	wantCode(t, err, codes.FailedPrecondition, "sandbox is not running")
+}
