@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -43,7 +45,7 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 			return io.EOF
 		}
 		if err := c.UnmarshalOptions.Unmarshal(text, m); err != nil {
-			return fmt.Errorf("body: %s", plainText(err))
+			return c.notTaken(m, text, err)
 		}
 		// Not minding unknown fields, protojson does not mind unknown names of
 		// enums either: a misspelt type of a rule would make it another rule.
@@ -53,6 +55,25 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 		}
 		return checkEnums(m.ProtoReflect().Descriptor(), value)
 	})
+}
+
+// notTaken says why a body is no message m: by the first of its fields that
+// cannot be read, where it has such a field.
+func (c *codec) notTaken(m proto.Message, text []byte, err error) error {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil {
+		return fmt.Errorf("body: %s", plainText(err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		alone, jsonErr := json.Marshal(map[string]json.RawMessage{name: fields[name]})
+		if jsonErr != nil {
+			continue
+		}
+		if err := c.UnmarshalOptions.Unmarshal(alone, m.ProtoReflect().New().Interface()); err != nil {
+			return fmt.Errorf("body: %s: %s", name, plainText(err))
+		}
+	}
+	return fmt.Errorf("body: %s", plainText(err))
 }
 
 // plainText is the text of an error of the protobuf library, which begins with

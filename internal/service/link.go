@@ -27,7 +27,7 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	id := store.NewCodebaseID()
 	made, err := c.service.codebases.Link(codebase.ID(id), r.Path, false)
 	if err != nil {
-		return nil, err
+		return nil, fault.New(fault.KindOf(err), "path: %w", err)
 	}
 	link, _ := made.Linked()
 	now := time.Now()

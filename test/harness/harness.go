@@ -66,10 +66,11 @@ func build(path, program string) error {
 // Main builds the binary for the tests of a package, as build does, runs them,
 // and ends the process with their exit code.
 func Main(tests interface{ Run() int }, binary *string, build func(dir string) (string, error)) {
-	os.Exit(runTests(tests, binary, build))
+	os.Exit(RunTests(tests, binary, build))
 }
 
-func runTests(tests interface{ Run() int }, binary *string, build func(dir string) (string, error)) int {
+// RunTests is Main that returns the exit code.
+func RunTests(tests interface{ Run() int }, binary *string, build func(dir string) (string, error)) int {
 	dir, err := os.MkdirTemp("", "agentfense-test")
 	if err == nil {
 		defer os.RemoveAll(dir)

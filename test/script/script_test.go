@@ -17,8 +17,13 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	harness.Main(m, &binary, harness.Build)
+	testscript.Main(built{m}, programs)
 }
+
+// built runs the tests with the binary.
+type built struct{ tests *testing.M }
+
+func (b built) Run() int { return harness.RunTests(b.tests, &binary, harness.BuildWithServer) }
 
 // TestStories runs every story. In each, HOME and AGENTFENSE_HOME are
 // directories of its own, and the source is the story's work directory below
@@ -43,7 +48,9 @@ func run(t *testing.T, dir string, environment ...string) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Cmds:                serverCommands,
 		Setup: func(e *testscript.Env) error {
+			e.Values[serversKey{}] = &servers{}
 			state := filepath.Join(e.WorkDir, ".state")
 			e.Setenv("AGENTFENSE_HOME", state)
 			e.Setenv("HOME", filepath.Join(e.WorkDir, ".home"))
