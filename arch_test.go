@@ -68,7 +68,9 @@ var mayImport = map[string]string{
 	"internal/seccomp/gen":         "seccomp/denylist",
 	"internal/isolate/isolatetest": "fault guest isolate isolate/handover needs",
 	"internal/bundle/join":         "bundle",
-	"bench":                        "",
+	"bench":                        "bench/host bench/serve",
+	"bench/host":                   "",
+	"bench/serve":                  "bench/host api/sandbox/v1",
 }
 
 // forTests are imported by tests, and by what lies below test/, alone; they
@@ -99,8 +101,8 @@ var rooms = map[string]string{
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
 	"google.golang.org/genproto/googleapis/rpc": "internal/gateway",
-	"google.golang.org/grpc":                    "api/sandbox/v1 internal/daemon internal/gateway internal/service",
-	"google.golang.org/protobuf":                "api/sandbox/v1 internal/gateway internal/service",
+	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve internal/daemon internal/gateway internal/service",
+	"google.golang.org/protobuf":                "api/sandbox/v1 bench/serve internal/gateway internal/service",
 	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // agentfense shows the data through the view of a sandbox, with an allow-all
@@ -33,7 +35,7 @@ func newAgentfense(d *disk, binary string) candidate {
 // the workloads: this program, and a Go toolchain outside /usr.
 func (a *agentfense) find(binary string) error {
 	var err error
-	if a.path, err = findAgentfense(binary); err != nil {
+	if a.path, err = host.FindAgentfense(binary); err != nil {
 		return err
 	}
 	a.mounts = []string{filepath.Dir(a.disk.Self())}
@@ -41,20 +43,6 @@ func (a *agentfense) find(binary string) error {
 		a.mounts = append(a.mounts, filepath.Dir(filepath.Dir(goTool)))
 	}
 	return os.MkdirAll(a.home, 0o700)
-}
-
-func findAgentfense(binary string) (string, error) {
-	if binary != "" {
-		return lookPath(binary)
-	}
-	if p, err := lookPath("./bin/agentfense"); err == nil {
-		return p, nil
-	}
-	p, err := lookPath("agentfense")
-	if err != nil {
-		return "", fmt.Errorf("bin/agentfense: %w: build it first", errNotInstalled)
-	}
-	return p, nil
 }
 
 func (a *agentfense) Name() string { return agentfenseName }
@@ -150,7 +138,7 @@ func (a *agentfense) Memory(ctx context.Context, walked bool) (used int64, err e
 		}
 	}
 	time.Sleep(settle)
-	procs, err := readProcesses()
+	procs, err := host.ReadProcesses()
 	if err != nil {
 		return 0, err
 	}

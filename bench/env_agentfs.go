@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
+
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // agentfs is Turso's copy-on-write file system for agents: `agentfs run` shows
@@ -18,7 +20,7 @@ type agentfs struct {
 }
 
 func newAgentfs(d *disk) candidate {
-	path, err := lookPath("agentfs")
+	path, err := host.LookPath("agentfs")
 	return candidate{place: &agentfs{disk: d, path: path}, optional: true, err: err}
 }
 

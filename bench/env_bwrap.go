@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"os/exec"
+
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // bwrap is a plain bubblewrap bind: the native file system seen from within
@@ -14,7 +16,7 @@ type bwrap struct {
 }
 
 func newBwrap(d *disk) candidate {
-	path, err := lookPath("bwrap")
+	path, err := host.LookPath("bwrap")
 	b := &bwrap{plain: plain{disk: d, name: "bwrap bind"}, path: path}
 	b.wrap = b.command
 	return candidate{place: b, err: err}

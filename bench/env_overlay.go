@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // overlay mounts the data copy-on-write in a mount namespace of the session:
@@ -24,7 +26,7 @@ type overlay struct {
 }
 
 func newFuseOverlay(d *disk) candidate {
-	path, err := lookPath("fuse-overlayfs")
+	path, err := host.LookPath("fuse-overlayfs")
 	return candidate{place: fuseOverlay{overlay{disk: d, name: "fuse-overlayfs", lower: d.Source(), daemon: path}}, optional: true, err: err}
 }
 

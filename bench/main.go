@@ -25,6 +25,8 @@ import (
 	"os/signal"
 	"regexp"
 	"syscall"
+
+	"github.com/agentfense/agentfense/bench/serve"
 )
 
 type options struct {
@@ -46,10 +48,11 @@ const (
 
 func main() {
 	if len(os.Args) > 1 && hidden[os.Args[1]] != nil {
-		if err := hidden[os.Args[1]](os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
+		end(hidden[os.Args[1]](os.Args[2:]))
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		end(measureServer(os.Args[2:]))
 		return
 	}
 	o, err := parseOptions(os.Args[1:], os.Stderr)
@@ -60,15 +63,32 @@ func main() {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
 	}
-	if err := perform(o); err != nil {
+	end(perform(o))
+}
+
+// end ends the program if there was an error.
+func end(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
+// untilStopped is done when the person stops the run.
+func untilStopped() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// measureServer is the benchmark of the server.
+func measureServer(args []string) error {
+	ctx, stop := untilStopped()
+	defer stop()
+	return serve.Main(ctx, args, os.Stdout)
+}
+
 // perform runs the benchmark until it is done or the person stops it.
 func perform(o options) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilStopped()
 	defer stop()
 	if o.Image {
 		return onImage(ctx, o.Dir, os.Args[1:])
@@ -120,7 +140,7 @@ func parseOptions(args []string, usage io.Writer) (options, error) {
 	return o, nil
 }
 
-// bench is the whole run, whose table goes to stdout. Whatever it made is gone
+// bench is the untilStopped run, whose table goes to stdout. Whatever it made is gone
 // when it returns.
 func bench(ctx context.Context, o options, stdout io.Writer) (err error) {
 	rows := selectRows(o.Rows)

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"path/filepath"
+
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // A place is one way to give a program a directory.
@@ -53,7 +54,7 @@ func openPlaces(ctx context.Context, d *disk, o options, say func(string)) (plac
 			places = append(places, c.place)
 			continue
 		}
-		if !errors.Is(err, errNotInstalled) || !c.optional {
+		if !errors.Is(err, host.ErrNotInstalled) || !c.optional {
 			notes = append(notes, fmt.Sprintf("%s: %v", c.Name(), err))
 		}
 	}
@@ -82,8 +83,6 @@ func closePlaces(places []place) error {
 // empty.
 var errNotComparable = errors.New("not comparable")
 
-var errNotInstalled = errors.New("not installed")
-
 // A candidate is a place that may not work here.
 type candidate struct {
 	place
@@ -102,16 +101,4 @@ func candidates(d *disk, o options) []candidate {
 		list = append(list, newFuseOverlay(d), newAgentfs(d))
 	}
 	return list
-}
-
-// lookPath is exec.LookPath with an absolute, resolved result.
-func lookPath(name string) (string, error) {
-	p, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", name, errNotInstalled)
-	}
-	if p, err = filepath.Abs(p); err != nil {
-		return "", err
-	}
-	return filepath.EvalSymlinks(p)
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/agentfense/agentfense/bench/host"
 )
 
 // result is a whole run, ready to print.
@@ -34,18 +34,9 @@ type machine struct {
 
 func newMachine(d *disk) machine {
 	return machine{
-		Kernel: kernelRelease(), FileSystem: d.FileSystem(), Dir: d.Below,
-		CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, Load: loadAverage(),
+		Kernel: host.KernelRelease(), FileSystem: d.FileSystem(), Dir: d.Below,
+		CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0, Load: host.LoadAverage(),
 	}
-}
-
-// loadAverage is 0 where it cannot be told.
-func loadAverage() float64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0
-	}
-	return float64(info.Loads[0]) / (1 << 16) // SI_LOAD_SHIFT, linux/sysinfo.h
 }
 
 // busy is whether others kept the machine's processors from us.
@@ -60,14 +51,6 @@ func newResult(r *runner, m machine, took time.Duration) result {
 		return slices.Index(groupOrder, a.Group) - slices.Index(groupOrder, b.Group)
 	})
 	return res
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	if err := unix.Uname(&u); err != nil {
-		return "unknown"
-	}
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 // verdict judges the row's bound.

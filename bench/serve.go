@@ -91,10 +91,10 @@ func serveMain(args []string) error {
 	if err := os.Chdir(args[0]); err != nil {
 		return err
 	}
-	return serve(args[0], os.Stdin, os.Stdout)
+	return serveRoot(args[0], os.Stdin, os.Stdout)
 }
 
-func serve(root string, r io.Reader, w io.Writer) error {
+func serveRoot(root string, r io.Reader, w io.Writer) error {
 	requests := make(chan request)
 	end := make(chan error, 1)
 	go func() { end <- readRequests(r, requests) }()

@@ -16,7 +16,7 @@ func ask(t *testing.T, requests ...request) []reply {
 	in, toServe := io.Pipe()
 	fromServe, out := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- serve(root, in, out) }()
+	go func() { done <- serveRoot(root, in, out) }()
 	enc, dec := json.NewEncoder(toServe), json.NewDecoder(fromServe)
 	var replies []reply
 	for i := range len(requests) + 1 {

@@ -1,9 +1,10 @@
-package main
+package host
 
 import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -26,9 +27,19 @@ func TestParentOf(t *testing.T) {
 	}
 }
 
+func TestCPUOf(t *testing.T) {
+	got := cpuOf("12 (a) R 1 (b) S 9 12 12 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 99")
+	if want := 1270 * time.Millisecond; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := cpuOf("12 (a) R"); got != 0 {
+		t.Errorf("of a short line: %v", got)
+	}
+}
+
 func TestASandboxIsItsSupervisorAndAllThatDescendsFromIt(t *testing.T) {
 	const home = "AGENTFENSE_HOME=/x"
-	procs := processes{
+	procs := Processes{
 		1:  {Parent: 0, Env: "\x00"},
 		10: {Parent: 1, Env: "\x00A=b\x00" + home + "\x00"},
 		11: {Parent: 10, Env: "\x00"},
