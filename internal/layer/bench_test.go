@@ -220,3 +220,36 @@ func BenchmarkWriteAt(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkDrop forgets 3,000 changes at once, as after applying them.
+func BenchmarkDrop(b *testing.B) {
+	const n = 3000
+	for _, shape := range []struct {
+		name  string
+		dirs  int
+		fresh bool
+	}{{"modified/in 30 directories", 30, false}, {"modified/in one directory", 1, false}, {"created/in one directory", 1, true}} {
+		b.Run(shape.name, func(b *testing.B) {
+			files := map[string]string{}
+			var paths []vpath.Path
+			for i := range n {
+				name := fmt.Sprintf("d%d/f%d", i%shape.dirs, i)
+				paths = append(paths, vpath.Path("/"+name))
+				files[name] = "content"
+			}
+			for b.Loop() {
+				b.StopTimer()
+				s := newBench(b, files)
+				for _, p := range paths {
+					if shape.fresh {
+						_, err := s.Unlink(p, false)
+						must(b, err)
+					}
+					s.write(string(p), "changed")
+				}
+				b.StartTimer()
+				must(b, s.Drop(paths...))
+			}
+		})
+	}
+}

@@ -1,9 +1,11 @@
 package layer
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -178,6 +180,39 @@ func TestDropIfLeavesNoMomentForAWrite(t *testing.T) {
 	}
 	if got, want := b.changes(), []string{"m /b"}; !slices.Equal(kept, []vpath.Path{"/b"}) || !slices.Equal(got, want) {
 		t.Errorf("kept %q, changes %q, want /b alone", kept, got)
+	}
+}
+
+// A process that is killed in the middle of a drop has taken changes out of the
+// delta of which the log still records the base.
+func TestADropThatWasKilledHasDroppedSome(t *testing.T) {
+	b := newBench(t, map[string]string{"d/one": "1", "d/two": "2", "gone": "g"})
+	b.write("/d/one", "one")
+	b.write("/d/two", "two")
+	b.unlink("/gone")
+	log, err := os.ReadFile(filepath.Join(b.dir, journalName))
+	must(t, err)
+	log = bytes.TrimRight(log, "\x00") // the room behind it
+	must(t, b.Drop("/d/one", "/gone"))
+	b.changeLog(func(after []byte) []byte {
+		if !bytes.HasPrefix(after, log) || len(after) == len(log) {
+			t.Error("the drop is not recorded behind what was there")
+		}
+		return log
+	})
+	if got := b.changes(); !slices.Equal(got, []string{"m /d/two"}) {
+		t.Errorf("changes = %q", got)
+	}
+	must(t, os.WriteFile(b.src("d/one"), []byte("later"), 0o644))
+	b.write("/d/one", "again")
+	if got := b.baseText("/d/one"); got != "later" {
+		t.Errorf("the base is %q, want what the source has by now", got)
+	}
+	b.write("/gone", "back")
+	must(t, b.Drop("/d/one", "/d/two", "/gone"))
+	b.reopen()
+	if got := b.changes(); len(got) > 0 {
+		t.Errorf("changes after dropping all: %q", got)
 	}
 }
 

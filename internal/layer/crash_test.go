@@ -67,13 +67,13 @@ func crashLoop(root string) {
 		if round%11 == 10 {
 			changes, err := s.Changes()
 			check(err)
+			var paths []vpath.Path
 			for _, c := range changes {
-				if c.Info.IsDir() || c.Kind != Modified {
-					continue
+				if !c.Info.IsDir() && c.Kind == Modified {
+					paths = append(paths, c.Path)
 				}
-				check(s.Drop(c.Path))
-				break
 			}
+			check(s.Drop(paths[:rand.IntN(len(paths)+1)]...))
 		}
 	}
 }

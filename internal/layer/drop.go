@@ -1,6 +1,8 @@
 package layer
 
 import (
+	"errors"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -54,12 +56,8 @@ func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, paths ...vpath.
 	if err := s.squash(d.bases); err != nil {
 		return kept, wrap("drop", vpath.Root, err)
 	}
-	for _, p := range paths {
-		if err := d.drop(p); err != nil {
-			return kept, wrap("drop", p, err)
-		}
-	}
-	return kept, nil
+	at, err := d.dropAll(paths)
+	return kept, wrap("drop", at, err)
 }
 
 func (s *Stack) lookupLocked(p vpath.Path) (Info, error) {
@@ -73,7 +71,29 @@ func (s *Stack) lookupLocked(p vpath.Path) (Info, error) {
 type dropping struct {
 	s       *Stack
 	bases   map[vpath.Path]Base
-	aliases map[uint64][]uint64 // backing inodes by the number they show, at the start
+	aliases map[uint64][]uint64     // backing inodes by the number they show, at the start
+	open    map[vpath.Path]bool     // directories that nothing hides below
+	parents map[vpath.Path]struct{} // directories in which something was dropped
+}
+
+// dropAll drops paths, those below a directory before it, and then the
+// directories that were only the way to them. It says where it failed.
+func (d *dropping) dropAll(paths []vpath.Path) (at vpath.Path, err error) {
+	d.open, d.parents = map[vpath.Path]bool{}, map[vpath.Path]struct{}{}
+	d.s.journal.hold()
+	defer func() { err = errors.Join(err, d.s.journal.release()) }()
+	for _, p := range paths {
+		if err := d.drop(p); err != nil {
+			return p, err
+		}
+	}
+	deepestFirst := func(a, b vpath.Path) int { return comparePaths(b, a) }
+	for _, p := range slices.SortedFunc(maps.Keys(d.parents), deepestFirst) {
+		if err := d.prune(p); err != nil {
+			return p, err
+		}
+	}
+	return vpath.Root, nil
 }
 
 func (d *dropping) drop(p vpath.Path) error {
@@ -83,7 +103,7 @@ func (d *dropping) drop(p vpath.Path) error {
 	s.views.purge(p)
 	if p.IsRoot() {
 		s.rootTouched = false
-		return s.journal.append(record{kind: recordDrop, path: p})
+		return s.journal.appendLate(record{kind: recordDrop, path: p})
 	}
 	if err := d.uncover(p); err != nil {
 		return err
@@ -94,21 +114,22 @@ func (d *dropping) drop(p vpath.Path) error {
 	if _, rebased := d.bases[p]; !rebased {
 		// Not earlier: after a crash a change without a base could not be
 		// applied, while a base without a change is superseded by the next.
-		if err := s.journal.append(record{kind: recordDrop, path: p}); err != nil {
+		if err := s.journal.appendLate(record{kind: recordDrop, path: p}); err != nil {
 			return err
 		}
 	}
 	s.views.purge(p)
-	if err := d.renumber(p); err != nil {
-		return err
-	}
-	return d.prune(p.Dir())
+	d.parents[p.Dir()] = struct{}{}
+	return d.renumber(p)
 }
 
 // renumber gives a file of the delta that came from p and was moved a number
 // of its own, now that the source's file shows its number again.
 func (d *dropping) renumber(p vpath.Path) error {
 	s := d.s
+	if len(d.aliases) == 0 {
+		return nil
+	}
 	i, err := s.SourceInfo(p)
 	if err != nil {
 		return nil // nothing shows at p
@@ -118,154 +139,11 @@ func (d *dropping) renumber(p vpath.Path) error {
 		if !ok {
 			continue
 		}
-		if err := s.journal.append(record{kind: recordAlias, ino: ino, alias: alias}); err != nil {
+		if err := s.journal.appendLate(record{kind: recordAlias, ino: ino, alias: alias}); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// uncover makes sure that no ancestor of p hides p in the delta: what is
-// hidden as a whole becomes hidden name by name.
-func (d *dropping) uncover(p vpath.Path) error {
-	for a := range p.Ancestors() {
-		if a.IsRoot() {
-			continue
-		}
-		more, err := d.uncoverAt(a)
-		if err != nil || !more {
-			return err
-		}
-	}
-	return nil
-}
-
-// uncoverAt makes the directory a, if the delta has it or deletes it, merge
-// with the source's. It says whether the delta has it now.
-func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
-	at, err := d.at(a)
-	if err != nil || at == nil {
-		return false, err
-	}
-	defer unix.Close(at.dir)
-	hidden, err := hasWhiteout(at.dir, at.name)
-	if err != nil {
-		return false, err
-	}
-	switch {
-	case at.there && !at.st.isDir():
-		return false, nil
-	case !at.there && !hidden:
-		return false, nil
-	case !at.there:
-		if isDir, err := d.makeOpaque(a, at); err != nil || !isDir {
-			return false, err
-		}
-	}
-	fd, err := openDir(at.dir, at.stored)
-	if err != nil {
-		return false, err
-	}
-	defer unix.Close(fd)
-	opaque, err := exists(fd, opaqueMarker)
-	if err != nil {
-		return false, err
-	}
-	if opaque || hidden {
-		err = d.expose(a, at, fd)
-	}
-	d.s.views.purge(a)
-	return true, err
-}
-
-// at is a path as the delta stores it.
-type at struct {
-	dir    int // of the parent, to be closed
-	name   string
-	stored string
-	there  bool
-	st     stat // if there
-}
-
-// at finds p in the delta; nil if the delta has no directory for it.
-func (d *dropping) at(p vpath.Path) (*at, error) {
-	dir, err := openDirAt(d.s.layers[top].root, storedPath(p.Dir()))
-	if err != nil {
-		return nil, orAbsent(err)
-	}
-	a := &at{dir: dir, name: p.Base()}
-	a.stored, _ = storedName(a.name)
-	a.st, err = statAt(dir, a.stored)
-	if err != nil && err != unix.ENOENT {
-		unix.Close(dir)
-		return nil, err
-	}
-	a.there = err == nil
-	return a, nil
-}
-
-// makeOpaque puts an opaque directory beside the whiteout of a, which hides
-// the same. It says no if there is no directory to hide.
-func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
-	i, err := d.s.SourceInfo(a)
-	if err != nil || !i.IsDir() || i.Mounted {
-		return false, nil
-	}
-	if err := d.s.quota.addInodes(1); err != nil {
-		return false, err
-	}
-	pl := &place{dir: at.dir, path: a, name: at.name, stored: at.stored}
-	_, pl.hashed = storedName(at.name)
-	if err = pl.before(); err == nil {
-		err = d.s.mkdirOpaque(pl, i.Mode&modeMask)
-	}
-	if err != nil {
-		d.s.quota.dropInodes(1)
-		return false, err
-	}
-	st, err := statAt(at.dir, at.stored)
-	if err == nil {
-		d.s.quota.settle(&st)
-	}
-	return err == nil, err
-}
-
-// expose lets the opaque directory a, opened as fd, merge with the source's.
-// What the sandbox deleted there stays hidden name by name; what it never
-// changed (hidden by policy, or newer) shows again.
-func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
-	source, err := openDirAt(d.s.sourceRoot, a.Rel())
-	switch {
-	case err == nil:
-		err = d.hideEach(a, source, fd)
-		unix.Close(source)
-	case isAbsent(err):
-		err = nil // nothing there to show through
-	}
-	if err != nil {
-		return err
-	}
-	if err := dropWhiteout(at.dir, at.name); err != nil {
-		return err
-	}
-	return unlinkAt(fd, opaqueMarker)
-}
-
-// hideEach hides in the delta directory fd, which is a, what the sandbox
-// removed of the source's; what the delta has as a directory stays closed off.
-func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
-	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
-		name := string(raw)
-		stored, _ := storedName(name)
-		st, err := statAt(fd, stored)
-		if err == nil && st.isDir() {
-			return makeMarker(fd, stored)
-		}
-		if _, recorded := d.bases[a.Child(name)]; recorded && err == unix.ENOENT {
-			return d.s.makeWhiteout(fd, name)
-		}
-		return orAbsent(err)
-	})
 }
 
 // remove takes what the delta says of p out of it.
@@ -348,7 +226,7 @@ func (d *dropping) rebase(p vpath.Path, at *at) error {
 		return err
 	}
 	d.bases[p] = baseOf(&now)
-	return s.journal.append(baseRecord(p, baseOf(&now)))
+	return s.journal.appendLate(baseRecord(p, baseOf(&now)))
 }
 
 // prune removes p and the directories above it from the delta where they are
@@ -363,7 +241,7 @@ func (d *dropping) prune(p vpath.Path) error {
 			return err
 		}
 		delete(d.bases, p)
-		if err := d.s.journal.append(record{kind: recordDrop, path: p}); err != nil {
+		if err := d.s.journal.appendLate(record{kind: recordDrop, path: p}); err != nil {
 			return err
 		}
 		d.s.views.purge(p)

@@ -162,6 +162,6 @@ func (s *Stack) forgetNumber(ino uint64) {
 	if s.inodes.forget(ino) {
 		// Births are as coarse as the kernel's tick, so the next file of this
 		// number could pass for it. A lost record costs no more than that.
-		_ = s.journal.append(record{kind: recordUnalias, ino: ino})
+		_ = s.journal.appendLate(record{kind: recordUnalias, ino: ino})
 	}
 }

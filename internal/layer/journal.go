@@ -28,6 +28,8 @@ type journal struct {
 	room    int64                  // where the file ends: zeros since size
 	settled int64                  // up to where the file's length and blocks are durable
 	kept    map[sha256Sum]struct{} // the contents in the log
+	held    bool                   // between hold and release
+	late    []byte                 // records that wait for the next that is written, or for release
 
 	logged int64 // bytes of the contents in the log when it was opened
 }
@@ -111,10 +113,54 @@ func (j *journal) append(records ...record) error {
 	return err
 }
 
+// hold lets what appendLate is given wait, until release writes it at once.
+func (j *journal) hold() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = true
+}
+
+// appendLate is append for records that may come later than what they tell of,
+// though not after a record that is appended later.
+func (j *journal) appendLate(records ...record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, r := range records {
+		j.late = appendRecord(j.late, r)
+	}
+	if j.held && len(j.late) < lateBytes {
+		return nil
+	}
+	return j.writeLate()
+}
+
+// lateBytes is how much waits at most.
+const lateBytes = 1 << 20
+
+func (j *journal) release() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.held = false
+	return j.writeLate()
+}
+
+// writeLate writes what waits; where it cannot, that is lost. The caller holds mu.
+func (j *journal) writeLate() error {
+	b := j.late
+	j.late = nil
+	if len(b) == 0 {
+		return nil
+	}
+	return j.write(b)
+}
+
 // add is append and says where the records are.
 func (j *journal) add(records ...record) (span, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if err := j.writeLate(); err != nil {
+		return span{}, err
+	}
 	var b []byte
 	brought := map[sha256Sum]int64{} // contents and what the quota counts for them
 	for i := range records {

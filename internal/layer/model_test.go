@@ -69,7 +69,7 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 			"freeze":    m.freeze,
 			"userEdits": m.userEdits,
 			"discard":   m.discard,
-			"dropOne":   m.dropOne,
+			"dropSome":  m.dropSome,
 			"apply":     m.compareApplied,
 		})
 	})

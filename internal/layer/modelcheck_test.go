@@ -249,8 +249,8 @@ func (m *model) discard(t *rapid.T) {
 	}
 }
 
-// dropOne discards the change of one file.
-func (m *model) dropOne(t *rapid.T) {
+// dropSome discards the changes of some files.
+func (m *model) dropSome(t *rapid.T) {
 	changes, err := m.b.Changes()
 	must(m.b.t, err)
 	changes = slices.DeleteFunc(changes, func(c Change) bool {
@@ -259,11 +259,13 @@ func (m *model) dropOne(t *rapid.T) {
 	if len(changes) == 0 {
 		return
 	}
-	p := rapid.SampledFrom(changes).Draw(t, "change").Path
-	if !m.restore(p) {
-		return
+	var paths []vpath.Path
+	for _, c := range changes {
+		if rapid.Bool().Draw(t, "drop") && m.restore(c.Path) {
+			paths = append(paths, c.Path)
+		}
 	}
-	must(m.b.t, m.b.Drop(p))
+	must(m.b.t, m.b.Drop(paths...))
 	m.inos = nil
 }
 

@@ -1,0 +1,151 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// uncover makes sure that no ancestor of p hides p in the delta: what is
+// hidden as a whole becomes hidden name by name.
+func (d *dropping) uncover(p vpath.Path) error {
+	for a := range p.Ancestors() {
+		if a.IsRoot() || d.open[a] {
+			continue
+		}
+		more, err := d.uncoverAt(a)
+		if err != nil || !more {
+			return err
+		}
+		d.open[a] = true
+	}
+	return nil
+}
+
+// uncoverAt makes the directory a, if the delta has it or deletes it, merge
+// with the source's. It says whether the delta has it now.
+func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
+	at, err := d.at(a)
+	if err != nil || at == nil {
+		return false, err
+	}
+	defer unix.Close(at.dir)
+	hidden, err := hasWhiteout(at.dir, at.name)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case at.there && !at.st.isDir():
+		return false, nil
+	case !at.there && !hidden:
+		return false, nil
+	case !at.there:
+		if isDir, err := d.makeOpaque(a, at); err != nil || !isDir {
+			return false, err
+		}
+	}
+	fd, err := openDir(at.dir, at.stored)
+	if err != nil {
+		return false, err
+	}
+	defer unix.Close(fd)
+	opaque, err := exists(fd, opaqueMarker)
+	if err != nil {
+		return false, err
+	}
+	if opaque || hidden {
+		err = d.expose(a, at, fd)
+	}
+	d.s.views.purge(a)
+	return true, err
+}
+
+// at is a path as the delta stores it.
+type at struct {
+	dir    int // of the parent, to be closed
+	name   string
+	stored string
+	there  bool
+	st     stat // if there
+}
+
+// at finds p in the delta; nil if the delta has no directory for it.
+func (d *dropping) at(p vpath.Path) (*at, error) {
+	dir, err := openDirAt(d.s.layers[top].root, storedPath(p.Dir()))
+	if err != nil {
+		return nil, orAbsent(err)
+	}
+	a := &at{dir: dir, name: p.Base()}
+	a.stored, _ = storedName(a.name)
+	a.st, err = statAt(dir, a.stored)
+	if err != nil && err != unix.ENOENT {
+		unix.Close(dir)
+		return nil, err
+	}
+	a.there = err == nil
+	return a, nil
+}
+
+// makeOpaque puts an opaque directory beside the whiteout of a, which hides
+// the same. It says no if there is no directory to hide.
+func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
+	i, err := d.s.SourceInfo(a)
+	if err != nil || !i.IsDir() || i.Mounted {
+		return false, nil
+	}
+	if err := d.s.quota.addInodes(1); err != nil {
+		return false, err
+	}
+	pl := &place{dir: at.dir, path: a, name: at.name, stored: at.stored}
+	_, pl.hashed = storedName(at.name)
+	if err = pl.before(); err == nil {
+		err = d.s.mkdirOpaque(pl, i.Mode&modeMask)
+	}
+	if err != nil {
+		d.s.quota.dropInodes(1)
+		return false, err
+	}
+	st, err := statAt(at.dir, at.stored)
+	if err == nil {
+		d.s.quota.settle(&st)
+	}
+	return err == nil, err
+}
+
+// expose lets the opaque directory a, opened as fd, merge with the source's.
+// What the sandbox deleted there stays hidden name by name; what it never
+// changed (hidden by policy, or newer) shows again.
+func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
+	source, err := openDirAt(d.s.sourceRoot, a.Rel())
+	switch {
+	case err == nil:
+		err = d.hideEach(a, source, fd)
+		unix.Close(source)
+	case isAbsent(err):
+		err = nil // nothing there to show through
+	}
+	if err != nil {
+		return err
+	}
+	if err := dropWhiteout(at.dir, at.name); err != nil {
+		return err
+	}
+	return unlinkAt(fd, opaqueMarker)
+}
+
+// hideEach hides in the delta directory fd, which is a, what the sandbox
+// removed of the source's; what the delta has as a directory stays closed off.
+func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
+	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
+		name := string(raw)
+		stored, _ := storedName(name)
+		st, err := statAt(fd, stored)
+		if err == nil && st.isDir() {
+			return makeMarker(fd, stored)
+		}
+		if _, recorded := d.bases[a.Child(name)]; recorded && err == unix.ENOENT {
+			return d.s.makeWhiteout(fd, name)
+		}
+		return orAbsent(err)
+	})
+}
