@@ -59,6 +59,7 @@ type Mount struct {
 type Limits struct {
 	MemoryBytes int64   `json:"memory_bytes,omitempty"`
 	CPUs        float64 `json:"cpus,omitempty"`
+	CPUShares   int64   `json:"cpu_shares,omitempty"`
 	PIDs        int64   `json:"pids,omitempty"`
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`
 	DiskInodes  int64   `json:"disk_inodes,omitempty"`

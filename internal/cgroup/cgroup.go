@@ -44,6 +44,7 @@ const (
 type Limits struct {
 	MemoryBytes int64   // memory and swap together
 	CPUs        float64 // CPU time per time, 0.01 at least
+	CPUShares   int64   // weight against groups beside it, in v1's unit: 2 to 262144
 	PIDs        int64   // processes and threads
 }
 
@@ -56,7 +57,7 @@ func (l Limits) controllers() []string {
 	if l.MemoryBytes != 0 {
 		need = append(need, Memory)
 	}
-	if l.CPUs != 0 {
+	if l.CPUs != 0 || l.CPUShares != 0 {
 		need = append(need, CPU)
 	}
 	if l.PIDs != 0 {
@@ -73,12 +74,21 @@ const (
 	maxCPUs = 1 << 20
 )
 
+// The kernel's least and most cpu.shares (MIN_SHARES and MAX_SHARES,
+// kernel/sched/sched.h).
+const (
+	minShares = 2
+	maxShares = 1 << 18
+)
+
 func (l Limits) check() error {
 	switch {
 	case l.MemoryBytes < 0:
 		return fault.New(fault.Invalid, "memory limit %d: below zero", l.MemoryBytes)
 	case l.PIDs < 0:
 		return fault.New(fault.Invalid, "process limit %d: below zero", l.PIDs)
+	case l.CPUShares != 0 && (l.CPUShares < minShares || l.CPUShares > maxShares):
+		return fault.New(fault.Invalid, "cpu shares %d: not between %d and %d", l.CPUShares, minShares, maxShares)
 	case math.IsNaN(l.CPUs) || l.CPUs != 0 && (l.CPUs < minCPUs || l.CPUs > maxCPUs):
 		return fault.New(fault.Invalid, "cpu limit %g: not between %g and %d", l.CPUs, minCPUs, maxCPUs)
 	}

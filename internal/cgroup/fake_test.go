@@ -31,7 +31,7 @@ var v1Files = map[string]map[string]string{
 		"memory.use_hierarchy": "0",
 	},
 	"cpu,cpuacct": {
-		"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000",
+		"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000", "cpu.shares": "1024",
 		"cpuacct.usage": "0", "cpuacct.usage_user": "0", "cpuacct.usage_sys": "0",
 	},
 	"pids":    {"pids.max": "max", "pids.events": "max 0"},
@@ -40,7 +40,7 @@ var v1Files = map[string]map[string]string{
 
 var v2Files = map[string]string{
 	"cgroup.type": "domain", "cgroup.controllers": "cpu memory pids", "cgroup.subtree_control": "",
-	"cgroup.kill": "", "cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0", "cpu.max": "max 100000",
+	"cgroup.kill": "", "cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0", "cpu.max": "max 100000", "cpu.weight": "100",
 	"memory.max": "max", "memory.swap.max": "max", "memory.peak": "0", "memory.events": "oom 0\noom_kill 0",
 	"pids.max": "max", "pids.events": "max 0",
 }

@@ -22,7 +22,7 @@ var (
 	hybrid = map[string]string{
 		"memory": "/cg/memory", "cpu,cpuacct": "/cg/cpu,cpuacct", "pids": "/cg/pids", "v2 hugetlb": "/cg/unified",
 	}
-	allLimits = Limits{MemoryBytes: 64 << 20, CPUs: 1.5, PIDs: 100}
+	allLimits = Limits{MemoryBytes: 64 << 20, CPUs: 1.5, CPUShares: 512, PIDs: 100}
 )
 
 func TestCreateWritesTheLimits(t *testing.T) {
@@ -32,6 +32,7 @@ func TestCreateWritesTheLimits(t *testing.T) {
 		"/cg/memory/own/agentfense/memory.use_hierarchy":             "1",
 		"/cg/cpu,cpuacct/own/agentfense/sb_1/cpu.cfs_quota_us":       "150000",
 		"/cg/cpu,cpuacct/own/agentfense/sb_1/cpu.cfs_period_us":      "100000",
+		"/cg/cpu,cpuacct/own/agentfense/sb_1/cpu.shares":             "512",
 		"/cg/pids/own/agentfense/sb_1/pids.max":                      "100",
 		"/cg/memory/own/agentfense/sb_1/init/cgroup.procs":           "4711",
 		"/cg/pids/own/agentfense/sb_1/init/cgroup.procs":             "4711",
@@ -52,6 +53,7 @@ func TestCreateWritesTheLimits(t *testing.T) {
 			"/cg/own/agentfense/sb_1/memory.max":             "67108864",
 			"/cg/own/agentfense/sb_1/memory.swap.max":        "0",
 			"/cg/own/agentfense/sb_1/cpu.max":                "150000 100000",
+			"/cg/own/agentfense/sb_1/cpu.weight":             "59",
 			"/cg/own/agentfense/sb_1/pids.max":               "100",
 			"/cg/own/agentfense/sb_1/init/cgroup.procs":      "4711",
 			"/cg/own/agentfense/sb_1/cgroup.procs":           "",
@@ -72,6 +74,14 @@ func TestCreateWritesTheLimits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestSharesAndWeightsMeetAtTheirBounds(t *testing.T) {
+	for shares, want := range map[int64]int64{2: 1, 1024: 100, 1 << 18: 10000} {
+		if got := weightOf(shares); got != want {
+			t.Errorf("weightOf(%d) = %d, want %d", shares, got, want)
+		}
 	}
 }
 
@@ -163,6 +173,8 @@ func TestCreateRefuses(t *testing.T) {
 		{"processes below zero", "a", Limits{PIDs: -1}, fault.Invalid},
 		{"less CPU than the kernel can do", "a", Limits{CPUs: 0.001}, fault.Invalid},
 		{"a CPU count that is none", "a", Limits{CPUs: math.NaN()}, fault.Invalid},
+		{"less shares than the kernel can do", "a", Limits{CPUShares: 1}, fault.Invalid},
+		{"more shares than the kernel can do", "a", Limits{CPUShares: 1 << 19}, fault.Invalid},
 		{"more CPUs than fit", "a", Limits{CPUs: math.Inf(1)}, fault.Invalid},
 		{"a name that is in use", "live", Limits{}, fault.Exists},
 	}

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -48,7 +49,6 @@ func (g *Group) limit(l Limits) error {
 // would fill the host's swap with what it may not hold in memory.
 func settings(controller string, version int, l Limits) []setting {
 	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.PIDs, 10)
-	quota := int64(l.CPUs * float64(period.Microseconds()))
 	switch {
 	case controller == Memory && version == 2:
 		return []setting{{file: "memory.max", value: memory}, {file: "memory.swap.max", value: "0", optional: true}}
@@ -57,13 +57,39 @@ func settings(controller string, version int, l Limits) []setting {
 		return []setting{{file: "memory.limit_in_bytes", value: memory}, {file: "memory.memsw.limit_in_bytes", value: memory, optional: true}}
 	case controller == PIDs:
 		return []setting{{file: "pids.max", value: pids}}
+	}
+	return processorSettings(version, l)
+}
+
+// processorSettings are those of the cpu controller.
+func processorSettings(version int, l Limits) []setting {
+	quota := int64(l.CPUs * float64(period.Microseconds()))
+	var list []setting
+	switch {
+	case quota == 0:
 	case version == 2:
-		return []setting{{file: "cpu.max", value: fmt.Sprintf("%d %d", quota, period.Microseconds())}}
+		list = append(list, setting{file: "cpu.max", value: fmt.Sprintf("%d %d", quota, period.Microseconds())})
+	default:
+		list = append(list,
+			setting{file: "cpu.cfs_period_us", value: strconv.FormatInt(period.Microseconds(), 10)},
+			setting{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)})
 	}
-	return []setting{
-		{file: "cpu.cfs_period_us", value: strconv.FormatInt(period.Microseconds(), 10)},
-		{file: "cpu.cfs_quota_us", value: strconv.FormatInt(quota, 10)},
+	switch {
+	case l.CPUShares == 0:
+	case version == 2:
+		list = append(list, setting{file: "cpu.weight", value: strconv.FormatInt(weightOf(l.CPUShares), 10)})
+	default:
+		list = append(list, setting{file: "cpu.shares", value: strconv.FormatInt(l.CPUShares, 10)})
 	}
+	return list
+}
+
+// weightOf is the cpu.weight, 1 to 10000, that shares stand for. It joins the
+// least, the default (1024 and 100) and the most of both, as runc does since
+// 1.3.2 (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
+func weightOf(shares int64) int64 {
+	l := math.Log2(float64(shares))
+	return int64(math.Ceil(math.Pow(10, (l*l+125*l)/612-7.0/34)))
 }
 
 // placeOf returns where a controller is, nil if the group is not under it.

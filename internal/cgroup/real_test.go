@@ -145,7 +145,7 @@ func TestAForkBombHitsTheLimit(t *testing.T) {
 }
 
 func TestCPUTimeIsReadAndLimited(t *testing.T) {
-	l := Limits{CPUs: 0.1}
+	l := Limits{CPUs: 0.1, CPUShares: 512}
 	g := realGroup(t, realHost(t, l), l)
 	s, err := g.Sub("spin")
 	if err != nil {
@@ -159,8 +159,12 @@ func TestCPUTimeIsReadAndLimited(t *testing.T) {
 	if want := cmd.ProcessState.UserTime() / 2; u.CPU < want || u.User == 0 {
 		t.Errorf("usage = %+v, want more than %v", u, want)
 	}
-	if p := g.placeOf(CPU); field(p.dir, "cpu.stat", "nr_throttled") == 0 {
+	p := g.placeOf(CPU)
+	if field(p.dir, "cpu.stat", "nr_throttled") == 0 {
 		t.Error("the limit was never felt")
+	}
+	if shares, weight := number(p.dir, "cpu.shares"), number(p.dir, "cpu.weight"); shares != 512 && weight != 59 {
+		t.Errorf("shares %d, weight %d, want 512 or 59", shares, weight)
 	}
 }
 

@@ -128,6 +128,7 @@ func limitRows(l sandbox.Limits) [][]string {
 	}
 	add("memory.max:", formatBytes(l.MemoryBytes), l.MemoryBytes > 0)
 	add("cpu.max:", fmt.Sprintf("%g processors", l.CPUs), l.CPUs > 0)
+	add("cpu.shares:", fmt.Sprint(l.CPUShares), l.CPUShares > 0)
 	add("pids.max:", fmt.Sprint(l.PIDs), l.PIDs > 0)
 	add("disk:", formatBytes(l.DiskBytes), l.DiskBytes > 0)
 	add("timeout:", time.Duration(l.Timeout).String(), l.Timeout > 0)

@@ -98,6 +98,7 @@ func (s *Spec) SetDefaults() error {
 type Limits struct {
 	MemoryBytes int64 // swap included
 	CPUs        float64
+	CPUShares   int64 // weight against others, 2 to 262144
 	PIDs        int64
 }
 

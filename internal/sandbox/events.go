@@ -54,7 +54,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote,
 		Rules: AuditRules(r.Rules),
 		Limits: audit.Limits{
-			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, PIDs: r.Limits.PIDs,
+			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs,
 			DiskBytes: r.Limits.DiskBytes, DiskInodes: r.Limits.DiskInodes,
 			TimeoutMS: time.Duration(r.Limits.Timeout).Milliseconds(),
 		},

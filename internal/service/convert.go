@@ -104,26 +104,23 @@ const cpuPeriod = 100 * time.Millisecond
 // limitsOf reads the limits of a request; 0 is none.
 func limitsOf(r *sandboxv1.ResourceLimits) (sandbox.Limits, error) {
 	for _, f := range []struct {
-		name         string
-		value, least int64
+		name               string
+		value, least, most int64
 	}{
-		{"memory_bytes", r.GetMemoryBytes(), 1 << 20},
-		{"cpu_quota", r.GetCpuQuota(), 1000}, // the kernel's least
-		{"cpu_shares", r.GetCpuShares(), 2},
-		{"pids_limit", r.GetPidsLimit(), 1},
-		{"disk_bytes", r.GetDiskBytes(), 1},
-		{"disk_inodes", r.GetDiskInodes(), 1},
+		{"memory_bytes", r.GetMemoryBytes(), 1 << 20, math.MaxInt64},
+		{"cpu_quota", r.GetCpuQuota(), 1000, 4096 * cpuPeriod.Microseconds()}, // the kernel's least
+		{"cpu_shares", r.GetCpuShares(), 2, 1 << 18},                          // the kernel's
+		{"pids_limit", r.GetPidsLimit(), 1, 1 << 22},                          // the kernel's most, see proc_sys_kernel(5)
+		{"disk_bytes", r.GetDiskBytes(), 1, math.MaxInt64},
+		{"disk_inodes", r.GetDiskInodes(), 1, math.MaxInt64},
 	} {
-		if f.value != 0 && f.value < f.least {
-			return sandbox.Limits{}, fault.New(fault.Invalid, "resources.%s: %d is less than %d", f.name, f.value, f.least)
+		if f.value != 0 && (f.value < f.least || f.value > f.most) {
+			return sandbox.Limits{}, fault.New(fault.Invalid, "resources.%s: %d is not between %d and %d", f.name, f.value, f.least, f.most)
 		}
-	}
-	if r.GetCpuShares() != 0 {
-		return sandbox.Limits{}, fault.New(fault.Unsupported, "resources.cpu_shares: cannot be enforced here; cpu_quota can")
 	}
 	return sandbox.Limits{
 		MemoryBytes: r.GetMemoryBytes(), CPUs: float64(r.GetCpuQuota()) / float64(cpuPeriod.Microseconds()),
-		PIDs: r.GetPidsLimit(), DiskBytes: r.GetDiskBytes(), DiskInodes: r.GetDiskInodes(),
+		CPUShares: r.GetCpuShares(), PIDs: r.GetPidsLimit(), DiskBytes: r.GetDiskBytes(), DiskInodes: r.GetDiskInodes(),
 	}, nil
 }
 
@@ -209,7 +206,8 @@ func wireLimits(l sandbox.Limits) *sandboxv1.ResourceLimits {
 		return nil
 	}
 	return &sandboxv1.ResourceLimits{
-		MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * float64(cpuPeriod.Microseconds()))), PidsLimit: l.PIDs,
+		MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * float64(cpuPeriod.Microseconds()))),
+		CpuShares: l.CPUShares, PidsLimit: l.PIDs,
 		DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
 	}
 }

@@ -79,7 +79,7 @@ func clearRemainsOf(home, name string) error {
 
 // groupLimits are those of a sandbox's limits that a cgroup enforces.
 func groupLimits(r sandbox.Record) cgroup.Limits {
-	return cgroup.Limits{MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, PIDs: r.Limits.PIDs}
+	return cgroup.Limits{MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs}
 }
 
 // afterDeath waits for a supervisor and clears up after one that was killed.

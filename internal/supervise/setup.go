@@ -311,7 +311,7 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 		l := s.record.Limits
 		spec.UID, spec.GID = spec.HostUID, spec.HostGID
 		spec.ID, spec.Dir, spec.Image = string(s.record.ID), s.box.Dir(), s.record.Image
-		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, PIDs: l.PIDs}
+		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, CPUShares: l.CPUShares, PIDs: l.PIDs}
 	}
 	if s.group != nil {
 		spec.Cgroup = s.group.Enter

@@ -33,6 +33,7 @@ func TestDocker(t *testing.T) {
 	s, host := startDocker(t)
 	t.Run("commands, sessions, the policy and the codebase", func(t *testing.T) { s.inTest(t).dockerWorks(host) })
 	t.Run("each sandbox has the runtime that it asks for", func(t *testing.T) { s.inTest(t).runtimesSideBySide() })
+	t.Run("limits", func(t *testing.T) { s.inTest(t).limitsHold() })
 	t.Run("an image that is not there is named", func(t *testing.T) { s.inTest(t).noSuchImage() })
 	s.dockerSurvives()
 	if n := containers(t, host); n != 1 {
@@ -67,10 +68,10 @@ func (s *server) dockerWorks(host string) {
 	s.upload(cb, "f", "uploaded\n")
 	session, err := s.sandboxes.CreateSession(t.Context(), &sandboxv1.CreateSessionRequest{SandboxId: id})
 	in := must(t, session, err).Id
-	for command, want := range map[string]string{"A=1; cat f": "uploaded\n", "cd /; pwd": "/\n"} {
-		r, err := s.sandboxes.SessionExec(t.Context(), &sandboxv1.SessionExecRequest{SessionId: in, Command: command})
-		if got := must(t, r, err); got.Stdout != want {
-			t.Errorf("%s: %q, want %q", command, got.Stdout, want)
+	for _, step := range []struct{ command, want string }{{"A=1; cat f; cd /", "uploaded\n"}, {"echo $A; pwd", "1\n/\n"}} {
+		r, err := s.sandboxes.SessionExec(t.Context(), &sandboxv1.SessionExecRequest{SessionId: in, Command: step.command})
+		if got := must(t, r, err); got.Stdout != step.want {
+			t.Errorf("%s: %q, want %q", step.command, got.Stdout, step.want)
 		}
 	}
 	stopped, err := s.sandboxes.StopSandbox(t.Context(), &sandboxv1.StopSandboxRequest{SandboxId: id})

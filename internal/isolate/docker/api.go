@@ -169,6 +169,7 @@ type daemonInfo struct {
 	PidsLimit       bool
 	CPUCfsPeriod    bool `json:"CpuCfsPeriod"`
 	CPUCfsQuota     bool `json:"CpuCfsQuota"`
+	CPUShares       bool
 }
 
 func (a *api) info(ctx context.Context) (daemonInfo, error) {

@@ -41,8 +41,8 @@ func fakeDaemon(t *testing.T, answers map[string]string) *Isolator {
 }
 
 func TestDialJudgesTheDaemon(t *testing.T) {
-	const fine = `{"OSType": "linux", "MemoryLimit": true, "PidsLimit": true, "CpuCfsPeriod": true, "CpuCfsQuota": true}`
-	all := isolate.Limits{MemoryBytes: 1 << 30, CPUs: 1, PIDs: 10}
+	const fine = `{"OSType": "linux", "MemoryLimit": true, "PidsLimit": true, "CpuCfsPeriod": true, "CpuCfsQuota": true, "CPUShares": true}`
+	all := isolate.Limits{MemoryBytes: 1 << 30, CPUs: 1, CPUShares: 512, PIDs: 10}
 	tests := []struct {
 		name    string
 		version string
@@ -62,6 +62,7 @@ func TestDialJudgesTheDaemon(t *testing.T) {
 		{name: "one that cannot limit memory", version: `{"ApiVersion": "1.41"}`, info: strings.Replace(fine, `"MemoryLimit": true`, `"MemoryLimit": false`, 1), text: "cannot limit memory"},
 		{name: "one that cannot limit processes", version: `{"ApiVersion": "1.41"}`, info: strings.Replace(fine, `"PidsLimit": true`, `"PidsLimit": false`, 1), text: "cannot limit pids"},
 		{name: "one that cannot limit processors", version: `{"ApiVersion": "1.41"}`, info: strings.Replace(fine, `"CpuCfsQuota": true`, `"CpuCfsQuota": false`, 1), text: "cannot limit cpu"},
+		{name: "one that cannot weigh processors", version: `{"ApiVersion": "1.41"}`, info: strings.Replace(fine, `"CPUShares": true`, `"CPUShares": false`, 1), text: "cannot limit cpu shares"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

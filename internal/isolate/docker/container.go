@@ -42,6 +42,7 @@ type hostConfig struct {
 	Memory     int64
 	MemorySwap int64
 	NanoCPUs   int64  `json:"NanoCpus"`
+	CPUShares  int64  `json:"CpuShares"`
 	PidsLimit  *int64 `json:",omitempty"`
 	Ulimits    []ulimit
 }
@@ -106,6 +107,7 @@ func (p *plan) hostConfig() hostConfig {
 		Memory:         limits.MemoryBytes,
 		MemorySwap:     limits.MemoryBytes,
 		NanoCPUs:       int64(limits.CPUs * 1e9),
+		CPUShares:      limits.CPUShares,
 		Ulimits:        []ulimit{{Name: "core", Soft: 1, Hard: 1}},
 	}
 	if limits.PIDs > 0 {

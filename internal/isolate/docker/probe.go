@@ -50,6 +50,8 @@ func checkDaemon(info daemonInfo, l isolate.Limits) error {
 		missing = "memory"
 	case l.CPUs > 0 && (!info.CPUCfsPeriod || !info.CPUCfsQuota):
 		missing = "cpu"
+	case l.CPUShares > 0 && !info.CPUShares:
+		missing = "cpu shares"
 	case l.PIDs > 0 && !info.PidsLimit:
 		missing = "pids"
 	}
