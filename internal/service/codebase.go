@@ -26,11 +26,26 @@ func required(field, value string) error {
 	return nil
 }
 
+// maxNameBytes bounds the name and the owner of a codebase.
+const maxNameBytes = 1024
+
+// checkNames refuses a codebase without a name or an owner.
+func checkNames(name, owner string) error {
+	for _, f := range []struct{ field, value string }{{"name", name}, {"owner_id", owner}} {
+		if err := required(f.field, f.value); err != nil {
+			return err
+		}
+		if len(f.value) > maxNameBytes {
+			return fault.New(fault.Invalid, "%s: is longer than %d bytes", f.field, maxNameBytes)
+		}
+	}
+	return nil
+}
+
 // CreateCodebase makes an empty codebase.
 func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
-	err := errors.Join(required("name", r.Name), required("owner_id", r.OwnerId))
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "%w", err)
+	if err := checkNames(r.Name, r.OwnerId); err != nil {
+		return nil, err
 	}
 	if err := callerOf(ctx).ActFor(r.OwnerId); err != nil {
 		return nil, err

@@ -57,6 +57,9 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 	if err := checkCommand(r.Command); err != nil {
 		return nil, err
 	}
+	if len(r.Command) > maxArgumentBytes {
+		return nil, fault.New(fault.Invalid, "command: is longer than the %d bytes that an argument may have", maxArgumentBytes)
+	}
 	env, err := environment(sb, r.Env)
 	if err != nil {
 		return nil, err
@@ -89,6 +92,10 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 	}, nil
 }
 
+// maxArgumentBytes bounds an argument and a variable: the kernel's
+// MAX_ARG_STRLEN (execve(2)) less the NUL.
+const maxArgumentBytes = 32*4096 - 1
+
 func checkCommand(command string) error {
 	if err := required("command", command); err != nil {
 		return err
@@ -120,6 +127,8 @@ func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error)
 			return nil, fault.New(fault.Invalid, "env: %s is no name of a variable", vpath.Quote(name))
 		case strings.ContainsRune(value, 0):
 			return nil, fault.New(fault.Invalid, "env: the value of %s holds a NUL", vpath.Quote(name))
+		case len(name)+len("=")+len(value) > maxArgumentBytes:
+			return nil, fault.New(fault.Invalid, "env: %.64s is longer than the %d bytes that a variable may have", vpath.Quote(name), maxArgumentBytes)
 		}
 		v.Extra = append(v.Extra, name+"="+value)
 	}
@@ -135,6 +144,8 @@ func workDir(sb *sandbox.Sandbox, dir string) (string, error) {
 		return "", fault.New(fault.Invalid, "workdir: holds a NUL")
 	case len(dir) >= unix.PathMax:
 		return "", fault.New(fault.Invalid, "workdir: is longer than %d bytes", unix.PathMax-1)
+	case slices.Contains(strings.Split(dir, "/"), ".."):
+		return "", fault.New(fault.Invalid, `workdir: ".." is not allowed`)
 	case dir == "" || path.IsAbs(dir):
 		return dir, nil
 	}
@@ -150,7 +161,10 @@ func execute(ctx context.Context, client *supervise.Client, command supervise.Co
 	defer ours.Close()
 	running, err := client.Exec(ctx, command, theirs, stdout, stderr)
 	theirs.Close()
-	if err != nil {
+	switch {
+	case fault.Is(err, fault.Invalid): // all else was checked before
+		return supervise.Exit{}, fault.New(fault.Invalid, "workdir: %w", err)
+	case err != nil:
 		return supervise.Exit{}, err
 	}
 	go func() {

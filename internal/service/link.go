@@ -14,8 +14,11 @@ import (
 // LinkCodebase makes a codebase of a directory of the server's host, for
 // callers who may name its files.
 func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCodebaseRequest) (*sandboxv1.Codebase, error) {
-	if err := errors.Join(required("name", r.Name), required("owner_id", r.OwnerId), required("path", r.Path)); err != nil {
-		return nil, fault.New(fault.Invalid, "%w", err)
+	if err := checkNames(r.Name, r.OwnerId); err != nil {
+		return nil, err
+	}
+	if err := required("path", r.Path); err != nil {
+		return nil, err
 	}
 	caller := callerOf(ctx)
 	if err := caller.ReachHost(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,6 +66,9 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 	env, err := environment(sb, r.Env)
 	if err != nil {
 		return nil, err
+	}
+	if strings.ContainsRune(r.Shell, 0) {
+		return nil, fault.New(fault.Invalid, "shell: holds a NUL")
 	}
 	client, err := s.running(ctx, sb)
 	if err != nil {
