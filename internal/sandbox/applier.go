@@ -16,7 +16,7 @@ import (
 const (
 	// batchFiles and batchBytes bound what is written before it is made
 	// durable and placed: descriptors and disk space in flight.
-	batchFiles = 256
+	batchFiles = 4096
 	batchBytes = 64 << 20
 	// fewFiles are made durable one by one; more, with all that the file
 	// system has to write, by one syncfs(2).

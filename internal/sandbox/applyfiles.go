@@ -43,7 +43,7 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 func filesAtOnce() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return batchFiles / 8
+		return batchFiles / 128
 	}
 	return int(max(1, min(lim.Cur/4, batchFiles)))
 }
