@@ -43,5 +43,8 @@ func of(root string, pid int) (*Foreign, error) {
 	return f, nil
 }
 
+// Load reads what the group uses now.
+func (f *Foreign) Load() Load { return f.group.Load() }
+
 // Usage reads what the group has used. Errors: NotFound once it is removed.
 func (f *Foreign) Usage() (Usage, error) { return f.group.Usage() }

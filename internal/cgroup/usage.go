@@ -42,6 +42,27 @@ func (g *Group) Usage() (Usage, error) {
 	return u, nil
 }
 
+// Load is what the processes of a group use now. A zero stands for what the host
+// does not count.
+type Load struct {
+	MemoryBytes int64
+	PIDs        int64 // processes and threads
+}
+
+// Load reads what the group uses now, its subs included.
+func (g *Group) Load() Load {
+	var l Load
+	if p := g.placeOf(Memory); p != nil && p.version == 2 {
+		l.MemoryBytes = number(p.dir, "memory.current")
+	} else if p != nil {
+		l.MemoryBytes = number(p.dir, "memory.usage_in_bytes")
+	}
+	if p := g.placeOf(PIDs); p != nil {
+		l.PIDs = number(p.dir, "pids.current")
+	}
+	return l
+}
+
 // total is what happened in g and its subs. The v2 memory.events counts for
 // all below; v1's oom_control only for the group itself. A refused fork is
 // counted where the process was (v1, and v2 before kernel 6.11) or where the

@@ -215,7 +215,7 @@ var additionRoutes = []route{
 	{
 		name: "stats, of which what is not counted is absent", method: "GET", path: "/v1/sandboxes/sb_1/stats", rpc: "GetStats",
 		want: &sandboxv1.GetStatsRequest{SandboxId: "sb_1"}, answer: &sandboxv1.Stats{MemoryBytes: proto.Int64(5)},
-		json: `{"memoryBytes":"5","cpuTime":null,"deltaBytes":"0","deltaInodes":"0","execs":0,"sessions":0,"oomKills":"0","pidsMaxHits":"0"}`,
+		json: `{"memoryBytes":"5","cpuTime":null,"deltaBytes":"0","deltaInodes":"0","execs":0,"sessions":0,"oomKills":"0","pidsMaxHits":"0","viewRequests":{}}`,
 	},
 	{
 		name: "an empty id reaches the service, which says what is missing", method: "POST", path: "/v1/sandboxes//exec", rpc: "Exec",

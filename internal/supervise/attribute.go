@@ -103,15 +103,21 @@ type process struct {
 	started uint32 // clock ticks after the system's start, modulo 2³²
 }
 
-// processOf reads of a process; zero when it has gone. Its fields follow the
-// command's name, which may itself hold parentheses.
-func processOf(pid int) process {
-	const parent, started = 1, 19 // state, ppid … starttime
+// statOf returns the fields of /proc/PID/stat from the third, the state, on; none
+// when the process has gone. They follow the command's name, which may itself
+// hold parentheses.
+func statOf(pid int) [][]byte {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return process{}
+		return nil
 	}
-	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	return bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+}
+
+// processOf reads of a process; zero when it has gone.
+func processOf(pid int) process {
+	const parent, started = 1, 19 // state, ppid … starttime
+	fields := statOf(pid)
 	if len(fields) <= started {
 		return process{}
 	}

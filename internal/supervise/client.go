@@ -105,6 +105,15 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 	return *answer.Status, nil
 }
 
+// Stats asks what the sandbox uses.
+func (c *Client) Stats(ctx context.Context) (Stats, error) {
+	answer, err := c.call(ctx, request{Op: opStats})
+	if err != nil || answer.Stats == nil {
+		return Stats{}, err
+	}
+	return *answer.Stats, nil
+}
+
 // SetPolicy replaces the rules of the live view. It returns when no lookup is
 // answered by the old rules any more.
 func (c *Client) SetPolicy(ctx context.Context, rules []policy.Rule) error {

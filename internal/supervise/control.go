@@ -41,6 +41,7 @@ const (
 	opRenew  operation = "renew"  // look at paths of the source again
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go
+	opStats  operation = "stats"  // what is used
 
 	opOpenSession  operation = "open_session"
 	opSessions     operation = "sessions"
@@ -65,6 +66,7 @@ type reply struct {
 	Started  *started  `json:"started,omitempty"`
 	Exited   *Exit     `json:"exited,omitempty"`
 	Status   *Status   `json:"status,omitempty"`
+	Stats    *Stats    `json:"stats,omitempty"`
 	Stale    [][]byte  `json:"stale,omitempty"` // paths of a drop
 	Sessions []Session `json:"sessions,omitempty"`
 	Changed  bool      `json:"changed,omitempty"` // of the delta

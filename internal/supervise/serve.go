@@ -105,6 +105,9 @@ func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 	case opStatus:
 		st := s.status()
 		return reply{Status: &st}, nil
+	case opStats:
+		st, err := s.stats()
+		return reply{Stats: &st}, err
 	case opKeep:
 		s.keep()
 		return reply{OK: true}, nil

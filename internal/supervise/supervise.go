@@ -60,14 +60,12 @@ type supervisor struct {
 	view      *fusefs.FS
 	terminals *terminals
 	group     *cgroup.Group // nil without limits, and where docker makes one
-	usage     interface {   // counts what limits refuse; nil where nothing does
-		Usage() (cgroup.Usage, error)
-	}
-	auditLog *audit.Log
-	audit    *audit.Writer
-	process  isolate.Process
-	guest    *guest.Conn
-	listener *net.UnixListener
+	usage     meter         // counts what limits refuse; nil where nothing does
+	auditLog  *audit.Log
+	audit     *audit.Writer
+	process   isolate.Process
+	guest     *guest.Conn
+	listener  *net.UnixListener
 
 	complaints complaints // of the isolator
 
@@ -88,6 +86,12 @@ type supervisor struct {
 	leaving bool
 	next    int
 	execs   map[*execution]struct{}
+}
+
+// meter is a control group.
+type meter interface {
+	Usage() (cgroup.Usage, error)
+	Load() cgroup.Load
 }
 
 // setUpFailed is the exit code of a supervisor that has told its starter why

@@ -33,6 +33,7 @@ func TestDocker(t *testing.T) {
 	s, host := startDocker(t)
 	t.Run("commands, sessions, the policy and the codebase", func(t *testing.T) { s.inTest(t).dockerWorks(host) })
 	t.Run("each sandbox has the runtime that it asks for", func(t *testing.T) { s.inTest(t).runtimesSideBySide() })
+	t.Run("stats", func(t *testing.T) { s.inTest(t).statsTell(nil) })
 	t.Run("limits", func(t *testing.T) { s.inTest(t).limitsHold() })
 	t.Run("an image that is not there is named", func(t *testing.T) { s.inTest(t).noSuchImage() })
 	s.dockerSurvives()

@@ -88,17 +88,27 @@ func (s *server) groupsOf(id string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	processes, err := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range must(t, processes, err) {
+	groups := ""
+	eventually(t, "a process of the command is seen", func() bool { // one that is starting a program is not
+		groups = groupsOfProcess("AGENTFENSE_SANDBOX=" + id)
+		return groups != ""
+	})
+	return groups
+}
+
+// groupsOfProcess returns the control groups of a process whose environment has
+// a variable, "" if there is none.
+func groupsOfProcess(variable string) string {
+	processes, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
+	for _, dir := range processes {
 		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || !bytes.Contains(environ, []byte("AGENTFENSE_SANDBOX="+id)) {
+		if err != nil || !bytes.Contains(environ, []byte(variable)) {
 			continue // it may have ended
 		}
 		if groups, err := os.ReadFile(filepath.Join(dir, "cgroup")); err == nil {
 			return string(groups)
 		}
 	}
-	t.Fatalf("no process of %s is there", id)
 	return ""
 }
 

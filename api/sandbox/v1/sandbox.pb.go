@@ -2867,7 +2867,7 @@ func (x *GetStatsRequest) GetSandboxId() string {
 // Stats are what a sandbox uses. What the host does not count is absent.
 type Stats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Memory of all its processes.
+	// Memory of all its processes; what they share with others counts in part, or not at all.
 	MemoryBytes     *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	MemoryPeakBytes *int64 `protobuf:"varint,2,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3,oneof" json:"memory_peak_bytes,omitempty"`
 	// Processor time of all its processes since it was started.
@@ -2882,8 +2882,11 @@ type Stats struct {
 	Sessions int32 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"`
 	// How often a limit was hit since it was started: processes killed for want of memory, forks
 	// refused.
-	OomKills      int64 `protobuf:"varint,9,opt,name=oom_kills,json=oomKills,proto3" json:"oom_kills,omitempty"`
-	PidsMaxHits   int64 `protobuf:"varint,10,opt,name=pids_max_hits,json=pidsMaxHits,proto3" json:"pids_max_hits,omitempty"`
+	OomKills    int64 `protobuf:"varint,9,opt,name=oom_kills,json=oomKills,proto3" json:"oom_kills,omitempty"`
+	PidsMaxHits int64 `protobuf:"varint,10,opt,name=pids_max_hits,json=pidsMaxHits,proto3" json:"pids_max_hits,omitempty"`
+	// Requests that the view's file system has answered since it was started, by kind: "lookup",
+	// "read", …
+	ViewRequests  map[string]uint64 `protobuf:"bytes,11,rep,name=view_requests,json=viewRequests,proto3" json:"view_requests,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2986,6 +2989,13 @@ func (x *Stats) GetPidsMaxHits() int64 {
 		return x.PidsMaxHits
 	}
 	return 0
+}
+
+func (x *Stats) GetViewRequests() map[string]uint64 {
+	if x != nil {
+		return x.ViewRequests
+	}
+	return nil
 }
 
 type AttachRequest_Start struct {
@@ -3397,7 +3407,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06record\x18\x04 \x01(\tR\x06record\"0\n" +
 	"\x0fGetStatsRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x96\x03\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xa1\x04\n" +
 	"\x05Stats\x12&\n" +
 	"\fmemory_bytes\x18\x01 \x01(\x03H\x00R\vmemoryBytes\x88\x01\x01\x12/\n" +
 	"\x11memory_peak_bytes\x18\x02 \x01(\x03H\x01R\x0fmemoryPeakBytes\x88\x01\x01\x124\n" +
@@ -3410,7 +3420,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\bsessions\x18\b \x01(\x05R\bsessions\x12\x1b\n" +
 	"\toom_kills\x18\t \x01(\x03R\boomKills\x12\"\n" +
 	"\rpids_max_hits\x18\n" +
-	" \x01(\x03R\vpidsMaxHitsB\x0f\n" +
+	" \x01(\x03R\vpidsMaxHits\x12H\n" +
+	"\rview_requests\x18\v \x03(\v2#.sandbox.v1.Stats.ViewRequestsEntryR\fviewRequests\x1a?\n" +
+	"\x11ViewRequestsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01B\x0f\n" +
 	"\r_memory_bytesB\x14\n" +
 	"\x12_memory_peak_bytesB\a\n" +
 	"\x05_pids*\\\n" +
@@ -3477,7 +3491,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
 	(ChangeStatus)(0),                // 1: sandbox.v1.ChangeStatus
@@ -3528,43 +3542,44 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*AttachRequest_WindowSize)(nil), // 46: sandbox.v1.AttachRequest.WindowSize
 	nil,                              // 47: sandbox.v1.AttachRequest.Start.EnvEntry
 	nil,                              // 48: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*PermissionRule)(nil),           // 49: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 50: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 51: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 52: google.protobuf.Duration
-	(SessionStatus)(0),               // 53: sandbox.v1.SessionStatus
-	(Permission)(0),                  // 54: sandbox.v1.Permission
-	(*Empty)(nil),                    // 55: sandbox.v1.Empty
+	nil,                              // 49: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 50: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 51: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
+	(SessionStatus)(0),               // 54: sandbox.v1.SessionStatus
+	(Permission)(0),                  // 55: sandbox.v1.Permission
+	(*Empty)(nil),                    // 56: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	49, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	50, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	50, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	51, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
 	41, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	51, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	51, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	51, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	51, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	52, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	52, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	52, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	52, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	5,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	49, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	52, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	50, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	53, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
 	42, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	5,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	43, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	6,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
 	44, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	52, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	52, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	53, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	53, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	4,  // 19: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
 	45, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
 	46, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	53, // 22: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	51, // 23: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	51, // 24: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	54, // 22: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	52, // 23: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	52, // 24: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
 	48, // 25: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
 	18, // 26: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	52, // 27: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	53, // 27: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
 	27, // 28: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
 	1,  // 29: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	2,  // 30: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
@@ -3573,64 +3588,65 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	3,  // 33: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
 	1,  // 34: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
 	30, // 35: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	49, // 36: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	54, // 37: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	49, // 38: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	51, // 39: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	51, // 40: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	52, // 41: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	47, // 42: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	52, // 43: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	46, // 44: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	7,  // 45: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	8,  // 46: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	9,  // 47: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	11, // 48: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	12, // 49: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	13, // 50: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	14, // 51: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	14, // 52: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	19, // 53: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	20, // 54: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	21, // 55: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	23, // 56: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	24, // 57: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	24, // 58: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	17, // 59: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	25, // 60: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	29, // 61: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	32, // 62: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	34, // 63: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	35, // 64: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	37, // 65: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	39, // 66: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	6,  // 67: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	6,  // 68: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	10, // 69: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	6,  // 70: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	6,  // 71: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	55, // 72: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	15, // 73: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	16, // 74: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	18, // 75: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	18, // 76: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	22, // 77: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	55, // 78: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	15, // 79: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	16, // 80: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	16, // 81: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	26, // 82: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	31, // 83: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	33, // 84: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	6,  // 85: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	36, // 86: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	38, // 87: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	40, // 88: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	67, // [67:89] is the sub-list for method output_type
-	45, // [45:67] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	50, // 36: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	55, // 37: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	50, // 38: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	52, // 39: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	52, // 40: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	53, // 41: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	49, // 42: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	47, // 43: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	53, // 44: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	46, // 45: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	7,  // 46: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	8,  // 47: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	9,  // 48: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	11, // 49: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	12, // 50: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	13, // 51: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	14, // 52: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	14, // 53: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	19, // 54: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	20, // 55: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	21, // 56: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	23, // 57: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	24, // 58: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	24, // 59: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	17, // 60: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	25, // 61: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	29, // 62: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	32, // 63: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	34, // 64: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	35, // 65: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	37, // 66: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	39, // 67: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	6,  // 68: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	6,  // 69: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	10, // 70: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	6,  // 71: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	6,  // 72: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	56, // 73: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	15, // 74: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	16, // 75: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	18, // 76: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	18, // 77: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	22, // 78: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	56, // 79: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	15, // 80: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	16, // 81: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	16, // 82: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	26, // 83: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	31, // 84: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	33, // 85: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	6,  // 86: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	36, // 87: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	38, // 88: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	40, // 89: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	68, // [68:90] is the sub-list for method output_type
+	46, // [46:68] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -3654,7 +3670,7 @@ func file_sandbox_v1_sandbox_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,22 @@
+package layer
+
+import "github.com/agentfense/agentfense/internal/vpath"
+
+// Measure returns what the stack stores: from the quota's books where it bounds
+// bytes, else by a look at every file of the deltas, during which no name
+// changes. Errors: Internal.
+func (s *Stack) Measure() (Usage, error) {
+	if s.quota.limitsBytes() {
+		return s.Statfs(), nil
+	}
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	counted := quota{files: map[uint64]int64{}}
+	for _, l := range s.layers[:s.bottom()] {
+		if err := walkNames(l.root, counted.found); err != nil {
+			return Usage{}, wrap("measure", vpath.Root, err)
+		}
+	}
+	contents, err := s.journal.contentBytes()
+	return Usage{Bytes: counted.bytes + contents, Inodes: counted.count, Quota: s.quota.limit}, wrap("measure", vpath.Root, err)
+}

@@ -1,0 +1,157 @@
+package supervise
+
+import (
+	"bytes"
+	"cmp"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/cgroup"
+)
+
+// Stats are what a sandbox uses.
+type Stats struct {
+	// Memory of all its processes now, and the most there was, 0 if nothing
+	// counts that.
+	MemoryBytes     int64 `json:"memory_bytes"`
+	MemoryPeakBytes int64 `json:"memory_peak_bytes,omitempty"`
+	// CPU is the time of all its processes, those that have ended too.
+	CPU         time.Duration `json:"cpu_ns"`
+	PIDs        int64         `json:"pids"` // processes and threads
+	DeltaBytes  int64         `json:"delta_bytes"`
+	DeltaInodes int64         `json:"delta_inodes"`
+	Execs       int           `json:"execs"`    // commands that run, those of sessions too
+	Sessions    int           `json:"sessions"` // that are open
+	// How often limits were hit.
+	OOMKills    int64 `json:"oom_kills,omitempty"`
+	PIDsMaxHits int64 `json:"pids_max_hits,omitempty"`
+	// ViewRequests are those that the view has answered, by kind.
+	ViewRequests map[string]uint64 `json:"view_requests,omitempty"`
+}
+
+// stats looks what the sandbox uses: in its control group, and where it has none
+// at its processes.
+func (s *supervisor) stats() (Stats, error) {
+	delta, err := s.stack.Measure()
+	if err != nil {
+		return Stats{}, err
+	}
+	st := Stats{DeltaBytes: delta.Bytes, DeltaInodes: delta.Inodes, ViewRequests: s.view.Stats()}
+	st.Execs, st.Sessions = s.running()
+	var load cgroup.Load
+	if m := s.meter(); m != nil {
+		used, err := m.Usage()
+		if err != nil {
+			return Stats{}, err
+		}
+		load = m.Load()
+		st.CPU, st.MemoryPeakBytes = used.CPU, used.MemoryPeakBytes
+		st.OOMKills, st.PIDsMaxHits = used.OOMKills, used.PIDsMaxHits
+	}
+	if load.MemoryBytes == 0 || load.PIDs == 0 || st.CPU == 0 {
+		tree := treeBelow(s.process.PID())
+		load.MemoryBytes, load.PIDs = cmp.Or(load.MemoryBytes, tree.memory), cmp.Or(load.PIDs, tree.threads)
+		st.CPU = cmp.Or(st.CPU, tree.cpu)
+	}
+	st.MemoryBytes, st.PIDs = load.MemoryBytes, load.PIDs
+	return st, nil
+}
+
+// meter is the sandbox's control group, nil if it has none. Docker makes one
+// without limits too.
+func (s *supervisor) meter() meter {
+	if s.usage != nil || !s.docker() {
+		return s.usage
+	}
+	if group, err := cgroup.Of(s.process.PID()); err == nil {
+		return group
+	}
+	return nil
+}
+
+// running counts the commands and the sessions.
+func (s *supervisor) running() (execs, sessions int) {
+	s.mu.Lock()
+	for x := range s.execs {
+		if x.shellOf == nil {
+			execs++
+		}
+	}
+	s.mu.Unlock()
+	for _, sess := range s.sessions.list() {
+		sess.mu.Lock()
+		if sess.closed.IsZero() {
+			sessions++
+		}
+		if sess.current != nil {
+			execs++
+		}
+		sess.mu.Unlock()
+	}
+	return execs, sessions
+}
+
+// tree is what a process and its descendants use.
+type tree struct {
+	memory, threads int64
+	cpu             time.Duration
+}
+
+// userHz is the unit of times in /proc/PID/stat, 1/100 s on every architecture
+// that we build for (USER_HZ, asm-generic/param.h).
+const userHz = 100
+
+// treeBelow looks at the process pid and all below it. Ended ones count in the
+// times of whoever waited for them.
+func treeBelow(pid int) tree {
+	const parent, utime, cstime, threads = 1, 11, 14, 17 // from the state on, proc_pid_stat(5)
+	children, stats := map[int][]int{}, map[int][][]byte{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
+	for _, dir := range dirs {
+		p, _ := strconv.Atoi(filepath.Base(dir))
+		if fields := statOf(p); len(fields) > threads {
+			stats[p] = fields
+			children[int(numberOf(fields[parent]))] = append(children[int(numberOf(fields[parent]))], p)
+		}
+	}
+	var t tree
+	for pending := []int{pid}; len(pending) > 0; {
+		p := pending[len(pending)-1]
+		pending = append(pending[:len(pending)-1], children[p]...)
+		fields := stats[p]
+		if fields == nil {
+			continue
+		}
+		for _, ticks := range fields[utime : cstime+1] {
+			t.cpu += time.Duration(numberOf(ticks)) * time.Second / userHz
+		}
+		t.threads += numberOf(fields[threads])
+		t.memory += memoryOf(p)
+	}
+	return t
+}
+
+// memoryOf is a process's share of what it has in memory (proc_pid_smaps(5)),
+// or all of that where this process may not know more.
+func memoryOf(pid int) int64 {
+	dir := "/proc/" + strconv.Itoa(pid)
+	if data, err := os.ReadFile(dir + "/smaps_rollup"); err == nil {
+		_, rest, _ := bytes.Cut(data, []byte("\nPss:"))
+		if fields := bytes.Fields(rest); len(fields) > 0 {
+			return numberOf(fields[0]) << 10
+		}
+	}
+	data, err := os.ReadFile(dir + "/statm")
+	if fields := bytes.Fields(data); err == nil && len(fields) > 1 {
+		return numberOf(fields[1]) * int64(os.Getpagesize())
+	}
+	return 0
+}
+
+// numberOf reads a number of the kernel's.
+func numberOf(text []byte) int64 {
+	n, _ := strconv.ParseInt(string(text), 10, 64) // it writes nothing else there
+	return n
+}
