@@ -96,6 +96,7 @@ type parts struct {
 	codebases *codebase.Store
 	auth      *auth.Authenticator
 	service   *service.Service
+	release   func() // what says that no token is asked for
 }
 
 // open opens the state. Whoever has the codebases is the server.
@@ -123,6 +124,11 @@ func open(ctx context.Context, o Options) (p *parts, err error) {
 	if o.Config.Server.HTTPAddr != "" {
 		addrs = append(addrs, o.Config.Server.HTTPAddr)
 	}
+	if o.NoAuth {
+		if p.release, err = o.Home.Tokenless(); err != nil {
+			return p, err
+		}
+	}
 	p.auth, err = auth.New(p.store, auth.Options{DefaultToken: token, NoAuth: o.NoAuth, Addrs: addrs})
 	if err != nil {
 		return p, err
@@ -143,6 +149,9 @@ func (p *parts) close() error {
 	}
 	if p.store != nil {
 		err = errors.Join(err, p.store.Close())
+	}
+	if p.release != nil {
+		p.release()
 	}
 	return err
 }

@@ -50,8 +50,11 @@ func (s *supervisor) open(home, name string) error {
 	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) {
 		return fault.New(fault.Unavailable, "%w", err)
 	}
+	if err != nil {
+		return err
+	}
 	s.record = s.box.Record()
-	return err
+	return s.box.CheckNetwork()
 }
 
 // startPatience bounds the start of the process tree: a PID 1 that somebody has

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -177,9 +179,16 @@ func (a *api) info(ctx context.Context) (daemonInfo, error) {
 	return info, a.call(ctx, http.MethodGet, "/info", nil, nil, &info)
 }
 
-// hasImage is NotFound where the daemon has no such image.
-func (a *api) hasImage(ctx context.Context, image string) error {
-	return a.call(ctx, http.MethodGet, "/images/"+image+"/json", nil, nil, nil)
+// volumes returns the directories for which an image asks for a volume. It is
+// NotFound where the daemon has no such image.
+func (a *api) volumes(ctx context.Context, image string) ([]string, error) {
+	var answer struct {
+		Config struct{ Volumes map[string]struct{} }
+	}
+	if err := a.call(ctx, http.MethodGet, "/images/"+image+"/json", nil, nil, &answer); err != nil {
+		return nil, err
+	}
+	return slices.Sorted(maps.Keys(answer.Config.Volumes)), nil
 }
 
 // created is a new container.

@@ -106,7 +106,14 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 
 // create makes the container.
 func (p *process) create(ctx context.Context, plan *plan) error {
-	made, err := p.api.create(ctx, containerName(plan.spec.ID), plan.container())
+	volumes, err := p.api.volumes(ctx, plan.spec.Image)
+	if err == nil {
+		err = plan.addVolumes(volumes)
+	}
+	var made created
+	if err == nil {
+		made, err = p.api.create(ctx, containerName(plan.spec.ID), plan.container())
+	}
 	if isStatus(err, http.StatusNotFound) {
 		return fault.New(fault.Precondition, "%w; run: docker pull %s", err, plan.spec.Image)
 	}

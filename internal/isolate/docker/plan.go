@@ -17,6 +17,7 @@ type plan struct {
 	spec    isolate.Spec
 	mounts  []isolate.Mount
 	conceal []string
+	volumes []string // of the image
 }
 
 // Directories inside that are the kernel's, the image's or ours to make.
@@ -127,6 +128,23 @@ func (p *plan) addMount(m isolate.Mount) error {
 	return nil
 }
 
+// addVolumes takes in the directories that the image declares as volumes. The
+// daemon would give each a place on its disk, which no policy and no limit
+// knows of; they start empty instead.
+func (p *plan) addVolumes(dirs []string) error {
+	for _, dir := range dirs {
+		dir = filepath.Clean(dir)
+		switch _, covered := p.private()[dir]; {
+		case covered, dir == p.spec.Workspace:
+		case below(dir, p.spec.Workspace), below(p.spec.Workspace, dir):
+			return fault.New(fault.Precondition, "image %s: its volume %s and the workspace %s lie in each other", p.spec.Image, dir, p.spec.Workspace)
+		default:
+			p.volumes = append(p.volumes, dir)
+		}
+	}
+	return nil
+}
+
 // masks returns the places inside at which a concealed directory would show
 // through a mount.
 func (p *plan) masks() []string {
@@ -148,6 +166,9 @@ func (p *plan) private() map[string]string {
 		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d", mode, p.spec.UID, p.spec.GID)
 	}
 	dirs := map[string]string{"/tmp": own("1777"), "/var/tmp": own("1777"), "/run": own("0755")}
+	for _, dir := range p.volumes {
+		dirs[dir] = own("0755")
+	}
 	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, ownDirs)) && p.spec.Home != "/" {
 		dirs[p.spec.Home] = own("0755")
 	}

@@ -24,7 +24,7 @@ func (d *Isolator) Probe(ctx context.Context, image string) error {
 		return err
 	}
 	defer a.close()
-	if err := a.hasImage(ctx, image); err != nil {
+	if _, err := a.volumes(ctx, image); err != nil {
 		return fault.New(fault.Unsupported, "%w; run: docker pull %s, or name another with --image", err, image)
 	}
 	return nil

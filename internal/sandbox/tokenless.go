@@ -1,0 +1,86 @@
+package sandbox
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// A server that asks for no token trusts whoever reaches its loopback address.
+// What runs on the host's network does, so the two never run at once: each
+// takes its own lock first and looks for the other's then.
+
+// Tokenless says that a server of this state directory asks for no token, until
+// release or the end of the process.
+// Errors: Precondition while a sandbox on the host's network runs, or a second
+// such server.
+func (h *Home) Tokenless() (release func(), err error) {
+	f, err := os.OpenFile(h.tokenlessPath(), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, hostError("state directory", err)
+	}
+	release = func() { f.Close() }
+	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		release()
+		return nil, fault.New(fault.Precondition, "another server of %s asks for no token", h.dir)
+	}
+	if err := h.checkNoHostNetwork(); err != nil {
+		release()
+		return nil, err
+	}
+	return release, nil
+}
+
+func (h *Home) checkNoHostNetwork() error {
+	boxes, err := h.List()
+	if err != nil {
+		return err
+	}
+	for _, b := range boxes {
+		if b.record.Net != NetHost {
+			continue
+		}
+		owner, held, err := b.Holder()
+		if err != nil {
+			return err
+		}
+		if held && owner.Purpose != PurposeApply && owner.Purpose != PurposeDiscard && owner.Purpose != PurposeRemove {
+			return fault.New(fault.Precondition, "sandbox %s runs on the host's network and could command a server that asks for no token: "+
+				"stop it (agentfense stop %s), or serve with tokens", b.record.Name, b.record.Name)
+		}
+	}
+	return nil
+}
+
+// CheckNetwork refuses to run a sandbox on the host's network beside a server
+// that asks for no token. The caller holds the sandbox's lock.
+// Errors: Precondition.
+func (s *Sandbox) CheckNetwork() error {
+	if s.record.Net != NetHost {
+		return nil
+	}
+	f, err := os.Open(s.home.tokenlessPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return hostError("state directory", err)
+	}
+	defer f.Close()
+	switch err := flock(f, unix.LOCK_SH|unix.LOCK_NB); {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return fault.New(fault.Precondition, "a server of this state directory asks for no token (--no-auth), "+
+			"and a command on the host's network could command it: serve with tokens, or run without --net host")
+	default:
+		return hostError("state directory", err)
+	}
+}
+
+func (h *Home) tokenlessPath() string { return filepath.Join(h.dir, "tokenless.lock") }

@@ -1,0 +1,185 @@
+package control_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// A server of the sandbox's own state directory, with REST.
+type server struct {
+	t     *testing.T
+	box   *harness.Sandbox
+	cmd   *exec.Cmd
+	addrs map[string]string // of "grpc" and "http"
+}
+
+func serve(t *testing.T, box *harness.Sandbox, args ...string) *server {
+	t.Helper()
+	s := &server{t: t, box: box, addrs: map[string]string{}}
+	s.cmd = box.Command(context.Background(), append([]string{"serve"}, args...)...)
+	s.cmd.Env = append(s.cmd.Env, "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0")
+	s.cmd.Stderr = os.Stderr
+	stdout, err := s.cmd.StdoutPipe()
+	if err == nil {
+		err = s.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.end)
+	for said := bufio.NewScanner(stdout); len(s.addrs) < 2; {
+		if !said.Scan() {
+			t.Fatal("the server does not say where it listens")
+		}
+		face, addr, _ := strings.Cut(said.Text(), " ")
+		s.addrs[face] = addr
+	}
+	return s
+}
+
+func (s *server) end() {
+	if s.cmd == nil {
+		return
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		s.t.Error(err)
+	}
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("serve: %v", err)
+	}
+	s.cmd = nil
+}
+
+func (s *server) token() string {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.box.Home, "token"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// ask asks the server as its operator.
+func (s *server) ask(method, path, body string) (status int, text string) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, "http://"+s.addrs["http"]+"/v1"+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token())
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer.StatusCode, string(got)
+}
+
+// knock is what a command inside says to an address of the host's loopback.
+func knock(addr string) string {
+	_, port, _ := strings.Cut(addr, ":")
+	return `exec 3<>/dev/tcp/127.0.0.1/` + port + ` || { echo no way; exit; }
+printf 'GET /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&3
+timeout 5 head -n1 <&3`
+}
+
+func within(t *testing.T, text string, words ...string) {
+	t.Helper()
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+}
+
+// What runs inside does not reach the server that made it.
+func TestServerIsOutOfReach(t *testing.T) {
+	box := harness.New(t, binary, map[string]string{"a": "a\n"})
+	s := serve(t, box)
+	for face, addr := range s.addrs {
+		r := box.Agentfense("run", "--rm", "--", "bash", "-c", knock(addr))
+		if strings.TrimSpace(r.Stdout) != "no way" {
+			t.Errorf("%s: %q\n%s", face, r.Stdout, r.Stderr)
+		}
+	}
+}
+
+// On the host's network it reaches the address, and is nobody there: the token
+// is nowhere inside.
+func TestServerAsksForTheToken(t *testing.T) {
+	box := harness.New(t, binary, map[string]string{"a": "a\n"})
+	s := serve(t, box)
+	r := box.Agentfense("run", "--rm", "--net", "host", "--", "bash", "-c", knock(s.addrs["http"]))
+	within(t, r.Stdout, "401")
+	look := `env; cat ` + box.Home + `/token; cat /proc/*/environ /proc/*/cmdline 2>/dev/null`
+	r = box.Agentfense("run", "--rm", "--net", "host", "--", "bash", "-c", look)
+	if strings.Contains(r.Stdout, s.token()) {
+		t.Error("the token is to be seen inside")
+	}
+	within(t, r.Stderr, "No such file or directory")
+}
+
+// A host directory around the state directory does not bring the token in, nor
+// the records, by whichever way it is shared.
+func TestStateIsNeverShared(t *testing.T) {
+	box := harness.New(t, binary, nil)
+	box.Home = filepath.Join(box.Source, "state")
+	if err := os.Mkdir(box.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, box)
+	for _, dir := range []string{box.Home, box.Source, filepath.Join(box.Home, "sandboxes"), "/"} {
+		status, text := s.ask("POST", "/codebases:link", `{"name": "all", "ownerId": "me", "path": "`+dir+`"}`)
+		if status != http.StatusBadRequest || !strings.Contains(text, "the server's own directory") {
+			t.Errorf("link %s: %d %s", dir, status, text)
+		}
+	}
+	for _, way := range []string{"--mount=" + box.Home, "--mount=" + box.Source + ":/opt/all"} {
+		r := box.Agentfense("run", "--rm", "--dir", t.TempDir(), way, "--", "true")
+		if r.Code != 125 {
+			t.Errorf("%s: exit code %d\n%s", way, r.Code, r.Stderr)
+		}
+	}
+}
+
+// A server that asks for no token and a command on the host's network are
+// never there at once.
+func TestNoTokenAndTheHostsNetwork(t *testing.T) {
+	box := harness.New(t, binary, map[string]string{"a": "a\n"})
+	s := serve(t, box, "--no-auth")
+	r := box.Agentfense("run", "--rm", "--net", "host", "--", "true")
+	if r.Code != 125 {
+		t.Errorf("beside a server without tokens: exit code %d", r.Code)
+	}
+	within(t, r.Stderr, "--no-auth", "serve with tokens")
+	if r := box.Agentfense("run", "--rm", "--", "bash", "-c", knock(s.addrs["http"])); strings.TrimSpace(r.Stdout) != "no way" {
+		t.Errorf("without a network: %q\n%s", r.Stdout, r.Stderr)
+	}
+	s.end()
+	if r := box.Agentfense("run", "--detach", "--net", "host", "--name", box.Name, "--", "sleep", "600"); r.Code != 0 {
+		t.Fatalf("without a server: exit code %d\n%s", r.Code, r.Stderr)
+	}
+	r = box.Agentfense("serve", "--no-auth")
+	if r.Code != 1 {
+		t.Errorf("serve beside a command on the host's network: exit code %d", r.Code)
+	}
+	within(t, r.Stderr, box.Name, "agentfense stop")
+	if r := box.Agentfense("rm", "--force", box.Name); r.Code != 0 {
+		t.Errorf("rm: %s", r.Stderr)
+	}
+	serve(t, box, "--no-auth")
+}
