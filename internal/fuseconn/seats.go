@@ -164,7 +164,7 @@ const (
 	// times the wait for a slow disk.
 	stuckAfter = 2 * time.Millisecond
 	// quietTicks is how many times nothing happened before the watch sleeps.
-	quietTicks = 50
+	quietTicks = 5
 )
 
 // watch finds handlers that wait without having said so.

@@ -114,7 +114,8 @@ type pid1 struct {
 	strays  map[int]*child
 	dead    []uint32 // execs whose leader is gone; their end is not reported yet
 	unsure  bool     // strays may be about that nothing will tell of
-	idle    bool     // nothing has happened for idleAfter
+	idle    bool     // memory was given back, and nothing has happened since
+	dropped time.Time
 
 	fds    []unix.PollFd
 	buffer []byte
@@ -135,7 +136,7 @@ func (p *pid1) step() error {
 	}
 	if n == 0 && !p.unsure && !p.idle {
 		DropText()
-		p.idle = true
+		p.idle, p.dropped = true, time.Now()
 		return nil
 	}
 	p.idle = false
@@ -151,8 +152,13 @@ func (p *pid1) step() error {
 	return nil
 }
 
-// idleAfter is how long nothing must happen before memory is given back.
-const idleAfter = 500 * time.Millisecond
+// When memory is given back: once nothing has happened for so long, and not
+// again before a while has passed, because it is soon fetched again where
+// there is a little to do every second.
+const (
+	idleAfter = 500 * time.Millisecond
+	dropPause = 10 * time.Second
+)
 
 // patience is how long to wait for an event, in milliseconds.
 func (p *pid1) patience() int {
@@ -162,7 +168,7 @@ func (p *pid1) patience() int {
 	case p.idle:
 		return -1
 	}
-	return int(idleAfter.Milliseconds())
+	return int(max(idleAfter, dropPause-time.Since(p.dropped)).Milliseconds())
 }
 
 // reap takes note of the children that have ended. It is true if a stray was

@@ -18,6 +18,14 @@ const (
 	lookAgain = 20 * time.Second       // while a command runs that was idle
 )
 
+// Giving memory back takes some ten milliseconds of processor time, with what is
+// then fetched again. Many sandboxes that each work a little every second would
+// do little else.
+const (
+	trimPause = 10 * time.Second       // between two times, after little work
+	muchCPU   = 100 * time.Millisecond // what is not little
+)
+
 // trimmer gives back the memory that an idle supervisor does not need: there
 // is one for each sandbox, and most wait, with a command that runs or without.
 type trimmer struct {
@@ -26,6 +34,9 @@ type trimmer struct {
 	busy    func() bool
 	worked  bool // since memory was given back
 	lastCPU time.Duration
+
+	trimmed    time.Time     // when memory was given back last
+	trimmedCPU time.Duration // the processor time used until then
 }
 
 // start makes t look from now on; busy reports whether a command runs.
@@ -72,15 +83,27 @@ func (t *trimmer) look() {
 		t.worked = true
 		t.resetLocked(idleAfter)
 		return
+	case t.worked && t.soonLocked(used) > 0:
+		t.resetLocked(t.soonLocked(used))
+		return
 	case t.worked:
 		debug.FreeOSMemory()
 		guest.DropText()
 		t.worked = false
 		t.lastCPU = ownCPU()
+		t.trimmed, t.trimmedCPU = time.Now(), t.lastCPU
 	}
 	if t.busy() {
 		t.resetLocked(lookAgain)
 	}
+}
+
+// soonLocked returns how long it is too soon to give memory back again.
+func (t *trimmer) soonLocked(used time.Duration) time.Duration {
+	if t.trimmed.IsZero() || used-t.trimmedCPU >= muchCPU {
+		return 0
+	}
+	return trimPause - time.Since(t.trimmed)
 }
 
 // ownCPU is the processor time that this process has used; 0 where the kernel

@@ -26,3 +26,34 @@ func TestTrimmerWaitsUntilNothingWorks(t *testing.T) {
 		t.Error("a new command did not count as work")
 	}
 }
+
+func TestLittleWorkDoesNotGiveMemoryBackAllTheTime(t *testing.T) {
+	var tr trimmer
+	tr.start(func() bool { return false })
+	defer tr.stop()
+	look := func(used time.Duration) {
+		tr.timer.Stop()
+		tr.lastCPU = time.Hour // nothing works just now
+		tr.trimmedCPU = ownCPU() - used
+		tr.look()
+	}
+	look(0)
+	if tr.worked {
+		t.Fatal("memory was not given back after the first work")
+	}
+	tr.touch()
+	look(0)
+	if !tr.worked {
+		t.Error("memory was given back again after little work")
+	}
+	look(muchCPU)
+	if tr.worked {
+		t.Error("memory was not given back after much work")
+	}
+	tr.touch()
+	tr.trimmed = time.Now().Add(-trimPause)
+	look(0)
+	if tr.worked {
+		t.Error("memory was not given back after little work, a while later")
+	}
+}
