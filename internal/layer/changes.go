@@ -45,6 +45,28 @@ func (s *Stack) Changes() ([]Change, error) {
 	return w.changes, wrap("list changes of", vpath.Root, err)
 }
 
+// IsUntouched reports whether the layers above the source hold nothing at all,
+// so that Changes would list nothing. It is found out at once. Errors: Internal.
+func (s *Stack) IsUntouched() (bool, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	if s.rootTouched {
+		return false, nil
+	}
+	for n := range s.bottom() {
+		fd, err := openDirAt(s.layers[n].root, storedPath(vpath.Root))
+		if err != nil {
+			return false, wrap("look for changes of", vpath.Root, err)
+		}
+		stored, err := readStored(fd)
+		unix.Close(fd)
+		if err != nil || len(stored) > 0 {
+			return false, wrap("look for changes of", vpath.Root, err)
+		}
+	}
+	return true, nil
+}
+
 // changeWalk collects changes.
 type changeWalk struct {
 	s       *Stack

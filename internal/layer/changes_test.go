@@ -53,6 +53,40 @@ func TestChanges(t *testing.T) {
 	}
 }
 
+func TestUntouched(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "1"})
+	check := func(when string, want bool) {
+		t.Helper()
+		got, err := b.IsUntouched()
+		must(t, err)
+		if got != want {
+			t.Errorf("%s: untouched = %t", when, got)
+		}
+	}
+	b.read("/a")
+	check("at first", true)
+	b.write("/new", "")
+	check("with a new file", false)
+	b.unlink("/new")
+	check("once it is gone", true)
+	b.unlink("/a")
+	check("with a deletion", false)
+	b.reopen()
+	check("with a deletion, later", false)
+	b.write("/a", "1")
+	check("with a file made again", false)
+}
+
+func TestTheRootsModeCounts(t *testing.T) {
+	b := newBench(t, nil)
+	_, err := b.SetAttr("/", SetAttr{Mode: new(uint32(0o700))})
+	must(t, err)
+	b.reopen()
+	if untouched, err := b.IsUntouched(); untouched || err != nil {
+		t.Errorf("untouched = %t, %v", untouched, err)
+	}
+}
+
 func TestTheSourceIsCompared(t *testing.T) {
 	b := newBench(t, map[string]string{"file": "1", "dir/x": "", "gone": ""})
 	must(t, os.Symlink("one", b.src("link")))

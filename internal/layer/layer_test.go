@@ -132,6 +132,11 @@ func (b *bench) changes() []string {
 	b.t.Helper()
 	changes, err := b.Changes()
 	must(b.t, err)
+	untouched, err := b.IsUntouched()
+	must(b.t, err)
+	if untouched && len(changes) > 0 {
+		b.t.Errorf("untouched, with %d changes", len(changes))
+	}
 	lines := []string{}
 	for _, c := range changes {
 		line := string("?cmd"[c.Kind]) + " " + string(c.Path)

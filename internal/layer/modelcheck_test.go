@@ -26,6 +26,9 @@ func (m *model) compareApplied(t *rapid.T) {
 	copyTree(m.b.t, m.b.source, target)
 	changes, err := m.b.Changes()
 	must(m.b.t, err)
+	if untouched, err := m.b.IsUntouched(); err != nil || untouched && len(changes) > 0 {
+		t.Fatalf("untouched = %t, %v, with %d changes", untouched, err, len(changes))
+	}
 	for _, c := range slices.Backward(changes) {
 		if c.Base == nil {
 			t.Fatalf("%q has no base", c.Path)

@@ -43,7 +43,8 @@ type job struct {
 	sandbox *sandbox.Sandbox
 	client  *supervise.Client
 	timeout time.Duration
-	detach  bool // it goes on when the client is gone
+	detach  bool  // it goes on when the client is gone
+	gone    error // if there is no supervisor, or it does not know what is asked for
 	// run runs it on pipes and returns when it has ended.
 	run func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error)
 }
@@ -79,13 +80,10 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 		}
 		input = r.StdinBytes
 	}
-	client, err := s.running(ctx, sb)
-	if err != nil {
-		return nil, err
-	}
+	client := supervise.At(sb.Dir())
 	command := supervise.Command{Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout}
 	return &job{
-		sandbox: sb, client: client, timeout: timeout, detach: r.Detach,
+		sandbox: sb, client: client, timeout: timeout, detach: r.Detach, gone: notRunning(sb),
 		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
 			return execute(ctx, client, command, input, stdout, stderr)
 		},
@@ -206,6 +204,9 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	if e.exit, err = exitOf(j, exit, err, stderr); e.took == 0 {
 		e.took = time.Since(began)
 	}
+	if exit.Untouched {
+		return e, err
+	}
 	conflicts, syncErr := s.syncAfter(context.WithoutCancel(ctx), j)
 	e.conflicts = conflicts
 	if err != nil {
@@ -238,8 +239,8 @@ func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, er
 			return exitNotExecutable, nil
 		}
 		return exitNotFound, nil
-	case fault.Is(err, fault.NotFound): // the supervisor has ended in this moment
-		return 0, notRunning(j.sandbox)
+	case fault.Is(err, fault.NotFound):
+		return 0, j.gone
 	case err != nil:
 		return 0, err
 	case exit.Reason == supervise.ReasonTimeout && exit.SessionClosed:

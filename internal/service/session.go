@@ -170,17 +170,32 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.session(ctx, r.SessionId)
+	sb, err := s.sandboxOf(ctx, r.SessionId)
 	if err != nil {
 		return nil, err
 	}
+	client := supervise.At(sb.Dir())
 	command := supervise.SessionCommand{Text: r.Command, Timeout: timeout}
 	return &job{
-		sandbox: found.sandbox, client: found.client, timeout: timeout, detach: r.Detach,
+		sandbox: sb, client: client, timeout: timeout, detach: r.Detach, gone: store.NoSuch("session", r.SessionId),
 		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
-			return found.client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
+			return client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
 		},
 	}, nil
+}
+
+// sandboxOf returns the sandbox in which a session is, or was when it was last
+// heard of, if the caller may know of it.
+func (s *Service) sandboxOf(ctx context.Context, session string) (*sandbox.Sandbox, error) {
+	if in, known := s.sessions.get(session); known {
+		sb, err := s.sandbox(ctx, string(in))
+		if fault.Is(err, fault.NotFound) {
+			err = store.NoSuch("session", session)
+		}
+		return sb, err
+	}
+	found, err := s.session(ctx, session)
+	return found.sandbox, err
 }
 
 // foundSession is a session and where it is.

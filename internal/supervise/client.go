@@ -30,10 +30,13 @@ type Client struct {
 	dir string
 }
 
-// Dial returns a client of the supervisor of the sandbox in dir.
-// Errors: NotFound when none is alive.
+// At returns a client of the supervisor of the sandbox in dir, without looking
+// whether one is alive: where none is, calls fail with NotFound.
+func At(dir string) *Client { return &Client{dir: dir} }
+
+// Dial is At for a supervisor that is alive. Errors: NotFound when none is.
 func Dial(ctx context.Context, dir string) (*Client, error) {
-	c := &Client{dir: dir}
+	c := At(dir)
 	probe, err := c.connect(ctx)
 	if err != nil {
 		return nil, err

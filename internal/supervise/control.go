@@ -188,6 +188,9 @@ type Exit struct {
 	// SessionClosed says that the shell of the command's session ended, too.
 	// Code and Signal are the shell's then.
 	SessionClosed bool `json:"session_closed,omitempty"`
+	// Untouched says that the delta was empty then: there is nothing to carry
+	// over. Without it there may be.
+	Untouched bool `json:"untouched,omitempty"`
 }
 
 // Status is what a live supervisor tells of itself.

@@ -259,7 +259,14 @@ func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
 	x.mu.Unlock()
 	s.auditEnd(x, &exit, err != nil)
 	s.forget(x)
+	exit.Untouched = s.isUntouched()
 	return exit
+}
+
+// isUntouched reports whether the delta is known to be empty.
+func (s *supervisor) isUntouched() bool {
+	untouched, err := s.stack.IsUntouched()
+	return untouched && err == nil // else whoever lists the changes sees the error
 }
 
 // forget drops what the supervisor keeps of a command. Its group stays while

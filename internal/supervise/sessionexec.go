@@ -80,6 +80,7 @@ func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, files []
 	}
 	s.auditEnd(x, &exit, false)
 	s.forget(x)
+	exit.Untouched = s.isUntouched()
 	return exit, nil
 }
 
