@@ -121,6 +121,19 @@ func (f *fake) Audit(r *sandboxv1.AuditRequest, s grpc.ServerStreamingServer[san
 	return f.audit(s)
 }
 
+func (f *fake) ReadView(r *sandboxv1.ReadViewRequest, s grpc.ServerStreamingServer[sandboxv1.ReadViewResponse]) error {
+	f.record(s.Context(), sandboxv1.SandboxService_ReadView_FullMethodName, r)
+	if f.err != nil {
+		return f.err
+	}
+	for _, data := range []string{"one ", "two"} {
+		if err := s.Send(&sandboxv1.ReadViewResponse{Data: []byte(data)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fake) DownloadFile(r *sandboxv1.DownloadFileRequest, s grpc.ServerStreamingServer[sandboxv1.FileChunk]) error {
 	f.record(s.Context(), sandboxv1.CodebaseService_DownloadFile_FullMethodName, r)
 	return f.download(s)

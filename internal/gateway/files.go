@@ -130,7 +130,30 @@ func (g *gateway) download(w http.ResponseWriter, r *http.Request, codebaseID, f
 		writeError(w, r, err)
 		return
 	}
-	chunk, err := stream.Recv()
+	writeFile(w, r, stream.Recv)
+}
+
+// readView sends a file's content as a sandbox sees it.
+func (g *gateway) readView(w http.ResponseWriter, r *http.Request, sandboxID string) {
+	ctx, err := g.call(r, sandboxv1.SandboxService_ReadView_FullMethodName)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	request := &sandboxv1.ReadViewRequest{SandboxId: sandboxID, Path: r.URL.Query().Get("path")}
+	stream, err := g.sandboxes.ReadView(ctx, request)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	writeFile(w, r, stream.Recv)
+}
+
+// writeFile answers r with a file that comes in pieces.
+func writeFile[P interface{ GetData() []byte }](w http.ResponseWriter, r *http.Request, next func() (P, error)) {
+	chunk, err := next()
 	if err != nil && !errors.Is(err, io.EOF) {
 		writeError(w, r, err)
 		return
@@ -139,7 +162,7 @@ func (g *gateway) download(w http.ResponseWriter, r *http.Request, codebaseID, f
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", "attachment")
 	w.Header().Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	for ; err == nil; chunk, err = stream.Recv() {
+	for ; err == nil; chunk, err = next() {
 		if _, err := w.Write(chunk.GetData()); err != nil {
 			return // the client is gone
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -223,5 +224,21 @@ func TestABrokenDownloadBreaksOff(t *testing.T) {
 	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/codebases/cb_1/files/a", "")
 	if got.status != 200 || got.broken == nil {
 		t.Errorf("%d, %d bytes, %v", got.status, len(got.body), got.broken)
+	}
+}
+
+func TestReadView(t *testing.T) {
+	f := &fake{}
+	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/view:read?path=a/b%20c", "")
+	if got.status != 200 || got.body != "one two" || got.header.Get("Content-Type") != "application/octet-stream" || got.header.Get("Content-Disposition") != "attachment" {
+		t.Errorf("%+v", got)
+	}
+	want := &sandboxv1.ReadViewRequest{SandboxId: "sb_1", Path: "a/b c"}
+	if request := f.only(t).requests[0]; !proto.Equal(request, want) {
+		t.Errorf("request %v, want %v", request, want)
+	}
+	refused := do(t, "GET", serve(t, &fake{err: status.Error(codes.PermissionDenied, "shown by name")}, gateway.Options{})+"/v1/sandboxes/sb_1/view:read?path=a", "")
+	if refused.status != 403 || !strings.Contains(refused.body, "shown by name") {
+		t.Errorf("%+v", refused)
 	}
 }

@@ -63,7 +63,7 @@ var sandboxRoutes = []route{
 			Labels:      map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
 			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 40},
 		},
-		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0}],` +
+		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED"}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
 			`"statusReason":"","name":"","ownerId":""}`,
@@ -210,7 +210,14 @@ var additionRoutes = []route{
 	{
 		name: "explain a policy", method: "GET", path: "/v1/sandboxes/sb_1/policy:explain?path=a/b", rpc: "ExplainPolicy",
 		want:   &sandboxv1.ExplainPolicyRequest{SandboxId: "sb_1", Path: "a/b"},
-		answer: &sandboxv1.ExplainPolicyResponse{RuleIndex: -1}, json: `{"permission":"PERMISSION_UNSPECIFIED","rule":null,"ruleIndex":-1,"reason":""}`,
+		answer: &sandboxv1.ExplainPolicyResponse{RuleIndex: -1}, json: `{"permission":"PERMISSION_UNSPECIFIED","rule":null,"ruleIndex":-1,"reason":"","traversable":false,"ancestor":"","matches":[]}`,
+	},
+	{
+		name: "list a view", method: "GET", path: "/v1/sandboxes/sb_1/view?path=a/b&itself=true", rpc: "ListView",
+		want:   &sandboxv1.ListViewRequest{SandboxId: "sb_1", Path: "a/b", Itself: true},
+		answer: &sandboxv1.ListViewResponse{Entries: []*sandboxv1.ViewEntry{{Path: "a/b", Size: 3}}},
+		json: `{"entries":[{"path":"a/b","permission":"PERMISSION_UNSPECIFIED","mode":0,"size":"3","modifiedAt":null,` +
+			`"origin":"VIEW_ORIGIN_UNSPECIFIED","symlinkTarget":""}]}`,
 	},
 	{
 		name: "stats, of which what is not counted is absent", method: "GET", path: "/v1/sandboxes/sb_1/stats", rpc: "GetStats",
@@ -274,7 +281,7 @@ func compact(t *testing.T, text string) string {
 // Every method of the services that has a route is in the tables above or in the
 // tests of streams: a new one cannot be forgotten.
 func TestEveryMethodHasARoute(t *testing.T) {
-	byHand := strings.Fields("ExecStream SessionExecStream Audit UploadFiles DownloadFile")
+	byHand := strings.Fields("ExecStream SessionExecStream Audit UploadFiles DownloadFile ReadView")
 	// They need more than one direction at once, or many files: gRPC only.
 	without := strings.Fields("Attach UploadTree")
 	tested := map[string]bool{}

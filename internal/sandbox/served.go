@@ -32,6 +32,7 @@ type SentRule struct {
 	Type       int32  `json:"type,omitempty"`
 	Permission int32  `json:"permission,omitempty"`
 	Priority   int32  `json:"priority,omitempty"`
+	Origin     int32  `json:"origin,omitempty"`
 }
 
 func (s *Served) clone() *Served {

@@ -58,6 +58,8 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Discard":       store.ScopeApply,
 	sandboxPrefix + "SetPolicy":     store.ScopeManage,
 	sandboxPrefix + "ExplainPolicy": store.ScopeRead,
+	sandboxPrefix + "ListView":      store.ScopeRead,
+	sandboxPrefix + "ReadView":      store.ScopeRead,
 	sandboxPrefix + "Audit":         store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
 }

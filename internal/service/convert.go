@@ -18,7 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
-// permissionOf and typeOf read the enums of the wire; what is not here is
+// permissionOf, typeOf and originOf read the enums of the wire; what is not here is
 // refused.
 var (
 	permissionOf = map[sandboxv1.Permission]policy.Permission{
@@ -33,6 +33,12 @@ var (
 		sandboxv1.PatternType_PATTERN_TYPE_GLOB:        policy.Glob,
 		sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY:   policy.Directory,
 		sandboxv1.PatternType_PATTERN_TYPE_FILE:        policy.File,
+		sandboxv1.PatternType_PATTERN_TYPE_AUTO:        policy.Auto,
+	}
+	originOf = map[sandboxv1.RuleOrigin]policy.Origin{
+		sandboxv1.RuleOrigin_RULE_ORIGIN_UNSPECIFIED: policy.OriginRule,
+		sandboxv1.RuleOrigin_RULE_ORIGIN_FLAG:        policy.OriginFlag,
+		sandboxv1.RuleOrigin_RULE_ORIGIN_HIDE:        policy.OriginHide,
 	}
 )
 
@@ -49,13 +55,18 @@ func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []sandbox.SentRul
 		if !known {
 			return nil, nil, fault.New(fault.Invalid, "permissions[%d].type: %d is none", i, r.GetType())
 		}
-		rule := policy.Rule{Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Source: "the request"}
+		origin, known := originOf[r.GetOrigin()]
+		if !known {
+			return nil, nil, fault.New(fault.Invalid, "permissions[%d].origin: %d is none", i, r.GetOrigin())
+		}
+		rule := policy.Rule{Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: "the request"}
 		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
 			return nil, nil, fault.New(fault.Invalid, "permissions[%d].pattern: %w", i, err)
 		}
 		rules = append(rules, rule)
 		kept = append(kept, sandbox.SentRule{
 			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
+			Origin: int32(r.GetOrigin()),
 		})
 	}
 	return rules, kept, nil

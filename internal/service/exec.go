@@ -35,6 +35,11 @@ func (c *sandboxServer) ExecStream(r *sandboxv1.ExecRequest, to sandboxv1.Sandbo
 	if err != nil {
 		return err
 	}
+	if job.detach { // the client may leave from here on
+		if err := to.SendHeader(nil); err != nil {
+			return err
+		}
+	}
 	return c.service.stream(job, to)
 }
 

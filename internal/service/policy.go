@@ -58,13 +58,33 @@ func (c *sandboxServer) ExplainPolicy(ctx context.Context, r *sandboxv1.ExplainP
 	if err != nil {
 		return nil, err
 	}
-	d := compiled.Decide(p)
-	answer := &sandboxv1.ExplainPolicyResponse{Permission: wirePermission[d.Permission], RuleIndex: -1, Reason: d.Reason}
-	if d.Rule >= 0 && d.Rule < len(record.Served.Sent) {
-		answer.RuleIndex = int32(d.Rule)
-		answer.Rule = wireRule(record.Served.Sent[d.Rule])
+	return explained(compiled.Explain(p), record.Served.Sent), nil
+}
+
+// explained is an explanation on the wire, whose rules are those that were
+// sent.
+func explained(x policy.Explanation, sent []sandbox.SentRule) *sandboxv1.ExplainPolicyResponse {
+	index := func(rule int) int32 {
+		if rule < 0 || rule >= len(sent) {
+			return -1
+		}
+		return int32(rule)
 	}
-	return answer, nil
+	d := x.Decision
+	answer := &sandboxv1.ExplainPolicyResponse{
+		Permission: wirePermission[d.Permission], RuleIndex: index(d.Rule), Reason: d.Reason,
+		Traversable: d.Traversable, Ancestor: x.Ancestor.Text(),
+	}
+	if i := answer.RuleIndex; i >= 0 {
+		answer.Rule = wireRule(sent[i])
+	}
+	if below := index(x.Below); below >= 0 {
+		answer.BelowIndex = &below
+	}
+	for _, m := range x.Matches {
+		answer.Matches = append(answer.Matches, &sandboxv1.RuleMatch{RuleIndex: index(m.Rule), Why: m.Why})
+	}
+	return answer
 }
 
 // wirePermission is permissionOf in reverse.
@@ -79,5 +99,6 @@ var wirePermission = map[policy.Permission]sandboxv1.Permission{
 func wireRule(r sandbox.SentRule) *sandboxv1.PermissionRule {
 	return &sandboxv1.PermissionRule{
 		Pattern: r.Pattern, Type: sandboxv1.PatternType(r.Type), Permission: sandboxv1.Permission(r.Permission), Priority: r.Priority,
+		Origin: sandboxv1.RuleOrigin(r.Origin),
 	}
 }

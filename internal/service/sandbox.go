@@ -124,7 +124,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 	if err != nil {
 		return nil, err
 	}
-	filter := store.SandboxFilter{OwnerID: owner}
+	filter := store.SandboxFilter{OwnerID: owner, Name: r.Name}
 	if r.CodebaseId != "" {
 		if _, err := s.codebase(ctx, r.CodebaseId); err != nil {
 			return nil, err

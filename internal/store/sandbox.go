@@ -75,13 +75,14 @@ func (s *Store) Sandbox(ctx context.Context, id SandboxID) (Sandbox, error) {
 type SandboxFilter struct {
 	OwnerID    string
 	CodebaseID CodebaseID
+	Name       string
 }
 
 // Sandboxes is as Codebases.
 func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandbox, string, error) {
 	return listing[Sandbox]{
 		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", prefix: sandboxPrefix,
-		equal: map[string]string{"owner_id": f.OwnerID, "codebase_id": string(f.CodebaseID)}, scan: scanSandbox,
+		equal: map[string]string{"owner_id": f.OwnerID, "codebase_id": string(f.CodebaseID), "name": f.Name}, scan: scanSandbox,
 		key: func(b Sandbox) (time.Time, string) { return b.CreatedAt, string(b.ID) },
 	}.page(ctx, s.reader, p)
 }

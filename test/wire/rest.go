@@ -28,6 +28,7 @@ var handwritten = map[protoreflect.Name][]Route{
 	"DownloadFile":      {{"GET", "/v1/codebases/{codebase_id}/files/{file_path=**}", false}},
 	"ExecStream":        {{"POST", "/v1/sandboxes/{sandbox_id}/exec:stream", true}},
 	"SessionExecStream": {{"POST", "/v1/sessions/{session_id}/exec:stream", true}},
+	"ReadView":          {{"GET", "/v1/sandboxes/{sandbox_id}/view:read", false}},
 	"Audit":             {{"GET", "/v1/sandboxes/{sandbox_id}/audit:stream", false}},
 }
 

@@ -94,21 +94,25 @@ const (
 	PatternType_PATTERN_TYPE_DIRECTORY PatternType = 2
 	// Exactly one path.
 	PatternType_PATTERN_TYPE_FILE PatternType = 3
+	// Told from the pattern's text, as in a policy file.
+	PatternType_PATTERN_TYPE_AUTO PatternType = 100
 )
 
 // Enum value maps for PatternType.
 var (
 	PatternType_name = map[int32]string{
-		0: "PATTERN_TYPE_UNSPECIFIED",
-		1: "PATTERN_TYPE_GLOB",
-		2: "PATTERN_TYPE_DIRECTORY",
-		3: "PATTERN_TYPE_FILE",
+		0:   "PATTERN_TYPE_UNSPECIFIED",
+		1:   "PATTERN_TYPE_GLOB",
+		2:   "PATTERN_TYPE_DIRECTORY",
+		3:   "PATTERN_TYPE_FILE",
+		100: "PATTERN_TYPE_AUTO",
 	}
 	PatternType_value = map[string]int32{
 		"PATTERN_TYPE_UNSPECIFIED": 0,
 		"PATTERN_TYPE_GLOB":        1,
 		"PATTERN_TYPE_DIRECTORY":   2,
 		"PATTERN_TYPE_FILE":        3,
+		"PATTERN_TYPE_AUTO":        100,
 	}
 )
 
@@ -137,6 +141,59 @@ func (x PatternType) Number() protoreflect.EnumNumber {
 // Deprecated: Use PatternType.Descriptor instead.
 func (PatternType) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{1}
+}
+
+// RuleOrigin is who made a rule; it decides the rule's standing (docs/policy.md).
+type RuleOrigin int32
+
+const (
+	// A policy file, a preset or a program.
+	RuleOrigin_RULE_ORIGIN_UNSPECIFIED RuleOrigin = 0
+	// --write, --read or --view of the command line.
+	RuleOrigin_RULE_ORIGIN_FLAG RuleOrigin = 1
+	// --hide of the command line. Its permission is none.
+	RuleOrigin_RULE_ORIGIN_HIDE RuleOrigin = 2
+)
+
+// Enum value maps for RuleOrigin.
+var (
+	RuleOrigin_name = map[int32]string{
+		0: "RULE_ORIGIN_UNSPECIFIED",
+		1: "RULE_ORIGIN_FLAG",
+		2: "RULE_ORIGIN_HIDE",
+	}
+	RuleOrigin_value = map[string]int32{
+		"RULE_ORIGIN_UNSPECIFIED": 0,
+		"RULE_ORIGIN_FLAG":        1,
+		"RULE_ORIGIN_HIDE":        2,
+	}
+)
+
+func (x RuleOrigin) Enum() *RuleOrigin {
+	p := new(RuleOrigin)
+	*p = x
+	return p
+}
+
+func (x RuleOrigin) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RuleOrigin) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_common_proto_enumTypes[2].Descriptor()
+}
+
+func (RuleOrigin) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_common_proto_enumTypes[2]
+}
+
+func (x RuleOrigin) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RuleOrigin.Descriptor instead.
+func (RuleOrigin) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
 // SandboxStatus is where a sandbox stands in its life.
@@ -181,11 +238,11 @@ func (x SandboxStatus) String() string {
 }
 
 func (SandboxStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_common_proto_enumTypes[2].Descriptor()
+	return file_sandbox_v1_common_proto_enumTypes[3].Descriptor()
 }
 
 func (SandboxStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_common_proto_enumTypes[2]
+	return &file_sandbox_v1_common_proto_enumTypes[3]
 }
 
 func (x SandboxStatus) Number() protoreflect.EnumNumber {
@@ -194,7 +251,7 @@ func (x SandboxStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SandboxStatus.Descriptor instead.
 func (SandboxStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
 // SessionStatus is where a session stands in its life.
@@ -231,11 +288,11 @@ func (x SessionStatus) String() string {
 }
 
 func (SessionStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_common_proto_enumTypes[3].Descriptor()
+	return file_sandbox_v1_common_proto_enumTypes[4].Descriptor()
 }
 
 func (SessionStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_common_proto_enumTypes[3]
+	return &file_sandbox_v1_common_proto_enumTypes[4]
 }
 
 func (x SessionStatus) Number() protoreflect.EnumNumber {
@@ -244,7 +301,7 @@ func (x SessionStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SessionStatus.Descriptor instead.
 func (SessionStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{4}
 }
 
 // Empty is the answer of a call that only succeeds or fails.
@@ -291,7 +348,8 @@ type PermissionRule struct {
 	Type       PatternType            `protobuf:"varint,2,opt,name=type,proto3,enum=sandbox.v1.PatternType" json:"type,omitempty"`
 	Permission Permission             `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
 	// The higher wins; see docs/policy.md for what decides among equals.
-	Priority      int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Priority      int32      `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Origin        RuleOrigin `protobuf:"varint,100,opt,name=origin,proto3,enum=sandbox.v1.RuleOrigin" json:"origin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,32 +412,46 @@ func (x *PermissionRule) GetPriority() int32 {
 	return 0
 }
 
+func (x *PermissionRule) GetOrigin() RuleOrigin {
+	if x != nil {
+		return x.Origin
+	}
+	return RuleOrigin_RULE_ORIGIN_UNSPECIFIED
+}
+
 var File_sandbox_v1_common_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"\x17sandbox/v1/common.proto\x12\n" +
 	"sandbox.v1\"\a\n" +
-	"\x05Empty\"\xab\x01\n" +
+	"\x05Empty\"\xdb\x01\n" +
 	"\x0ePermissionRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12+\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x17.sandbox.v1.PatternTypeR\x04type\x126\n" +
 	"\n" +
 	"permission\x18\x03 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
 	"permission\x12\x1a\n" +
-	"\bpriority\x18\x04 \x01(\x05R\bpriority*}\n" +
+	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12.\n" +
+	"\x06origin\x18d \x01(\x0e2\x16.sandbox.v1.RuleOriginR\x06origin*}\n" +
 	"\n" +
 	"Permission\x12\x1a\n" +
 	"\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fPERMISSION_NONE\x10\x01\x12\x13\n" +
 	"\x0fPERMISSION_VIEW\x10\x02\x12\x13\n" +
 	"\x0fPERMISSION_READ\x10\x03\x12\x14\n" +
-	"\x10PERMISSION_WRITE\x10\x04*u\n" +
+	"\x10PERMISSION_WRITE\x10\x04*\x8c\x01\n" +
 	"\vPatternType\x12\x1c\n" +
 	"\x18PATTERN_TYPE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11PATTERN_TYPE_GLOB\x10\x01\x12\x1a\n" +
 	"\x16PATTERN_TYPE_DIRECTORY\x10\x02\x12\x15\n" +
-	"\x11PATTERN_TYPE_FILE\x10\x03*\x9d\x01\n" +
+	"\x11PATTERN_TYPE_FILE\x10\x03\x12\x15\n" +
+	"\x11PATTERN_TYPE_AUTO\x10d*U\n" +
+	"\n" +
+	"RuleOrigin\x12\x1b\n" +
+	"\x17RULE_ORIGIN_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10RULE_ORIGIN_FLAG\x10\x01\x12\x14\n" +
+	"\x10RULE_ORIGIN_HIDE\x10\x02*\x9d\x01\n" +
 	"\rSandboxStatus\x12\x1e\n" +
 	"\x1aSANDBOX_STATUS_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16SANDBOX_STATUS_PENDING\x10\x01\x12\x1a\n" +
@@ -403,24 +475,26 @@ func file_sandbox_v1_common_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_common_proto_rawDescData
 }
 
-var file_sandbox_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_sandbox_v1_common_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
 var file_sandbox_v1_common_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
 var file_sandbox_v1_common_proto_goTypes = []any{
 	(Permission)(0),        // 0: sandbox.v1.Permission
 	(PatternType)(0),       // 1: sandbox.v1.PatternType
-	(SandboxStatus)(0),     // 2: sandbox.v1.SandboxStatus
-	(SessionStatus)(0),     // 3: sandbox.v1.SessionStatus
-	(*Empty)(nil),          // 4: sandbox.v1.Empty
-	(*PermissionRule)(nil), // 5: sandbox.v1.PermissionRule
+	(RuleOrigin)(0),        // 2: sandbox.v1.RuleOrigin
+	(SandboxStatus)(0),     // 3: sandbox.v1.SandboxStatus
+	(SessionStatus)(0),     // 4: sandbox.v1.SessionStatus
+	(*Empty)(nil),          // 5: sandbox.v1.Empty
+	(*PermissionRule)(nil), // 6: sandbox.v1.PermissionRule
 }
 var file_sandbox_v1_common_proto_depIdxs = []int32{
 	1, // 0: sandbox.v1.PermissionRule.type:type_name -> sandbox.v1.PatternType
 	0, // 1: sandbox.v1.PermissionRule.permission:type_name -> sandbox.v1.Permission
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	2, // 2: sandbox.v1.PermissionRule.origin:type_name -> sandbox.v1.RuleOrigin
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_common_proto_init() }
@@ -433,7 +507,7 @@ func file_sandbox_v1_common_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_common_proto_rawDesc), len(file_sandbox_v1_common_proto_rawDesc)),
-			NumEnums:      4,
+			NumEnums:      5,
 			NumMessages:   2,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -257,6 +257,62 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
+// ViewOrigin is what holds a file.
+type ViewOrigin int32
+
+const (
+	ViewOrigin_VIEW_ORIGIN_UNSPECIFIED ViewOrigin = 0
+	// The codebase.
+	ViewOrigin_VIEW_ORIGIN_SOURCE ViewOrigin = 1
+	// A frozen layer.
+	ViewOrigin_VIEW_ORIGIN_FROZEN ViewOrigin = 2
+	// What the sandbox changed.
+	ViewOrigin_VIEW_ORIGIN_DELTA ViewOrigin = 3
+)
+
+// Enum value maps for ViewOrigin.
+var (
+	ViewOrigin_name = map[int32]string{
+		0: "VIEW_ORIGIN_UNSPECIFIED",
+		1: "VIEW_ORIGIN_SOURCE",
+		2: "VIEW_ORIGIN_FROZEN",
+		3: "VIEW_ORIGIN_DELTA",
+	}
+	ViewOrigin_value = map[string]int32{
+		"VIEW_ORIGIN_UNSPECIFIED": 0,
+		"VIEW_ORIGIN_SOURCE":      1,
+		"VIEW_ORIGIN_FROZEN":      2,
+		"VIEW_ORIGIN_DELTA":       3,
+	}
+)
+
+func (x ViewOrigin) Enum() *ViewOrigin {
+	p := new(ViewOrigin)
+	*p = x
+	return p
+}
+
+func (x ViewOrigin) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
+}
+
+func (ViewOrigin) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
+}
+
+func (x ViewOrigin) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ViewOrigin.Descriptor instead.
+func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+}
+
 type ExecOutput_OutputType int32
 
 const (
@@ -290,11 +346,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -715,7 +771,9 @@ type ListSandboxesRequest struct {
 	// Only those that have all these labels.
 	Labels map[string]string `protobuf:"bytes,100,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Only those of this owner; empty: all that the caller may see.
-	OwnerId       string `protobuf:"bytes,101,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	OwnerId string `protobuf:"bytes,101,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	// Only the one of this name.
+	Name          string `protobuf:"bytes,102,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -781,6 +839,13 @@ func (x *ListSandboxesRequest) GetLabels() map[string]string {
 func (x *ListSandboxesRequest) GetOwnerId() string {
 	if x != nil {
 		return x.OwnerId
+	}
+	return ""
+}
+
+func (x *ListSandboxesRequest) GetName() string {
+	if x != nil {
+		return x.Name
 	}
 	return ""
 }
@@ -2603,8 +2668,16 @@ type ExplainPolicyResponse struct {
 	// The rule that decides; absent where none does.
 	Rule *PermissionRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Of that rule among the sandbox's permissions, from 0; -1 where none decides.
-	RuleIndex     int32  `protobuf:"varint,3,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
-	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	RuleIndex int32  `protobuf:"varint,3,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
+	Reason    string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// A directory here shows as PERMISSION_VIEW, listing only what is granted below it.
+	Traversable bool `protobuf:"varint,5,opt,name=traversable,proto3" json:"traversable,omitempty"`
+	// The directory with which the path is hidden; empty if its own rule decides. Escaped as a path.
+	Ancestor string `protobuf:"bytes,6,opt,name=ancestor,proto3" json:"ancestor,omitempty"`
+	// The rule that may grant something below the path; absent where none does.
+	BelowIndex *int32 `protobuf:"varint,7,opt,name=below_index,json=belowIndex,proto3,oneof" json:"below_index,omitempty"`
+	// The rules that match the path, the winner first, then in the order in which they would win.
+	Matches       []*RuleMatch `protobuf:"bytes,8,rep,name=matches,proto3" json:"matches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2667,6 +2740,387 @@ func (x *ExplainPolicyResponse) GetReason() string {
 	return ""
 }
 
+func (x *ExplainPolicyResponse) GetTraversable() bool {
+	if x != nil {
+		return x.Traversable
+	}
+	return false
+}
+
+func (x *ExplainPolicyResponse) GetAncestor() string {
+	if x != nil {
+		return x.Ancestor
+	}
+	return ""
+}
+
+func (x *ExplainPolicyResponse) GetBelowIndex() int32 {
+	if x != nil && x.BelowIndex != nil {
+		return *x.BelowIndex
+	}
+	return 0
+}
+
+func (x *ExplainPolicyResponse) GetMatches() []*RuleMatch {
+	if x != nil {
+		return x.Matches
+	}
+	return nil
+}
+
+type RuleMatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Among the sandbox's permissions, from 0; -1 for one that is not theirs.
+	RuleIndex int32 `protobuf:"varint,1,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
+	// Why it wins, or why it does not.
+	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RuleMatch) Reset() {
+	*x = RuleMatch{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RuleMatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RuleMatch) ProtoMessage() {}
+
+func (x *RuleMatch) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
+func (*RuleMatch) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RuleMatch) GetRuleIndex() int32 {
+	if x != nil {
+		return x.RuleIndex
+	}
+	return 0
+}
+
+func (x *RuleMatch) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type ListViewRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Empty is the root.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Describes the path itself, also if it is a directory.
+	Itself        bool `protobuf:"varint,3,opt,name=itself,proto3" json:"itself,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListViewRequest) Reset() {
+	*x = ListViewRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListViewRequest) ProtoMessage() {}
+
+func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
+func (*ListViewRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListViewRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ListViewRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ListViewRequest) GetItself() bool {
+	if x != nil {
+		return x.Itself
+	}
+	return false
+}
+
+type ListViewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path.
+	Entries       []*ViewEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListViewResponse) Reset() {
+	*x = ListViewResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListViewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListViewResponse) ProtoMessage() {}
+
+func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
+func (*ListViewResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ListViewResponse) GetEntries() []*ViewEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+// ViewEntry is a file or directory as a sandbox sees it.
+type ViewEntry struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Path       string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Permission Permission             `protobuf:"varint,2,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	// Type and permission bits, as st_mode (inode(7)).
+	Mode uint32 `protobuf:"varint,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Bytes.
+	Size       int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	Origin     ViewOrigin             `protobuf:"varint,6,opt,name=origin,proto3,enum=sandbox.v1.ViewOrigin" json:"origin,omitempty"`
+	// Of a symbolic link that can be read, escaped as a path.
+	SymlinkTarget string `protobuf:"bytes,7,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewEntry) Reset() {
+	*x = ViewEntry{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewEntry) ProtoMessage() {}
+
+func (x *ViewEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
+func (*ViewEntry) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *ViewEntry) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ViewEntry) GetPermission() Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *ViewEntry) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *ViewEntry) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ViewEntry) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *ViewEntry) GetOrigin() ViewOrigin {
+	if x != nil {
+		return x.Origin
+	}
+	return ViewOrigin_VIEW_ORIGIN_UNSPECIFIED
+}
+
+func (x *ViewEntry) GetSymlinkTarget() string {
+	if x != nil {
+		return x.SymlinkTarget
+	}
+	return ""
+}
+
+type ReadViewRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadViewRequest) Reset() {
+	*x = ReadViewRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadViewRequest) ProtoMessage() {}
+
+func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
+func (*ReadViewRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ReadViewRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ReadViewRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ReadViewResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadViewResponse) Reset() {
+	*x = ReadViewResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadViewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadViewResponse) ProtoMessage() {}
+
+func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
+func (*ReadViewResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ReadViewResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type AuditRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -2684,7 +3138,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +3150,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +3163,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -2764,7 +3218,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2776,7 +3230,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2789,7 +3243,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -2829,7 +3283,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2841,7 +3295,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2854,7 +3308,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -2893,7 +3347,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3359,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2918,7 +3372,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -3016,7 +3470,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3028,7 +3482,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3550,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3562,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3650,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +
 	"\x11GetSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\x8f\x02\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xa3\x02\n" +
 	"\x14ListSandboxesRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12\x1b\n" +
@@ -3204,7 +3658,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
 	"\x06labels\x18d \x03(\v2,.sandbox.v1.ListSandboxesRequest.LabelsEntryR\x06labels\x12\x19\n" +
-	"\bowner_id\x18e \x01(\tR\aownerId\x1a9\n" +
+	"\bowner_id\x18e \x01(\tR\aownerId\x12\x12\n" +
+	"\x04name\x18f \x01(\tR\x04name\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
@@ -3383,7 +3838,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x14ExplainPolicyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\xb6\x01\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"\xdb\x02\n" +
 	"\x15ExplainPolicyResponse\x126\n" +
 	"\n" +
 	"permission\x18\x01 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
@@ -3391,7 +3846,41 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04rule\x18\x02 \x01(\v2\x1a.sandbox.v1.PermissionRuleR\x04rule\x12\x1d\n" +
 	"\n" +
 	"rule_index\x18\x03 \x01(\x05R\truleIndex\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\xac\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12 \n" +
+	"\vtraversable\x18\x05 \x01(\bR\vtraversable\x12\x1a\n" +
+	"\bancestor\x18\x06 \x01(\tR\bancestor\x12$\n" +
+	"\vbelow_index\x18\a \x01(\x05H\x00R\n" +
+	"belowIndex\x88\x01\x01\x12/\n" +
+	"\amatches\x18\b \x03(\v2\x15.sandbox.v1.RuleMatchR\amatchesB\x0e\n" +
+	"\f_below_index\"<\n" +
+	"\tRuleMatch\x12\x1d\n" +
+	"\n" +
+	"rule_index\x18\x01 \x01(\x05R\truleIndex\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\\\n" +
+	"\x0fListViewRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
+	"\x06itself\x18\x03 \x01(\bR\x06itself\"C\n" +
+	"\x10ListViewResponse\x12/\n" +
+	"\aentries\x18\x01 \x03(\v2\x15.sandbox.v1.ViewEntryR\aentries\"\x93\x02\n" +
+	"\tViewEntry\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x126\n" +
+	"\n" +
+	"permission\x18\x02 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\rR\x04mode\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12;\n" +
+	"\vmodified_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12.\n" +
+	"\x06origin\x18\x06 \x01(\x0e2\x16.sandbox.v1.ViewOriginR\x06origin\x12%\n" +
+	"\x0esymlink_target\x18\a \x01(\tR\rsymlinkTarget\"D\n" +
+	"\x0fReadViewRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"&\n" +
+	"\x10ReadViewResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xac\x01\n" +
 	"\fAuditRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
@@ -3450,7 +3939,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10OUTCOME_CONFLICT\x10\x04\x12\x13\n" +
 	"\x0fOUTCOME_REFUSED\x10\x05\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x06\x12\x13\n" +
-	"\x0fOUTCOME_SKIPPED\x10\a2\x85\x12\n" +
+	"\x0fOUTCOME_SKIPPED\x10\a*p\n" +
+	"\n" +
+	"ViewOrigin\x12\x1b\n" +
+	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
+	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xbe\x13\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -3474,7 +3969,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12\x87\x01\n" +
-	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12e\n" +
+	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12n\n" +
+	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
+	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12e\n" +
 	"\x05Audit\x12\x18.sandbox.v1.AuditRequest\x1a\x16.sandbox.v1.AuditEvent\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/audit0\x01\x12d\n" +
 	"\bGetStats\x12\x1b.sandbox.v1.GetStatsRequest\x1a\x11.sandbox.v1.Stats\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/statsB;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3"
 
@@ -3490,163 +3987,179 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
 	(ChangeStatus)(0),                // 1: sandbox.v1.ChangeStatus
 	(Risk)(0),                        // 2: sandbox.v1.Risk
 	(Outcome)(0),                     // 3: sandbox.v1.Outcome
-	(ExecOutput_OutputType)(0),       // 4: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),           // 5: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                  // 6: sandbox.v1.Sandbox
-	(*CreateSandboxRequest)(nil),     // 7: sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),        // 8: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),     // 9: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),    // 10: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),      // 11: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),       // 12: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),    // 13: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),              // 14: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),               // 15: sandbox.v1.ExecResult
-	(*ExecOutput)(nil),               // 16: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),            // 17: sandbox.v1.AttachRequest
-	(*Session)(nil),                  // 18: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),     // 19: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),        // 20: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),      // 21: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 22: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),    // 23: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),       // 24: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),              // 25: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),             // 26: sandbox.v1.DiffResponse
-	(*FileDiff)(nil),                 // 27: sandbox.v1.FileDiff
-	(*FileState)(nil),                // 28: sandbox.v1.FileState
-	(*ApplyRequest)(nil),             // 29: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),              // 30: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),            // 31: sandbox.v1.ApplyResponse
-	(*DiscardRequest)(nil),           // 32: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),          // 33: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),         // 34: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),     // 35: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),    // 36: sandbox.v1.ExplainPolicyResponse
-	(*AuditRequest)(nil),             // 37: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),               // 38: sandbox.v1.AuditEvent
-	(*GetStatsRequest)(nil),          // 39: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 40: sandbox.v1.Stats
-	nil,                              // 41: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 42: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 43: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 44: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 45: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_WindowSize)(nil), // 46: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 47: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 48: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 49: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 50: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 51: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 52: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 53: google.protobuf.Duration
-	(SessionStatus)(0),               // 54: sandbox.v1.SessionStatus
-	(Permission)(0),                  // 55: sandbox.v1.Permission
-	(*Empty)(nil),                    // 56: sandbox.v1.Empty
+	(ViewOrigin)(0),                  // 4: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),       // 5: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),           // 6: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                  // 7: sandbox.v1.Sandbox
+	(*CreateSandboxRequest)(nil),     // 8: sandbox.v1.CreateSandboxRequest
+	(*GetSandboxRequest)(nil),        // 9: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),     // 10: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),    // 11: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),      // 12: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),       // 13: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),    // 14: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),              // 15: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),               // 16: sandbox.v1.ExecResult
+	(*ExecOutput)(nil),               // 17: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),            // 18: sandbox.v1.AttachRequest
+	(*Session)(nil),                  // 19: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),     // 20: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),        // 21: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),      // 22: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 23: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),    // 24: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),       // 25: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),              // 26: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),             // 27: sandbox.v1.DiffResponse
+	(*FileDiff)(nil),                 // 28: sandbox.v1.FileDiff
+	(*FileState)(nil),                // 29: sandbox.v1.FileState
+	(*ApplyRequest)(nil),             // 30: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),              // 31: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),            // 32: sandbox.v1.ApplyResponse
+	(*DiscardRequest)(nil),           // 33: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),          // 34: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),         // 35: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),     // 36: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),    // 37: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                // 38: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),          // 39: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),         // 40: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                // 41: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),          // 42: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),         // 43: sandbox.v1.ReadViewResponse
+	(*AuditRequest)(nil),             // 44: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),               // 45: sandbox.v1.AuditEvent
+	(*GetStatsRequest)(nil),          // 46: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                    // 47: sandbox.v1.Stats
+	nil,                              // 48: sandbox.v1.Sandbox.LabelsEntry
+	nil,                              // 49: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                              // 50: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                              // 51: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),      // 52: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_WindowSize)(nil), // 53: sandbox.v1.AttachRequest.WindowSize
+	nil,                              // 54: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                              // 55: sandbox.v1.CreateSessionRequest.EnvEntry
+	nil,                              // 56: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 57: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 58: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
+	(SessionStatus)(0),               // 61: sandbox.v1.SessionStatus
+	(Permission)(0),                  // 62: sandbox.v1.Permission
+	(*Empty)(nil),                    // 63: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	50, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	51, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	41, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	52, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	52, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	52, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	52, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	57, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	58, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	48, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	59, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	59, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	59, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	59, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	5,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	50, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	53, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	42, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	6,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	57, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	60, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	49, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	5,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	43, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	6,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	44, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	53, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	53, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	4,  // 19: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	45, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	46, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	54, // 22: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	52, // 23: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	52, // 24: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	48, // 25: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	18, // 26: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	53, // 27: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	27, // 28: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	6,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	50, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	7,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	51, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	60, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	60, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	5,  // 19: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	52, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	53, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	61, // 22: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	59, // 23: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	59, // 24: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	55, // 25: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	19, // 26: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	60, // 27: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	28, // 28: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
 	1,  // 29: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	2,  // 30: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	28, // 31: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	28, // 32: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	29, // 31: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	29, // 32: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
 	3,  // 33: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
 	1,  // 34: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	30, // 35: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	50, // 36: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	55, // 37: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	50, // 38: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	52, // 39: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	52, // 40: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	53, // 41: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	49, // 42: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	47, // 43: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	53, // 44: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	46, // 45: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	7,  // 46: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	8,  // 47: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	9,  // 48: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	11, // 49: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	12, // 50: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	13, // 51: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	14, // 52: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	14, // 53: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	19, // 54: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	20, // 55: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	21, // 56: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	23, // 57: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	24, // 58: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	24, // 59: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	17, // 60: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	25, // 61: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	29, // 62: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	32, // 63: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	34, // 64: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	35, // 65: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	37, // 66: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	39, // 67: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	6,  // 68: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	6,  // 69: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	10, // 70: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	6,  // 71: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	6,  // 72: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	56, // 73: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	15, // 74: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	16, // 75: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	18, // 76: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	18, // 77: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	22, // 78: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	56, // 79: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	15, // 80: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	16, // 81: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	16, // 82: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	26, // 83: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	31, // 84: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	33, // 85: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	6,  // 86: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	36, // 87: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	38, // 88: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	40, // 89: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	68, // [68:90] is the sub-list for method output_type
-	46, // [46:68] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	31, // 35: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	57, // 36: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	62, // 37: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	57, // 38: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	38, // 39: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	41, // 40: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	62, // 41: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	59, // 42: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	4,  // 43: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	59, // 44: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	59, // 45: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	60, // 46: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	56, // 47: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	54, // 48: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	60, // 49: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	53, // 50: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	8,  // 51: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	9,  // 52: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	10, // 53: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	12, // 54: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	13, // 55: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	14, // 56: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	15, // 57: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	15, // 58: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	20, // 59: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	21, // 60: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	22, // 61: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	24, // 62: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	25, // 63: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	25, // 64: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	18, // 65: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	26, // 66: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	30, // 67: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	33, // 68: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	35, // 69: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	36, // 70: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	39, // 71: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	42, // 72: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	44, // 73: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	46, // 74: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	7,  // 75: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	7,  // 76: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	11, // 77: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	7,  // 78: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	7,  // 79: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	63, // 80: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	16, // 81: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	17, // 82: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	19, // 83: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	19, // 84: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	23, // 85: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	63, // 86: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	16, // 87: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	17, // 88: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	17, // 89: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	27, // 90: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	32, // 91: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	34, // 92: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	7,  // 93: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	37, // 94: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	40, // 95: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	43, // 96: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	45, // 97: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	47, // 98: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	75, // [75:99] is the sub-list for method output_type
+	51, // [51:75] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -3663,14 +4176,15 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Resize)(nil),
 		(*AttachRequest_Signal)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[35].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[31].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   45,
+			NumEnums:      6,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

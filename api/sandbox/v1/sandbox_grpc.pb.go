@@ -39,6 +39,8 @@ const (
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
 	SandboxService_ExplainPolicy_FullMethodName     = "/sandbox.v1.SandboxService/ExplainPolicy"
+	SandboxService_ListView_FullMethodName          = "/sandbox.v1.SandboxService/ListView"
+	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
 	SandboxService_Audit_FullMethodName             = "/sandbox.v1.SandboxService/Audit"
 	SandboxService_GetStats_FullMethodName          = "/sandbox.v1.SandboxService/GetStats"
 )
@@ -103,6 +105,12 @@ type SandboxServiceClient interface {
 	// ExplainPolicy says what a path is to a sandbox, and by which rule. The answer depends on the
 	// rules alone, never on what exists.
 	ExplainPolicy(ctx context.Context, in *ExplainPolicyRequest, opts ...grpc.CallOption) (*ExplainPolicyResponse, error)
+	// ListView lists a directory of a sandbox's view, or describes a file: what a command inside would
+	// see, whether the sandbox runs or not. NOT_FOUND also for what the policy hides.
+	ListView(ctx context.Context, in *ListViewRequest, opts ...grpc.CallOption) (*ListViewResponse, error)
+	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
+	// which the policy shows the name alone.
+	ReadView(ctx context.Context, in *ReadViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadViewResponse], error)
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error)
@@ -339,9 +347,38 @@ func (c *sandboxServiceClient) ExplainPolicy(ctx context.Context, in *ExplainPol
 	return out, nil
 }
 
+func (c *sandboxServiceClient) ListView(ctx context.Context, in *ListViewRequest, opts ...grpc.CallOption) (*ListViewResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListViewResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListView_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *sandboxServiceClient) ReadView(ctx context.Context, in *ReadViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadViewResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_ReadView_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadViewRequest, ReadViewResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadViewClient = grpc.ServerStreamingClient[ReadViewResponse]
+
 func (c *sandboxServiceClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_Audit_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_Audit_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -428,6 +465,12 @@ type SandboxServiceServer interface {
 	// ExplainPolicy says what a path is to a sandbox, and by which rule. The answer depends on the
 	// rules alone, never on what exists.
 	ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error)
+	// ListView lists a directory of a sandbox's view, or describes a file: what a command inside would
+	// see, whether the sandbox runs or not. NOT_FOUND also for what the policy hides.
+	ListView(context.Context, *ListViewRequest) (*ListViewResponse, error)
+	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
+	// which the policy shows the name alone.
+	ReadView(*ReadViewRequest, grpc.ServerStreamingServer[ReadViewResponse]) error
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error
@@ -502,6 +545,12 @@ func (UnimplementedSandboxServiceServer) SetPolicy(context.Context, *SetPolicyRe
 }
 func (UnimplementedSandboxServiceServer) ExplainPolicy(context.Context, *ExplainPolicyRequest) (*ExplainPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainPolicy not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListView(context.Context, *ListViewRequest) (*ListViewResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListView not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadView(*ReadViewRequest, grpc.ServerStreamingServer[ReadViewResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadView not implemented")
 }
 func (UnimplementedSandboxServiceServer) Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error {
 	return status.Error(codes.Unimplemented, "method Audit not implemented")
@@ -865,6 +914,35 @@ func _SandboxService_ExplainPolicy_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_ListView_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListViewRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListView(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListView_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListView(ctx, req.(*ListViewRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _SandboxService_ReadView_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadViewRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).ReadView(m, &grpc.GenericServerStream[ReadViewRequest, ReadViewResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadViewServer = grpc.ServerStreamingServer[ReadViewResponse]
+
 func _SandboxService_Audit_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(AuditRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -970,6 +1048,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _SandboxService_ExplainPolicy_Handler,
 		},
 		{
+			MethodName: "ListView",
+			Handler:    _SandboxService_ListView_Handler,
+		},
+		{
 			MethodName: "GetStats",
 			Handler:    _SandboxService_GetStats_Handler,
 		},
@@ -990,6 +1072,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _SandboxService_Attach_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReadView",
+			Handler:       _SandboxService_ReadView_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "Audit",

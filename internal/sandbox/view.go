@@ -1,0 +1,146 @@
+package sandbox
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// View is what a sandbox sees, read from outside: its layers under its policy.
+// It only reads, also beside a running supervisor.
+type View struct {
+	stack  *layer.Stack
+	policy *policy.Policy
+	source *os.File
+}
+
+// ViewEntry is a file or directory as a process inside would see it.
+type ViewEntry struct {
+	Path       vpath.Path
+	Permission policy.Permission
+	Mode       uint32 // S_IFMT and permission bits
+	SizeBytes  int64
+	ModifiedAt time.Time
+	Origin     Origin
+	Target     string // of a symbolic link that can be read
+}
+
+// Origin is what holds a file.
+type Origin string
+
+// The origins.
+const (
+	OfSource Origin = "source"
+	OfFrozen Origin = "frozen" // a frozen layer
+	OfDelta  Origin = "delta"
+)
+
+var originOf = map[layer.Origin]Origin{layer.Source: OfSource, layer.Frozen: OfFrozen, layer.Delta: OfDelta}
+
+// OpenView opens what a sandbox of this home sees. Close it after. Errors:
+// those of Source.Open.
+func (h *Home) OpenView(s *Sandbox) (*View, error) {
+	reserved, err := h.Reserved(s.record.Source)
+	if err != nil {
+		return nil, err
+	}
+	v := &View{}
+	if v.policy, err = policy.Compile(s.record.Rules, policy.Options{Reserved: reserved}); err != nil {
+		return nil, err
+	}
+	if v.source, err = s.record.Source.Open(); err != nil {
+		return nil, err
+	}
+	if v.stack, err = s.OpenLayers(v.source, true); err != nil {
+		v.source.Close()
+		return nil, err
+	}
+	return v, nil
+}
+
+// Close releases what OpenView opened.
+func (v *View) Close() {
+	v.stack.Close()
+	v.source.Close()
+}
+
+// Stat describes a path. Errors: NotFound also for what the policy hides.
+func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
+	info, err := v.stack.Lookup(path)
+	if err != nil {
+		return ViewEntry{}, err
+	}
+	d := v.policy.Decide(path)
+	permission := d.Permission
+	if info.IsDir() {
+		permission = d.ForDir()
+	}
+	if permission == policy.None && !path.IsRoot() {
+		return ViewEntry{}, fault.New(fault.NotFound, "%s: no such file or directory", path)
+	}
+	entry := ViewEntry{
+		Path: path, Permission: permission, Mode: info.Mode, SizeBytes: info.Size,
+		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originOf[info.Origin],
+	}
+	if info.Mode&typeBits == unix.S_IFLNK && permission >= policy.Read {
+		entry.Target, err = v.stack.Readlink(path)
+	}
+	return entry, err
+}
+
+// List returns the visible entries of a directory by path, or the path itself
+// if it is no directory. Errors: as Stat.
+func (v *View) List(dir vpath.Path) ([]ViewEntry, error) {
+	self, err := v.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !isDir(self.Mode) {
+		return []ViewEntry{self}, nil
+	}
+	children, err := v.stack.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	entries := []ViewEntry{}
+	for _, c := range children {
+		entry, err := v.Stat(dir.Child(c.Name))
+		if fault.Is(err, fault.NotFound) {
+			continue // hidden, or removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, entry)
+	}
+	slices.SortFunc(entries, func(a, b ViewEntry) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	return entries, nil
+}
+
+// Copy writes a file to w. Errors: as Stat; Denied for one of which the policy
+// shows the name alone; what w returns.
+func (v *View) Copy(w io.Writer, path vpath.Path) error {
+	entry, err := v.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case entry.Permission < policy.Read:
+		return fault.New(fault.Denied, "%s: the policy shows its name only (%s)", path, entry.Permission)
+	}
+	f, info, err := v.stack.Open(path, false)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, io.NewSectionReader(f, 0, info.Size))
+	return err
+}
