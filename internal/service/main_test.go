@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -47,7 +48,8 @@ func TestMain(m *testing.M) {
 
 // world is a service with clients of it.
 type world struct {
-	t         *testing.T
+	t         testing.TB
+	conn      *grpc.ClientConn
 	home      *sandbox.Home
 	store     *store.Store
 	codebases sandboxv1.CodebaseServiceClient
@@ -56,7 +58,7 @@ type world struct {
 
 // newWorld starts a service over an in-memory connection, with the
 // configuration that change makes of the default one.
-func newWorld(t *testing.T, change func(*config.Config)) *world {
+func newWorld(t testing.TB, change func(*config.Config)) *world {
 	t.Helper()
 	needs.FUSE(t)
 	needs.Bwrap(t)
@@ -77,7 +79,7 @@ func newWorld(t *testing.T, change func(*config.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(&testLog{t}, nil))
+	log := slog.New(slog.NewTextHandler(logOf(t), nil))
 	files, err := codebase.Open(codebase.Options{Dir: c.Storage.CodebasePath, Home: home.Dir(), Observer: service.Observer{Store: db, Log: log}})
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +106,7 @@ func newWorld(t *testing.T, change func(*config.Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, home: home, store: db,
+		t: t, conn: conn, home: home, store: db,
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 	}
 	t.Cleanup(func() {
@@ -138,7 +140,16 @@ func (w *world) removeAll() {
 	}
 }
 
-type testLog struct{ t *testing.T }
+type testLog struct{ t testing.TB }
+
+// logOf is where the service's log goes: a fuzz target's may not be written to
+// while it runs.
+func logOf(t testing.TB) io.Writer {
+	if _, is := t.(*testing.F); is {
+		return io.Discard
+	}
+	return &testLog{t}
+}
 
 func (l *testLog) Write(b []byte) (int, error) {
 	l.t.Logf("%s", b)
