@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/test/wire"
 )
 
 // withID is a request of a call that has an id and all that is needed beside it,
@@ -28,7 +29,7 @@ func withID(call protoreflect.MethodDescriptor, id string) (request string, has 
 			}
 		}
 	}
-	if unserved[call.Name()] || call.Name() == "ListSandboxes" { // there the id narrows a list
+	if !wire.IsServed(call) || call.Name() == "ListSandboxes" { // there the id narrows a list
 		has = false
 	}
 	text, err := json.Marshal(given)
@@ -37,9 +38,6 @@ func withID(call protoreflect.MethodDescriptor, id string) (request string, has 
 	}
 	return string(text), has
 }
-
-// unserved are the calls that the server does not know yet.
-var unserved = map[protoreflect.Name]bool{"Attach": true, "GetStats": true}
 
 // The other words of requests: names, labels, variables, tokens of pages.
 func FuzzWords(f *testing.F) {
