@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -227,9 +228,7 @@ func TestAClientOfTheFormerAPI(t *testing.T) {
 		want := map[protowire.Number]any{
 			1: regexp.MustCompile(`^sb_[0-9a-f]{16}$`), 2: cb.text(1), 4: status, 5: pair("a", "1"), 6: someTime, 7: nil, 8: nil, 9: someTime, 10: 1, 12: limits,
 		}
-		for n, v := range times {
-			want[n] = v
-		}
+		maps.Copy(want, times)
 		sent := got[3]
 		delete(got, 3)
 		got.is(t, what, want)
