@@ -304,6 +304,16 @@ func (l *Log) Close() error {
 	return err
 }
 
+// Remove deletes the log at path. It is no error if there is none.
+func Remove(path string) error {
+	for _, name := range []string{path + headSuffix, path} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return failed("remove", name, err)
+		}
+	}
+	return nil
+}
+
 // readHead reads the head beside the log at path; ok is false if there is none.
 func readHead(f io.ReaderAt) (h Head, ok bool) {
 	var b [headSize]byte

@@ -11,7 +11,7 @@
 // each Sub; NAME itself has processes only at first, while a sandbox makes its
 // namespaces. The owner holds a lock on NAME for as long as it lives, so a group
 // without one belongs to nobody: Create takes its name over and Sweep removes
-// it. The parent "agentfense" goes when the last group below it goes.
+// it, each with all processes still in it. The parent "agentfense" goes when the last group below it goes.
 //
 // The package does not decide which limits a sandbox has, and it starts no
 // process. A Group may be used by several goroutines.

@@ -241,13 +241,40 @@ func TestADeadOwnersProcessesDieWithItsName(t *testing.T) {
 	for _, fd := range g.locks {
 		unix.Close(fd)
 	}
-	stale, err := h.Sweep()
-	if err != nil || !slices.Contains(stale, Stale{Name: name, Processes: 1}) {
-		t.Errorf("Sweep = %v, %v, want %s left with its process", stale, err, name)
+	if err := h.Sweep(func(string) bool { return false }); err != nil || !exists(g.places[0].dir, "") {
+		t.Errorf("Sweep of nothing = %v, and the group is there: %v", err, exists(g.places[0].dir, ""))
 	}
 	realGroup(t, h, Limits{})
 	if err := cmd.Wait(); err == nil {
 		t.Error("the dead owner's process lives on")
+	}
+}
+
+func TestSweepEndsADeadOwnersProcesses(t *testing.T) {
+	h := realHost(t, Limits{})
+	name := fmt.Sprintf("test_%d", os.Getpid())
+	g, err := h.Create(name, Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := start(t, g, "exec sleep 100")
+	mine := func(n string) bool { return n == name }
+	if err := h.Sweep(mine); err != nil || cmd.Process.Signal(syscall.Signal(0)) != nil {
+		t.Errorf("Sweep while the owner lives = %v", err)
+	}
+	for _, fd := range g.locks {
+		unix.Close(fd)
+	}
+	if err := h.Sweep(mine); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the dead owner's process lives on")
+	}
+	for _, p := range g.places {
+		if exists(p.dir, "") {
+			t.Errorf("%s is left", p.dir)
+		}
 	}
 }
 

@@ -1,69 +1,50 @@
 package cgroup
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// Stale is a group whose owner died.
-type Stale struct {
-	Name      string
-	Processes int // still in it
-}
-
-// Stale lists the groups whose owners died without deleting them, sorted by
-// name. It walks all of the hierarchies: for doctor, not for every start.
-func (h Host) Stale() ([]Stale, error) { return h.sweep(false) }
-
-// Sweep removes the stale groups that have no process left, and lists those
-// that have.
-func (h Host) Sweep() ([]Stale, error) { return h.sweep(true) }
-
-func (h Host) sweep(remove bool) ([]Stale, error) {
-	found := map[string]int{}
+// Sweep kills what is left in the groups whose owners died, and removes them,
+// as far as mine says of their names that they are the caller's. It looks for
+// them in all of the hierarchies, wherever their owners were. Errors: those of
+// Kill, Denied, Internal; the other groups are swept all the same.
+func (h Host) Sweep(mine func(name string) bool) error {
+	var errs []error
 	for _, t := range h.hierarchies {
 		for _, parent := range findParents(t.mount) {
 			groups, err := subgroups(parent)
 			if err != nil && !gone(err) {
-				return nil, failed(parent, "list", err)
+				errs = append(errs, failed(parent, "list", err))
 			}
 			for _, dir := range groups {
-				h.sweepGroup(dir, remove, found)
+				if mine(filepath.Base(dir)) {
+					errs = append(errs, h.sweepGroup(dir))
+				}
 			}
-			if remove {
-				_ = h.kernel.rmdir(parent) // fails while it has groups
-			}
+			_ = h.kernel.rmdir(parent) // fails while it has groups
 		}
 	}
-	var stale []Stale
-	for name, n := range found {
-		stale = append(stale, Stale{Name: name, Processes: n})
-	}
-	slices.SortFunc(stale, func(a, b Stale) int { return cmp.Compare(a.Name, b.Name) })
-	return stale, nil
+	return errors.Join(errs...)
 }
 
-// sweepGroup notes or removes one group if nobody holds its lock.
-func (h Host) sweepGroup(dir string, remove bool, found map[string]int) {
+// sweepGroup removes one group if nobody holds its lock.
+func (h Host) sweepGroup(dir string) error {
 	lock, err := lockDir(dir)
+	if errors.Is(err, unix.EWOULDBLOCK) || gone(err) {
+		return nil // it has an owner, or had one until now
+	}
 	if err != nil {
-		return
+		return failed(dir, "lock", err)
 	}
 	defer unix.Close(lock)
-	pids, err := allProcesses(dir)
-	if err != nil {
-		return
+	if err := h.kernel.killAll(dir); err != nil {
+		return err
 	}
-	if remove && len(pids) == 0 && h.kernel.tryRemove(dir) == nil {
-		return
-	}
-	name := filepath.Base(dir)
-	found[name] = max(found[name], len(pids))
+	return h.kernel.remove(dir)
 }
 
 // findParents returns the directories that hold our groups. Groups come and go

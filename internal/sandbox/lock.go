@@ -24,6 +24,7 @@ const (
 	PurposeApply     Purpose = "apply"
 	PurposeDiscard   Purpose = "discard"
 	PurposeRemove    Purpose = "rm"
+	PurposeClear     Purpose = "clearing up"
 )
 
 // Owner is who holds a sandbox's lock. It is read from the lock file and only

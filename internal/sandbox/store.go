@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -45,16 +44,14 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 	if err := h.locked(s.make); err != nil {
 		return nil, err
 	}
-	if err := s.log(s.createdEvent()); err != nil {
-		return nil, errors.Join(err, h.removeFiles(s.Name()))
-	}
 	return s, nil
 }
 
 // make lets the sandbox's directory appear, whole. The home is locked.
 func (s *Sandbox) make() error {
 	h := s.home
-	h.sweepLocked()
+	// What resists is left for the next time.
+	_ = h.sweepLocked(func(string) error { return nil })
 	var err error
 	if s.record.HostUID, err = h.freeUIDLocked(); err != nil {
 		return err
@@ -72,11 +69,13 @@ func (s *Sandbox) make() error {
 		if fault.Is(err, fault.Exists) && s.record.Name == "" && try < 16 {
 			continue
 		}
-		return errors.Join(err, os.RemoveAll(making))
+		return errors.Join(err, os.RemoveAll(making), s.home.forgetLog(s.ID()))
 	}
 }
 
-// appear gives the sandbox made in the directory making its name.
+// appear gives the sandbox made in the directory making its name. Its log tells
+// of it first, so that none is there of which the log does not; the home is
+// locked, so nobody else can take the name.
 func (s *Sandbox) appear(making string, try int) error {
 	r := s.record
 	if r.Name == "" {
@@ -85,6 +84,9 @@ func (s *Sandbox) appear(making string, try int) error {
 	if err := r.check(); err != nil {
 		return err
 	}
+	if _, err := os.Lstat(s.home.sandboxDir(r.Name)); err == nil {
+		return fault.New(fault.Exists, "sandbox %s: exists already", r.Name)
+	}
 	text, err := r.encode()
 	if err != nil {
 		return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
@@ -92,12 +94,15 @@ func (s *Sandbox) appear(making string, try int) error {
 	if err := hostfile.WriteDurably(making, recordFile, text); err != nil {
 		return hostError("sandbox "+r.Name, err)
 	}
-	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EEXIST) {
-		return fault.New(fault.Exists, "sandbox %s: exists already", r.Name)
+	named := Sandbox{home: s.home, record: r}
+	if err := named.log(named.createdEvent()); err != nil {
+		return err
 	}
+	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
 	if err == nil {
-		err = hostfile.SyncDir(s.home.sandboxesDir())
+		if err = hostfile.SyncDir(s.home.sandboxesDir()); err != nil {
+			err = errors.Join(err, os.Rename(s.home.sandboxDir(r.Name), making))
+		}
 	}
 	if err != nil {
 		return hostError("sandbox "+r.Name, err)
@@ -219,42 +224,21 @@ func (h *Home) Remove(name string) error {
 		return err
 	}
 	defer lock.Release()
-	s, openErr := h.Open(name)
-	if err := h.removeFiles(name); err != nil {
-		return err
-	}
-	if openErr != nil {
-		return nil // damaged: it has no ID to log under
-	}
-	return s.log(audit.SandboxDestroyed{})
-}
-
-// removeFiles lets the sandbox disappear by one rename and then deletes it.
-func (h *Home) removeFiles(name string) error {
 	var b [8]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
 	gone := filepath.Join(h.sandboxesDir(), gonePrefix+hex.EncodeToString(b[:]))
-	err := h.locked(func() error { return os.Rename(h.sandboxDir(name), gone) })
-	if err != nil {
-		return hostError("sandbox "+name, err)
-	}
-	if err := hostfile.RemoveTree(gone); err != nil {
-		return hostError("remove", err)
-	}
-	return nil
-}
-
-// sweepLocked deletes what a crash left half made or half removed. Nobody
-// makes one while the home is locked; that somebody else may be deleting the
-// same tree does no harm. What resists is left for the next time.
-func (h *Home) sweepLocked() {
-	entries, err := os.ReadDir(h.sandboxesDir())
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), makingPrefix) || strings.HasPrefix(e.Name(), gonePrefix) {
-			_ = hostfile.RemoveTree(filepath.Join(h.sandboxesDir(), e.Name()))
+	s, openErr := h.Open(name)
+	err = h.locked(func() error {
+		if err := os.Rename(h.sandboxDir(name), gone); err != nil {
+			return hostError("sandbox "+name, err)
 		}
+		if openErr != nil {
+			return nil // damaged: it has no ID to log under
+		}
+		return s.log(audit.SandboxDestroyed{})
+	})
+	if removeErr := hostfile.RemoveTree(gone); removeErr != nil && !errors.Is(removeErr, os.ErrNotExist) {
+		err = errors.Join(err, hostError("remove", removeErr))
 	}
+	return err
 }

@@ -380,21 +380,3 @@ func makeDeep(t *testing.T, dir string, depth int) {
 	}
 	at.Close()
 }
-
-func TestLeftoversOfACrashAreSwept(t *testing.T) {
-	h := openHome(t)
-	s := create(t, h, "fix")
-	sandboxes := filepath.Dir(s.Dir())
-	for _, name := range []string{".making-sb_0123456789abcdef", ".gone-0123456789abcdef"} {
-		if err := os.MkdirAll(filepath.Join(sandboxes, name, "layers"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if all, err := h.List(); len(all) != 1 || err != nil {
-		t.Errorf("List = %v, %v, want the one whole sandbox", all, err)
-	}
-	create(t, h, "next")
-	if names := dirNames(t, sandboxes); !slices.Equal(names, []string{"fix", "next"}) {
-		t.Errorf("sandboxes holds %q", names)
-	}
-}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +23,9 @@ import (
 // A record that cannot be read is named in the log and does not keep the server
 // from starting.
 func (s *Service) Recover(ctx context.Context) error {
+	if err := supervise.Sweep(ctx, s.home); err != nil {
+		s.log.WarnContext(ctx, "not everything that was left could be removed", "err", err)
+	}
 	all, damaged := s.home.List()
 	if damaged != nil {
 		s.log.WarnContext(ctx, "sandboxes that cannot be read", "err", damaged)
@@ -96,7 +98,7 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 			_, err = s.sync(ctx, sb, client)
 		}
 	case fault.Is(err, fault.NotFound):
-		err = errors.Join(supervise.ClearRemains(sb), s.syncStopped(ctx, sb))
+		err = s.syncStopped(ctx, sb)
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "sandbox: not all is as it should be", "sandbox", sb.ID(), "err", err)

@@ -18,13 +18,29 @@ import (
 // with every process still in it, or its container and docker's mounts. All
 // else of a supervisor ends with it. What is a live supervisor's is left alone.
 func ClearRemains(sb *sandbox.Sandbox) error {
+	ctx, cancel := context.WithTimeout(context.Background(), clearPatience)
+	defer cancel()
+	return unlessHeld(sb, func() error { return clearRemains(ctx, sb) })
+}
+
+// unlessHeld calls do while nobody else can hold the sandbox. It does nothing
+// if somebody does, or if the sandbox is gone.
+func unlessHeld(sb *sandbox.Sandbox, do func() error) error {
+	lock, err := sb.TryLock(sandbox.PurposeClear)
+	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) || fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return do()
+}
+
+// clearRemains is ClearRemains while the sandbox is held.
+func clearRemains(ctx context.Context, sb *sandbox.Sandbox) error {
 	r := sb.Record()
 	if r.Runtime == sandbox.RuntimeDocker {
-		if _, held, err := sb.Holder(); held || err != nil {
-			return err
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), clearPatience)
-		defer cancel()
 		return errors.Join(clearMounts(sb.Dir()), docker.New(docker.Options{}).Clear(ctx, string(r.ID), sb.Dir()))
 	}
 	if groupLimits(r).IsZero() {

@@ -1,6 +1,9 @@
 package serve_test
 
 import (
+	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,25 +48,33 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
+// killSupervisor kills a sandbox's supervisor.
+func (s *server) killSupervisor(id string) {
+	s.t.Helper()
+	inspect := s.agentfense("inspect", id)
+	_, rest, _ := strings.Cut(inspect, "supervisor:")
+	number, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(rest), "process "), ",")
+	pid, err := strconv.Atoi(number)
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		s.t.Fatalf("%v; inspect says %s", err, inspect)
+	}
+	eventually(s.t, "the supervisor has ended", func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may have asked for it yet
+	})
+}
+
 func TestASandboxWhoseSupervisorDiedIsInErrorAndStartsAgain(t *testing.T) {
 	s := start(t)
 	cb := s.codebase(nil)
 	id := s.sandbox(cb)
-	inspect := s.agentfense("inspect", id)
-	_, rest, _ := strings.Cut(inspect, "supervisor:")
-	pid := 0
-	for _, digit := range strings.TrimPrefix(strings.TrimSpace(rest), "process ") {
-		if digit < '0' || digit > '9' {
-			break
-		}
-		pid = pid*10 + int(digit-'0')
+	if inspect := s.agentfense("inspect", id); !strings.Contains(inspect, cb) {
+		t.Errorf("inspect says %s", inspect)
 	}
-	if pid == 0 || !strings.Contains(inspect, cb) {
-		t.Fatalf("inspect says %s", inspect)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	s.killSupervisor(id)
 	eventually(t, "the status is an error", func() bool { return s.status(id) == sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR })
 	if _, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id}); err != nil {
 		t.Error(err)

@@ -220,6 +220,23 @@ func (a *api) wait(ctx context.Context, id string) (int64, error) {
 	return answer.StatusCode, err
 }
 
+// listed is a container of a listing.
+type listed struct {
+	ID     string `json:"Id"`
+	Labels map[string]string
+}
+
+// list lists the containers with a label, also those that have ended.
+func (a *api) list(ctx context.Context, label string) ([]listed, error) {
+	filters, err := json.Marshal(map[string][]string{"label": {label}})
+	if err != nil {
+		return nil, fault.New(fault.Internal, "docker: %w", err)
+	}
+	var answer []listed
+	query := url.Values{"all": {"1"}, "filters": {string(filters)}}
+	return answer, a.call(ctx, http.MethodGet, "/containers/json", query, nil, &answer)
+}
+
 // remove ends and removes a container with its volumes. It is no error if there
 // is none.
 func (a *api) remove(ctx context.Context, name string) error {

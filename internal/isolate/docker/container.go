@@ -66,8 +66,12 @@ type bindOptions struct {
 	NonRecursive bool
 }
 
-// label marks our containers; its value is the sandbox's id.
-const label = "agentfense.sandbox"
+// The labels of our containers: the sandbox's id, and its directory, which says
+// whose of several state directories it is.
+const (
+	label    = "agentfense.sandbox"
+	dirLabel = "agentfense.directory"
+)
 
 func (p *plan) container() container {
 	s := p.spec
@@ -79,7 +83,7 @@ func (p *plan) container() container {
 		Cmd:         []string{}, // not the image's
 		Env:         s.InitEnv,
 		WorkingDir:  "/",
-		Labels:      map[string]string{label: s.ID},
+		Labels:      map[string]string{label: s.ID, dirLabel: s.Dir},
 		Healthcheck: healthcheck{[]string{"NONE"}}, // it would run the image's commands
 		HostConfig:  p.hostConfig(),
 	}

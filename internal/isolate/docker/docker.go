@@ -210,6 +210,30 @@ func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
 	return clear(ctx, a, id, dir)
 }
 
+// Sweep shows judge each container that was made for a sandbox, by the sandbox's
+// id and directory, with what ends and removes it. Errors: Unsupported where no
+// daemon answers; those of judge.
+func (d *Isolator) Sweep(ctx context.Context, judge func(id, dir string, remove func() error) error) error {
+	a, err := d.dial(ctx, isolate.Limits{})
+	if err != nil {
+		return err
+	}
+	defer a.close()
+	containers, err := a.list(ctx, label)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range containers {
+		errs = append(errs, judge(c.Labels[label], c.Labels[dirLabel], func() error { return a.remove(ctx, c.ID) }))
+	}
+	return errors.Join(errs...)
+}
+
+// ClearStage removes what was mounted for a container in a sandbox's directory,
+// in which no container is any more.
+func ClearStage(dir string) error { return clearStage(dir) }
+
 // clear removes the container, then the stage, whose directory is the mark of
 // there being a container.
 func clear(ctx context.Context, a *api, id, dir string) error {

@@ -1,0 +1,71 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate/docker"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+// Sweep removes what was left in home, and on the host by supervisors of its
+// sandboxes, when these and whoever looked after them were killed: mounts,
+// containers, control groups with the processes in them, directories half made
+// and half removed. What a live supervisor has is left alone, and so is what is
+// not known to be of this home. Errors: those of what cannot be removed; the
+// rest is removed all the same.
+func Sweep(ctx context.Context, home *sandbox.Home) error {
+	ctx, cancel := context.WithTimeout(ctx, clearPatience)
+	defer cancel()
+	all, err := home.List()
+	errs := []error{err}
+	for _, sb := range all {
+		if err := unlessHeld(sb, func() error { return clearRemains(ctx, sb) }); err != nil {
+			errs = append(errs, fmt.Errorf("sandbox %s: %w", sb.Name(), err))
+		}
+	}
+	return errors.Join(append(errs, home.Sweep(clearDir), sweepGroups(home), sweepContainers(ctx, home))...)
+}
+
+// clearDir unmounts what is mounted in the directory of a sandbox that is gone.
+func clearDir(dir string) error { return errors.Join(clearMounts(dir), docker.ClearStage(dir)) }
+
+// sweepGroups removes the groups of dead supervisors, also of those whose
+// sandboxes are gone and of those that were in another group than this process.
+func sweepGroups(home *sandbox.Home) error {
+	host, err := cgroup.Detect()
+	if err != nil || !host.Usable() {
+		return err
+	}
+	return host.Sweep(func(name string) bool { return home.Knew(sandbox.ID(name)) })
+}
+
+// sweepContainers removes the containers of dead supervisors. Only root's
+// supervisors make any.
+func sweepContainers(ctx context.Context, home *sandbox.Home) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	err := docker.New(docker.Options{}).Sweep(ctx, func(id, dir string, remove func() error) error {
+		if !home.IsOwnDir(dir) {
+			return nil
+		}
+		sb, err := home.Open(filepath.Base(dir))
+		switch {
+		case fault.Is(err, fault.NotFound), err == nil && string(sb.ID()) != id:
+			return remove() // of a sandbox that is gone
+		case err != nil:
+			return err
+		}
+		return unlessHeld(sb, remove)
+	})
+	if fault.Is(err, fault.Unsupported) {
+		return nil // no daemon, no containers; those that wait for it are marked in their sandboxes' directories
+	}
+	return err
+}
