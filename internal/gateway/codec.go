@@ -29,6 +29,20 @@ func newCodec() *codec {
 	}}
 }
 
+// Marshal returns v without the spaces that protojson puts in or leaves out from
+// one build of a program to the next.
+func (c *codec) Marshal(v any) ([]byte, error) {
+	text, err := c.JSONPb.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, text); err != nil {
+		return nil, err
+	}
+	return compact.Bytes(), nil
+}
+
 // NewDecoder returns a decoder that takes the whole of r as one value. Its error
 // is io.EOF if there is none.
 func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {

@@ -183,6 +183,19 @@ func FuzzSandboxPaths(f *testing.F) {
 		}
 		_, err = w.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: sb, Path: path})
 		proper(t, "ExplainPolicy", err)
+		_, err = w.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: sb, Path: path})
+		proper(t, "ListView", err)
+		view, err := w.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: sb, Path: path})
+		if err == nil {
+			var piece *sandboxv1.ReadViewResponse
+			if piece, err = view.Recv(); errors.Is(err, io.EOF) {
+				err = nil
+			}
+			if string(piece.GetData()) == "alive" {
+				t.Errorf("ReadView of %q leads out", path)
+			}
+		}
+		proper(t, "ReadView", err)
 		_, err = w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, Paths: []string{path}})
 		proper(t, "Diff", err)
 		_, err = w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, PageSize: 1, PageToken: path})
