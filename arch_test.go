@@ -62,6 +62,8 @@ var mayImport = map[string]string{
 	"internal/cli":          "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle",
 	"cmd/agentfense":        "cli guest isolate/handover supervise",
 	"cmd/agentfense/server": "cli daemon",
+	// what programs import
+	"client": "policy api/sandbox/v1",
 	// for tests, and apart from the product
 	"internal/needs":               "",
 	"internal/seccomp/denylist":    "fault",
@@ -101,8 +103,8 @@ var rooms = map[string]string{
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
 	"google.golang.org/genproto/googleapis/rpc": "internal/gateway",
-	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve internal/daemon internal/gateway internal/service",
-	"google.golang.org/protobuf":                "api/sandbox/v1 bench/serve internal/gateway internal/service",
+	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/daemon internal/gateway internal/service",
+	"google.golang.org/protobuf":                "api/sandbox/v1 bench/serve client internal/gateway internal/service",
 	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",
 }

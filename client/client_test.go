@@ -1,0 +1,253 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/client"
+)
+
+func run(t *testing.T, box *client.Sandbox, command string) *client.Result {
+	t.Helper()
+	r, err := box.Run(t.Context(), command, client.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
+	c := open(t)
+	box, dir := linked(t, c, "development", map[string]string{"kept": "old\n", "dropped": "old\n", ".env": "secret\n"})
+	r := run(t, box, "ls -a; echo new >kept; echo x >dropped; rm -f none; cat .env; exit 3")
+	if r.ExitCode != 3 || r.OK() || strings.Contains(string(r.Stdout), ".env") || !strings.Contains(string(r.Stderr), "No such file") {
+		t.Errorf("%d %q %q", r.ExitCode, r.Stdout, r.Stderr)
+	}
+	changes, err := box.Diff(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, change := range changes {
+		got = append(got, change.Status+" "+change.Path)
+	}
+	if diff := cmp.Diff([]string{"modified dropped", "modified kept"}, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(changes) == 2 && !strings.Contains(string(changes[1].Patch), "\n-old\n+new\n") {
+		t.Errorf("patch: %s", changes[1].Patch)
+	}
+	would, err := box.ApplyDryRun(t.Context(), "kept")
+	if err != nil || len(would) != 1 || would[0].Path != "kept" {
+		t.Errorf("dry run: %v, %v", would, err)
+	}
+	done, err := box.Apply(t.Context(), "kept")
+	if err != nil || len(done) != 1 || done[0].Outcome != "applied" {
+		t.Errorf("apply: %v, %v", done, err)
+	}
+	if text, err := os.ReadFile(dir + "/kept"); err != nil || string(text) != "new\n" {
+		t.Errorf("on the host: %q, %v", text, err)
+	}
+	gone, err := box.Discard(t.Context())
+	if err != nil || len(gone) != 1 || gone[0] != "dropped" {
+		t.Errorf("discard: %v, %v", gone, err)
+	}
+	if r := run(t, box, "cat dropped"); string(r.Stdout) != "old\n" {
+		t.Errorf("after discard: %q", r.Stdout)
+	}
+}
+
+func TestRulesOfALiveSandboxChange(t *testing.T) {
+	box, _ := linked(t, open(t), "read-only", map[string]string{"a": "a\n"})
+	if r := run(t, box, "echo x >b"); r.OK() {
+		t.Error("read-only is written")
+	}
+	err := box.SetRules(t.Context(), []client.Rule{{Pattern: "**/*", Permission: client.Write}, {Pattern: "/a", Permission: client.View, Type: client.File, Priority: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, box, "echo x >b && ls && cat a"); string(r.Stdout) != "a\nb\n" || r.ExitCode != 1 {
+		t.Errorf("%d %q %q", r.ExitCode, r.Stdout, r.Stderr)
+	}
+	why, err := box.Explain(t.Context(), "a")
+	if err != nil || why.Permission != client.View || why.Reason == "" {
+		t.Errorf("%+v, %v", why, err)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil || info.Status != client.Running || len(info.Rules) != 2 || info.Rules[1].Type != client.File {
+		t.Errorf("%+v, %v", info, err)
+	}
+	err = box.SetRules(t.Context(), []client.Rule{{Pattern: "a", Permission: "rw"}})
+	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), `"rw"`) {
+		t.Errorf("an unknown permission: %v", err)
+	}
+}
+
+func TestStreamsAreApartAndWhole(t *testing.T) {
+	box, _ := linked(t, open(t), "full-access", nil)
+	var out, complaints bytes.Buffer
+	r, err := box.Stream(t.Context(), "cat; head -c 3000000 /dev/zero | tr '\\0' x; echo no >&2; exit 4", &out, &complaints, client.RunOptions{Stdin: []byte("in\xff")})
+	if err != nil || r.ExitCode != 4 || complaints.String() != "no\n" {
+		t.Errorf("%+v, %v, %q", r, err, complaints.String())
+	}
+	if want := "in\xff" + strings.Repeat("x", 3000000); out.String() != want {
+		t.Errorf("%d bytes of output", out.Len())
+	}
+}
+
+func TestSessionKeepsItsState(t *testing.T) {
+	box, _ := linked(t, open(t), "full-access", nil)
+	x, err := box.Session(t.Context(), client.SessionOptions{Env: map[string]string{"A": "1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"mkdir d; cd d; b=2", `echo "$A$b ${PWD##*/}"`} {
+		r, err := x.Run(t.Context(), command, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "12 d\n"; strings.HasPrefix(command, "echo") && string(r.Stdout) != want {
+			t.Errorf("%q, want %q", r.Stdout, want)
+		}
+	}
+	if _, err := x.Run(t.Context(), "sleep 60", 50*time.Millisecond); !errors.Is(err, client.ErrTimeout) {
+		t.Errorf("a command that takes too long: %v", err)
+	}
+	var out bytes.Buffer
+	if _, err := x.Stream(t.Context(), "pwd", &out, nil, 0); err != nil || !strings.HasSuffix(out.String(), "/d\n") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	if err := x.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := x.Run(t.Context(), "true", 0); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a closed session: %v", err)
+	}
+}
+
+func TestErrorsHaveTheirKinds(t *testing.T) {
+	c := open(t)
+	box, _ := linked(t, c, "full-access", nil)
+	ctx := t.Context()
+	if _, err := box.Run(ctx, "sleep 60", client.RunOptions{Timeout: 50 * time.Millisecond}); !errors.Is(err, client.ErrTimeout) {
+		t.Errorf("time-out: %v", err)
+	}
+	if err := box.Start(ctx); !errors.Is(err, client.ErrPrecondition) || errors.Is(err, client.ErrNotRunning) {
+		t.Errorf("start twice: %v", err)
+	}
+	if err := box.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := box.Run(ctx, "true", client.RunOptions{}); !errors.Is(err, client.ErrNotRunning) || !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("not running: %v", err)
+	}
+	if _, err := c.Sandbox(ctx, "sb_0000000000000000"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("unknown: %v", err)
+	}
+	if _, err := c.CreateSandbox(ctx, "cb_0000000000000000", client.SandboxOptions{Preset: "agent-save"}); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "agent-safe") {
+		t.Errorf("unknown preset: %v", err)
+	}
+	stranger, err := client.New(client.Options{Token: "afs_" + strings.Repeat("0", 64)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	if _, err := stranger.Codebase(ctx, "cb_0000000000000000"); !errors.Is(err, client.ErrUnauthenticated) {
+		t.Errorf("wrong token: %v", err)
+	}
+	nobody, err := client.New(client.Options{Endpoint: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	if _, err := nobody.Codebase(ctx, "cb_0000000000000000"); !errors.Is(err, client.ErrUnavailable) {
+		t.Errorf("dead server: %v", err)
+	}
+}
+
+func TestCommandEndsWithItsContext(t *testing.T) {
+	box, _ := linked(t, open(t), "full-access", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	started := writerFunc(func([]byte) { cancel() })
+	_, err := box.Stream(ctx, "echo started; sleep 600", started, nil, client.RunOptions{})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("a canceled command: %v", err)
+	}
+	for event, err := range box.Audit(t.Context(), true, "command_executed") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(event.Record), "sleep 600") {
+			t.Errorf("%s", event.Record)
+		}
+		break
+	}
+	stats, err := box.Stats(t.Context())
+	if err != nil || stats.Execs != 0 {
+		t.Errorf("%+v, %v", stats, err)
+	}
+}
+
+// writerFunc is called with each piece of output.
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
+}
+
+func TestUploadedCodebase(t *testing.T) {
+	c, ctx := open(t), t.Context()
+	base, err := c.CreateCodebase(ctx, "up", "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := bytes.Repeat([]byte("0123456789"), 30000)
+	if err := c.Upload(ctx, base.ID, "dir/big", bytes.NewReader(content), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Upload(ctx, base.ID, "../out", bytes.NewReader(content), 0); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a path that leads out: %v", err)
+	}
+	box, err := c.CreateSandbox(ctx, base.ID, client.SandboxOptions{Rules: []client.Rule{{Pattern: "**/*", Permission: client.Write}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, box, "wc -c <dir/big; test -x dir/big; echo made >made"); string(r.Stdout) != "300000\n" || !r.OK() {
+		t.Errorf("%d %q", r.ExitCode, r.Stdout)
+	}
+	var got bytes.Buffer
+	if err := c.Download(ctx, base.ID, "made", &got); err != nil || got.String() != "made\n" {
+		t.Errorf("%q, %v", got.String(), err)
+	}
+	files, err := c.ListFiles(ctx, base.ID, "", true)
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Path)
+	}
+	if diff := cmp.Diff([]string{"dir", "dir/big", "made"}, names); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	if err := c.DeleteCodebase(ctx, base.ID); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("delete what has a sandbox: %v", err)
+	}
+	n := 0
+	for info, err := range c.Sandboxes(ctx, client.SandboxFilter{CodebaseID: base.ID}) {
+		if n++; err != nil || info.ID != box.ID {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d sandboxes", n)
+	}
+	if err := errors.Join(box.Destroy(ctx), c.DeleteCodebase(ctx, base.ID)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The kinds of an Error.
+var (
+	ErrInvalid         = errors.New("invalid argument")
+	ErrUnauthenticated = errors.New("unauthenticated")
+	ErrDenied          = errors.New("permission denied")
+	ErrNotFound        = errors.New("not found")
+	ErrExists          = errors.New("already exists")
+	ErrNotRunning      = errors.New("sandbox is not running") // also ErrPrecondition
+	ErrSessionClosed   = errors.New("session is closed")      // also ErrPrecondition
+	ErrPrecondition    = errors.New("failed precondition")
+	ErrExhausted       = errors.New("resource exhausted")
+	ErrTimeout         = errors.New("command timed out")
+	ErrUnavailable     = errors.New("server unavailable")
+	ErrInternal        = errors.New("internal error")
+)
+
+// Error is what a server answered, or why it did not.
+type Error struct {
+	Operation string // the call, such as "run"
+	Message   string // the server's words
+
+	kinds []error
+}
+
+// Error says what failed and why.
+func (e *Error) Error() string { return e.Operation + ": " + e.Message }
+
+// Is reports whether target is one of the error's kinds.
+func (e *Error) Is(target error) bool {
+	return slices.Contains(e.kinds, target)
+}
+
+// kindOf is the inverse of the server's table; what is not in it is internal.
+var kindOf = map[codes.Code]error{
+	codes.InvalidArgument:    ErrInvalid,
+	codes.Unauthenticated:    ErrUnauthenticated,
+	codes.PermissionDenied:   ErrDenied,
+	codes.NotFound:           ErrNotFound,
+	codes.AlreadyExists:      ErrExists,
+	codes.FailedPrecondition: ErrPrecondition,
+	codes.ResourceExhausted:  ErrExhausted,
+	codes.DeadlineExceeded:   ErrTimeout,
+	codes.Unavailable:        ErrUnavailable,
+}
+
+// fail makes an error of a call an *Error. The caller's own context's end stays
+// what it is.
+func fail(ctx context.Context, operation string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return &Error{operation, ctx.Err().Error(), []error{ctx.Err()}}
+	}
+	s := status.Convert(err)
+	e := &Error{Operation: operation, Message: s.Message()}
+	kind, known := kindOf[s.Code()]
+	if !known {
+		kind = ErrInternal
+	}
+	e.kinds = append(e.kinds, kind)
+	if s.Code() == codes.FailedPrecondition {
+		for _, detail := range []error{ErrNotRunning, ErrSessionClosed} {
+			if strings.Contains(e.Message, detail.Error()) {
+				e.kinds = append(e.kinds, detail)
+			}
+		}
+	}
+	return e
+}

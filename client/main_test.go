@@ -1,0 +1,99 @@
+package client_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/agentfense/agentfense/client"
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+var binary string
+
+// TestMain runs the tests beside a server, which is what a program finds by
+// itself: the endpoint in the environment, the token in the state directory.
+func TestMain(m *testing.M) {
+	os.Exit(harness.RunTests(served{m}, &binary, harness.BuildWithServer))
+}
+
+type served struct{ tests interface{ Run() int } }
+
+// Run starts the server around the tests.
+func (s served) Run() int {
+	home, err := os.MkdirTemp("", "agentfense-client-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(home)
+	os.Setenv("AGENTFENSE_HOME", home)
+	cmd := exec.Command(binary, "serve")
+	cmd.Env = append(os.Environ(), "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=")
+	cmd.Stderr = os.Stderr
+	said, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	line, _ := bufio.NewReader(said).ReadString('\n')
+	os.Setenv("AGENTFENSE_ENDPOINT", strings.TrimSpace(strings.TrimPrefix(line, "grpc ")))
+	code := s.tests.Run()
+	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		fmt.Fprintln(os.Stderr, "serve:", err)
+		return 1
+	}
+	return code
+}
+
+// open returns a client of the server.
+func open(t testing.TB) *client.Client {
+	t.Helper()
+	needs.FUSE(t)
+	needs.Bwrap(t)
+	c, err := client.New(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// linked makes a running sandbox of a directory with files.
+func linked(t testing.TB, c *client.Client, preset string, files map[string]string) (*client.Sandbox, string) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(dir+"/"+name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	base, err := c.Link(t.Context(), dir, client.LinkOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	box, err := c.CreateSandbox(t.Context(), base.ID, client.SandboxOptions{Preset: preset})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		if err := box.Destroy(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := c.DeleteCodebase(ctx, base.ID); err != nil {
+			t.Error(err)
+		}
+	})
+	return box, dir
+}

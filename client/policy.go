@@ -1,0 +1,106 @@
+package client
+
+import (
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// Permission is what a path is to a sandbox.
+type Permission string
+
+// The permissions, from the strictest.
+const (
+	None  Permission = "none"  // it does not exist
+	View  Permission = "view"  // it is listed, its content refused
+	Read  Permission = "read"  // its content can be read
+	Write Permission = "write" // it can be changed
+)
+
+// PatternType says how a rule's pattern is read.
+type PatternType string
+
+// The pattern types. The empty one is Glob.
+const (
+	Glob      PatternType = "glob"
+	Directory PatternType = "directory" // and all below it
+	File      PatternType = "file"      // exactly one path
+)
+
+// Rule gives the paths of a pattern a permission (docs/policy.md). The higher
+// priority wins.
+type Rule struct {
+	Pattern    string
+	Permission Permission
+	Type       PatternType
+	Priority   int32
+}
+
+// DefaultPreset is used where neither a preset nor rules are given.
+const DefaultPreset = policy.DefaultPreset
+
+// Presets returns the names of the presets, sorted.
+func Presets() []string { return policy.PresetNames() }
+
+// Preset returns the rules of a preset. Errors: ErrInvalid, with the nearest
+// name.
+func Preset(name string) ([]Rule, error) {
+	found, err := policy.Preset(name)
+	if err != nil {
+		return nil, &Error{"preset", err.Error(), []error{ErrInvalid}}
+	}
+	rules := make([]Rule, len(found))
+	for i, r := range found {
+		rules[i] = Rule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: Glob, Priority: r.Priority}
+	}
+	return rules, nil
+}
+
+var permissions = map[Permission]sandboxv1.Permission{
+	None: sandboxv1.Permission_PERMISSION_NONE, View: sandboxv1.Permission_PERMISSION_VIEW,
+	Read: sandboxv1.Permission_PERMISSION_READ, Write: sandboxv1.Permission_PERMISSION_WRITE,
+}
+
+var patternTypes = map[PatternType]sandboxv1.PatternType{
+	"": sandboxv1.PatternType_PATTERN_TYPE_GLOB, Glob: sandboxv1.PatternType_PATTERN_TYPE_GLOB,
+	Directory: sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY, File: sandboxv1.PatternType_PATTERN_TYPE_FILE,
+}
+
+// rulesOf are the rules as they are sent. An unknown word is an error here: on
+// the wire it would be the zero value.
+func rulesOf(operation string, rules []Rule) ([]*sandboxv1.PermissionRule, error) {
+	sent := make([]*sandboxv1.PermissionRule, len(rules))
+	for i, r := range rules {
+		permission, ok := permissions[r.Permission]
+		if !ok {
+			return nil, &Error{operation, "rule " + r.Pattern + `: unknown permission "` + string(r.Permission) + `"`, []error{ErrInvalid}}
+		}
+		kind, ok := patternTypes[r.Type]
+		if !ok {
+			return nil, &Error{operation, "rule " + r.Pattern + `: unknown pattern type "` + string(r.Type) + `"`, []error{ErrInvalid}}
+		}
+		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority}
+	}
+	return sent, nil
+}
+
+func rulesFrom(sent []*sandboxv1.PermissionRule) []Rule {
+	rules := make([]Rule, len(sent))
+	for i, r := range sent {
+		rules[i] = Rule{Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority}
+		for word, kind := range patternTypes {
+			if kind == r.Type && word != "" {
+				rules[i].Type = word
+			}
+		}
+	}
+	return rules
+}
+
+func permissionFrom(p sandboxv1.Permission) Permission {
+	for word, value := range permissions {
+		if value == p {
+			return word
+		}
+	}
+	return None
+}
