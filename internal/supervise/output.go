@@ -3,6 +3,7 @@ package supervise
 import (
 	"io"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,10 +13,14 @@ import (
 // before what its background processes could still write is given up.
 const drainPause = 50 * time.Millisecond
 
+// pieceBytes is the most that is copied at once.
+const pieceBytes = 32 << 10
+
 // Output copies one stream of a command.
 type Output struct {
-	from *os.File
-	done chan struct{}
+	from  *os.File
+	taken atomic.Int64 // bytes of from
+	done  chan struct{}
 }
 
 // CopyOutput copies what comes from a pipe or a terminal until its end. When to
@@ -24,24 +29,38 @@ func CopyOutput(to io.Writer, from *os.File) *Output {
 	o := &Output{from: from, done: make(chan struct{})}
 	go func() {
 		defer close(o.done)
-		if _, err := io.Copy(to, from); err != nil {
+		if _, err := io.Copy(to, pieces{o}); err != nil {
 			from.Close()
 		}
 	}()
 	return o
 }
 
+// pieces reads what an Output copies.
+type pieces struct{ *Output }
+
+func (r pieces) Read(b []byte) (int, error) {
+	n, err := r.from.Read(b[:min(len(b), pieceBytes)])
+	r.taken.Add(int64(n))
+	return n, err
+}
+
 // Finish waits until all is copied that was written before the command ended.
 // A background process may hold the pipe open for ever, so after the end an
-// empty pipe counts as the end of the stream.
+// empty pipe counts as the end of the stream; and it may keep the pipe full for
+// ever, so what it writes after the end is not waited for.
 func (o *Output) Finish() {
+	// In this order what is copied meanwhile counts twice, and not never. One
+	// piece may have left the pipe without being counted yet.
+	enough := int64(o.waiting()) + pieceBytes
+	enough += o.taken.Load()
 	for {
 		select {
 		case <-o.done:
 			return
 		case <-time.After(drainPause):
 		}
-		if o.waiting() == 0 {
+		if o.waiting() == 0 || o.taken.Load() >= enough {
 			o.from.SetReadDeadline(time.Now())
 			<-o.done
 			return
