@@ -58,10 +58,12 @@ var mayImport = map[string]string{
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway":      "api api/sandbox/v1",
-	"internal/daemon":       "fault config codebase store auth sandbox supervise service gateway",
-	"internal/cli":          "fault vpath policy textdiff config layer cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle",
+	"internal/daemon":       "fault config codebase store auth sandbox supervise service gateway control",
+	"internal/control":      "fault vpath policy audit sandbox",
+	"internal/remote":       "fault vpath policy textdiff audit sandbox control api/sandbox/v1",
+	"internal/cli":          "fault vpath policy ignore config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control",
 	"cmd/agentfense":        "cli guest isolate/handover supervise",
-	"cmd/agentfense/server": "cli daemon",
+	"cmd/agentfense/server": "cli control daemon remote",
 	// what programs import
 	"client": "policy api/sandbox/v1",
 	// for tests, and apart from the product
@@ -103,8 +105,8 @@ var rooms = map[string]string{
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/sandbox/v1",
 	"google.golang.org/genproto/googleapis/rpc": "internal/gateway",
-	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/daemon internal/gateway internal/service",
-	"google.golang.org/protobuf":                "api/sandbox/v1 bench/serve client internal/gateway internal/service",
+	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/daemon internal/gateway internal/remote internal/service",
+	"google.golang.org/protobuf":                "api/sandbox/v1 bench/serve client internal/gateway internal/remote internal/service",
 	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -30,20 +31,24 @@ replaced whole, and leaves the delta once the source holds it.`,
   agentfense apply fix src/main.go docs`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runApply(cmd.Context(), e, args[0], args[1:], o)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		paths, err := workspacePaths(args[1:])
+		if err != nil {
+			return err
+		}
+		return e.either(cmd,
+			func() error { return runApply(cmd.Context(), e, args[0], paths, o) },
+			func(ctx context.Context, s control.Server) error { return runServerApply(ctx, e, s, args[0], paths, o) },
+			"dry-run", "json")
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
 
-func runApply(ctx context.Context, e *env, name string, args []string, o applyOptions) error {
-	paths, err := workspacePaths(args)
-	if err != nil {
-		return err
-	}
+func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o applyOptions) error {
 	_, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -52,6 +57,23 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 		return err
 	}
 	result, err := apply(ctx, sb, sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun}, e.progressUnless(o.JSON, "applying"))
+	return e.tellApplied(sb.Name(), result, err, o)
+}
+
+// runServerApply brings changes into a codebase of a server.
+func runServerApply(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o applyOptions) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	p := e.progressUnless(o.JSON, "applying")
+	result, err := s.Apply(ctx, sb, paths, o.DryRun)
+	p.stop()
+	return e.tellApplied(sb.Record.Name, result, err, o)
+}
+
+// tellApplied says how an apply went, which err says too.
+func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o applyOptions) error {
 	if o.JSON {
 		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {
 			err = printErr
@@ -63,7 +85,7 @@ func runApply(ctx context.Context, e *env, name string, args []string, o applyOp
 	}
 	switch n := result.Count(sandbox.Applied); {
 	case result.Count(sandbox.Conflict) > 0:
-		e.say("see agentfense diff %[1]s PATH; the other paths can be applied by naming them, those in conflict given up: agentfense discard %[1]s PATH", sb.Name())
+		e.say("see agentfense diff %[1]s PATH; the other paths can be applied by naming them, those in conflict given up: agentfense discard %[1]s PATH", name)
 	case err != nil && n == 0:
 	case o.DryRun:
 		e.say("would apply %s", plural(n, "change"))

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -39,9 +40,13 @@ func newAudit(e *env) *cobra.Command {
   agentfense audit fix --verify`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runAudit(cmd.Context(), e, args[0], o)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.either(cmd,
+			func() error { return runAudit(cmd.Context(), e, args[0], o) },
+			func(ctx context.Context, s control.Server) error { return runServerAudit(ctx, e, s, args[0], o) },
+			"follow", "json")
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what happens from now on, until interrupted")
@@ -63,22 +68,45 @@ func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
 	if err != nil {
 		return err
 	}
-	show := func(r audit.Record) error { return printRecord(e.stdout, r) }
-	if o.JSON {
-		show = func(r audit.Record) error { return printRaw(e.stdout, r) }
-	}
 	switch {
 	case o.Verify:
 		return e.verifyAudit(path, o.Heads)
 	case o.Follow:
-		ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
-		defer stop()
-		if err := audit.Follow(ctx, path, show); err != nil && ctx.Err() == nil {
-			return err
-		}
-		return nil
+		return untilInterrupted(ctx, func(ctx context.Context) error { return audit.Follow(ctx, path, e.recordPrinter(o.JSON)) })
 	}
-	return audit.Read(path, show)
+	return audit.Read(path, e.recordPrinter(o.JSON))
+}
+
+// runServerAudit shows the log of a server's sandbox.
+func runServerAudit(ctx context.Context, e *env, s control.Server, name string, o auditOptions) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	show := func(ctx context.Context) error {
+		return s.Audit(ctx, string(sb.Record.ID), 0, o.Follow, e.recordPrinter(o.JSON))
+	}
+	if o.Follow {
+		return untilInterrupted(ctx, show)
+	}
+	return show(ctx)
+}
+
+// untilInterrupted does something that ends well when we are told to end.
+func untilInterrupted(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
+	defer stop()
+	if err := do(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+func (e *env) recordPrinter(asJSON bool) func(audit.Record) error {
+	if asJSON {
+		return func(r audit.Record) error { return printRaw(e.stdout, r) }
+	}
+	return func(r audit.Record) error { return printRecord(e.stdout, r) }
 }
 
 // auditPath finds the log of a sandbox, or of one that was removed, by id.

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
@@ -17,16 +19,28 @@ func newCreate(e *env) *cobra.Command {
 		Example: `  agentfense create fix --preset development --hide '*.sqlite'
   agentfense exec fix -- make test`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			o.Name = args[0]
-			return runCreate(e, o)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.Name = args[0]
+		return e.either(cmd,
+			func() error { return runCreate(e, o) },
+			func(ctx context.Context, s control.Server) error {
+				m, err := o.createOnServer(ctx, e, s, cmd)
+				if err == nil {
+					_, err = fmt.Fprintln(e.stdout, m.Record.Name)
+				}
+				return err
+			}, serverFlags...)
 	}
 	o.register(cmd)
 	return cmd
 }
 
 func runCreate(e *env, o sandboxOptions) error {
+	if err := o.checkHere(); err != nil {
+		return err
+	}
 	if err := sandbox.CheckName(o.Name); err != nil {
 		return err
 	}

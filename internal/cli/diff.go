@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -31,9 +32,17 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
   agentfense diff fix --raw | git apply --check`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDiff(cmd.Context(), e, args[0], args[1:], o)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		paths, err := workspacePaths(args[1:])
+		if err != nil {
+			return err
+		}
+		return e.either(cmd,
+			func() error { return runDiff(cmd.Context(), e, args[0], paths, o) },
+			func(ctx context.Context, s control.Server) error { return runServerDiff(ctx, e, s, args[0], paths, o) },
+			"stat", "name-status", "json", "raw")
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
@@ -44,11 +53,7 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	return cmd
 }
 
-func runDiff(ctx context.Context, e *env, name string, args []string, o diffOptions) error {
-	paths, err := workspacePaths(args)
-	if err != nil {
-		return err
-	}
+func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o diffOptions) error {
 	_, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -56,8 +61,21 @@ func runDiff(ctx context.Context, e *env, name string, args []string, o diffOpti
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
+	return e.showDiff(o, func() (*sandbox.Review, error) { return sb.Review(paths...) })
+}
+
+func runServerDiff(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o diffOptions) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	return e.showDiff(o, func() (*sandbox.Review, error) { return s.Review(ctx, sb, paths, o.NameStatus) })
+}
+
+// showDiff prints what compare finds.
+func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error)) error {
 	p := e.progressUnless(o.JSON, "comparing")
-	review, err := sb.Review(paths...)
+	review, err := compare()
 	// From here on the output says more, unless a person does not see it.
 	if term.IsTerminal(int(e.stdout.Fd())) {
 		p.stop()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -21,20 +22,30 @@ is not touched; the sandbox then sees it there again.`,
   agentfense discard fix`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runDiscard(cmd.Context(), e, args[0], args[1:], dryRun, asJSON)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		paths, err := workspacePaths(args[1:])
+		if err != nil {
+			return err
+		}
+		return e.either(cmd,
+			func() error { return runDiscard(cmd.Context(), e, args[0], paths, dryRun, asJSON) },
+			func(ctx context.Context, s control.Server) error {
+				sb, err := s.Sandbox(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				result, err := s.Discard(ctx, string(sb.Record.ID), paths, dryRun)
+				return e.tellDiscarded(result, err, dryRun, asJSON)
+			}, "dry-run", "json")
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be thrown away")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun, asJSON bool) error {
-	paths, err := workspacePaths(args)
-	if err != nil {
-		return err
-	}
+func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, dryRun, asJSON bool) error {
 	_, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -49,6 +60,11 @@ func runDiscard(ctx context.Context, e *env, name string, args []string, dryRun,
 	waiting := e.progressUnless(asJSON, "discarding")
 	result, err := sb.Discard(sandbox.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
 	waiting.stop()
+	return e.tellDiscarded(result, err, dryRun, asJSON)
+}
+
+// tellDiscarded says what was thrown away, unless err says more.
+func (e *env) tellDiscarded(result sandbox.DiscardResult, err error, dryRun, asJSON bool) error {
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -40,8 +41,9 @@ the command's time. Several terminals may exec into one sandbox at once.`,
 		if err != nil || command == nil {
 			return err
 		}
-		return runExec(cmd.Context(), e, args[0], o, command)
+		return e.exec(cmd, args[0], o, func() []string { return command }, command)
 	}
+	marked(cmd)
 	cmd.Flags().SetInterspersed(false)
 	o.register(cmd)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "end the command after this time (default: the sandbox's)")
@@ -76,12 +78,13 @@ func newShell(e *env) *cobra.Command {
 		Annotations:       map[string]string{annotationInside: "true"},
 		ValidArgsFunction: e.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if shell == "" {
-				shell = e.defaultShell()
+			if shell != "" {
+				return e.exec(cmd, args[0], o, func() []string { return []string{shell} }, []string{shell})
 			}
-			return runExec(cmd.Context(), e, args[0], o, []string{shell})
+			return e.exec(cmd, args[0], o, func() []string { return []string{e.defaultShell()} }, serverShell)
 		},
 	}
+	marked(cmd)
 	o.register(cmd)
 	cmd.Flags().StringVar(&shell, "shell", "", "the shell (default: yours if it exists inside, else bash or sh)")
 	return cmd
@@ -102,13 +105,21 @@ func (e *env) defaultShell() string {
 	return "/bin/sh"
 }
 
-func runExec(ctx context.Context, e *env, name string, o execOptions, argv []string) error {
+// exec runs one command more in a sandbox: one here, or another on a server.
+func (e *env) exec(cmd *cobra.Command, name string, o execOptions, here func() []string, there []string) error {
 	if o.Timeout < 0 {
 		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
+	return e.either(cmd,
+		func() error { return runExec(cmd.Context(), e, name, o, here()) },
+		func(ctx context.Context, s control.Server) error { return e.execOnServer(ctx, s, name, o, there) },
+		"env", "workdir", "timeout", "shell")
+}
+
+func runExec(ctx context.Context, e *env, name string, o execOptions, argv []string) error {
 	home, sb, err := e.open(name)
 	if err != nil {
 		return err

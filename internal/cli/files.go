@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -30,15 +28,33 @@ func newFiles(e *env) *cobra.Command {
 	return cmd
 }
 
-// look is a sandbox's view read from outside: its layers under its policy.
-type look struct {
-	stack  *layer.Stack
-	policy *policy.Policy
-	source *os.File
+// view is what a sandbox sees.
+type view interface {
+	Stat(path vpath.Path) (sandbox.ViewEntry, error)
+	List(dir vpath.Path) ([]sandbox.ViewEntry, error)
+	Copy(w io.Writer, path vpath.Path) error
 }
 
-// lookInto calls do with the view of the sandbox called name.
-func (e *env) lookInto(ctx context.Context, name string, do func(*look) error) error {
+// lookInto makes cmd one that does something with the view of a sandbox, here
+// or on a server.
+func (e *env) lookInto(cmd *cobra.Command, do func(v view, args []string) error, flags ...string) {
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.either(cmd,
+			func() error {
+				return e.lookHere(cmd.Context(), args[0], func(v view) error { return do(v, args[1:]) })
+			},
+			func(ctx context.Context, s control.Server) error {
+				sb, err := s.Sandbox(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return do(serverView{ctx, s, string(sb.Record.ID)}, args[1:])
+			}, flags...)
+	}
+}
+
+func (e *env) lookHere(ctx context.Context, name string, do func(view) error) error {
 	home, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -46,37 +62,38 @@ func (e *env) lookInto(ctx context.Context, name string, do func(*look) error) e
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	l, err := openLook(home, sb)
+	v, err := home.OpenView(sb)
 	if err != nil {
 		return err
 	}
-	defer l.close()
-	return do(l)
+	defer v.Close()
+	return do(v)
 }
 
-func openLook(home *sandbox.Home, sb *sandbox.Sandbox) (*look, error) {
-	reserved, err := home.Reserved(sb.Record().Source)
-	if err != nil {
-		return nil, err
-	}
-	l := &look{}
-	if l.policy, err = policy.Compile(sb.Record().Rules, policy.Options{Reserved: reserved}); err != nil {
-		return nil, err
-	}
-	if l.source, err = sb.Record().Source.Open(); err != nil {
-		return nil, err
-	}
-	l.stack, err = sb.OpenLayers(l.source, true)
-	if err != nil {
-		l.source.Close()
-		return nil, err
-	}
-	return l, nil
+// serverView is the view of a server's sandbox.
+type serverView struct {
+	ctx    context.Context
+	server control.Server
+	id     string
 }
 
-func (l *look) close() {
-	l.stack.Close()
-	l.source.Close()
+func (v serverView) Stat(path vpath.Path) (sandbox.ViewEntry, error) {
+	entries, err := v.server.ListView(v.ctx, v.id, path, true)
+	if err != nil {
+		return sandbox.ViewEntry{}, err
+	}
+	if len(entries) != 1 {
+		return sandbox.ViewEntry{}, fault.New(fault.Internal, "%s: the server describes %d files", path, len(entries))
+	}
+	return entries[0], nil
+}
+
+func (v serverView) List(dir vpath.Path) ([]sandbox.ViewEntry, error) {
+	return v.server.ListView(v.ctx, v.id, dir, false)
+}
+
+func (v serverView) Copy(w io.Writer, path vpath.Path) error {
+	return v.server.ReadView(v.ctx, w, v.id, path)
 }
 
 // fileEntry is one entry of the view.
@@ -87,41 +104,17 @@ type fileEntry struct {
 	Mode       string            `json:"mode"` // octal permission bits of the file
 	SizeBytes  int64             `json:"size_bytes"`
 	ModifiedAt time.Time         `json:"modified_at"`
-	Origin     string            `json:"origin"` // source, frozen or delta
+	Origin     sandbox.Origin    `json:"origin"`
 	Target     string            `json:"target,omitempty"`
 }
 
-// at describes path as a process inside would see it. Errors: NotFound also
-// for what the policy hides.
-func (l *look) at(path vpath.Path) (fileEntry, layer.Info, error) {
-	info, err := l.stack.Lookup(path)
-	if err != nil {
-		return fileEntry{}, info, err
+func fileEntryOf(v sandbox.ViewEntry) fileEntry {
+	return fileEntry{
+		Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
+		Mode: fmt.Sprintf("%04o", v.Mode&0o7777), SizeBytes: v.SizeBytes,
+		ModifiedAt: v.ModifiedAt, Origin: v.Origin, Target: vpath.Escape(v.Target),
 	}
-	d := l.policy.Decide(path)
-	permission := d.Permission
-	if info.IsDir() {
-		permission = d.ForDir()
-	}
-	if permission == policy.None && !path.IsRoot() {
-		return fileEntry{}, info, fault.New(fault.NotFound, "%s: no such file or directory", path)
-	}
-	entry := fileEntry{
-		Path: path.String(), Type: typeName(info.Mode), Permission: permission,
-		Mode: fmt.Sprintf("%04o", info.Mode&0o7777), SizeBytes: info.Size,
-		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originNames[info.Origin],
-	}
-	if info.Mode&unix.S_IFMT == unix.S_IFLNK && permission >= policy.Read {
-		target, err := l.stack.Readlink(path)
-		if err != nil {
-			return fileEntry{}, info, err
-		}
-		entry.Target = vpath.Escape(target)
-	}
-	return entry, info, nil
 }
-
-var originNames = map[layer.Origin]string{layer.Source: "source", layer.Frozen: "frozen", layer.Delta: "delta"}
 
 func typeName(mode uint32) string {
 	switch mode & unix.S_IFMT {
@@ -147,61 +140,34 @@ func newFilesLs(e *env) *cobra.Command {
 		Example:           `  agentfense files ls fix src`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runFilesLs(cmd.Context(), e, args[0], strings.Join(args[1:], ""), asJSON)
-		},
 	}
+	e.lookInto(cmd, func(v view, args []string) error {
+		dir, err := workspacePath(strings.Join(args, ""))
+		if err != nil {
+			return err
+		}
+		return e.listView(v, dir, asJSON)
+	}, "json")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func runFilesLs(ctx context.Context, e *env, name, where string, asJSON bool) error {
-	dir, err := workspacePath(where)
+func (e *env) listView(v view, dir vpath.Path, asJSON bool) error {
+	list, err := v.List(dir)
 	if err != nil {
 		return err
 	}
-	return e.lookInto(ctx, name, func(l *look) error {
-		entries, err := l.list(dir)
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return e.printJSON(struct {
-				SchemaVersion int         `json:"schema_version"`
-				Entries       []fileEntry `json:"entries"`
-			}{schemaVersion, entries})
-		}
-		return printRows(e.stdout, fileRows(entries))
-	})
-}
-
-// list returns the visible entries of dir, or dir itself if it is no
-// directory, by name.
-func (l *look) list(dir vpath.Path) ([]fileEntry, error) {
-	self, info, err := l.at(dir)
-	if err != nil {
-		return nil, err
+	entries := make([]fileEntry, len(list))
+	for i, entry := range list {
+		entries[i] = fileEntryOf(entry)
 	}
-	if !info.IsDir() {
-		return []fileEntry{self}, nil
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int         `json:"schema_version"`
+			Entries       []fileEntry `json:"entries"`
+		}{schemaVersion, entries})
 	}
-	children, err := l.stack.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	entries := []fileEntry{}
-	for _, c := range children {
-		entry, _, err := l.at(dir.Child(c.Name))
-		if fault.Is(err, fault.NotFound) {
-			continue // hidden, or removed meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry)
-	}
-	slices.SortFunc(entries, func(a, b fileEntry) int { return strings.Compare(a.Path, b.Path) })
-	return entries, nil
+	return printRows(e.stdout, fileRows(entries))
 }
 
 func fileRows(entries []fileEntry) [][]string {
@@ -212,7 +178,7 @@ func fileRows(entries []fileEntry) [][]string {
 			name += " -> " + f.Target
 		}
 		rows[i] = []string{
-			f.Permission.String(), f.Origin, f.Type, f.Mode, fmt.Sprint(f.SizeBytes),
+			f.Permission.String(), string(f.Origin), f.Type, f.Mode, fmt.Sprint(f.SizeBytes),
 			f.ModifiedAt.Local().Format(time.DateTime), name,
 		}
 	}
@@ -227,67 +193,48 @@ func newFilesStat(e *env) *cobra.Command {
 		Example:           `  agentfense files stat fix src/main.go --json`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			path, err := workspacePath(args[1])
-			if err != nil {
-				return err
-			}
-			return e.lookInto(cmd.Context(), args[0], func(l *look) error {
-				entry, _, err := l.at(path)
-				if err != nil {
-					return err
-				}
-				if asJSON {
-					return e.printJSON(struct {
-						SchemaVersion int `json:"schema_version"`
-						fileEntry
-					}{schemaVersion, entry})
-				}
-				return printRows(e.stdout, fileRows([]fileEntry{entry}))
-			})
-		},
 	}
+	e.lookInto(cmd, func(v view, args []string) error {
+		path, err := workspacePath(args[0])
+		if err != nil {
+			return err
+		}
+		found, err := v.Stat(path)
+		if err != nil {
+			return err
+		}
+		entry := fileEntryOf(found)
+		if asJSON {
+			return e.printJSON(struct {
+				SchemaVersion int `json:"schema_version"`
+				fileEntry
+			}{schemaVersion, entry})
+		}
+		return printRows(e.stdout, fileRows([]fileEntry{entry}))
+	}, "json")
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
 func newFilesCat(e *env) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:               "cat NAME PATH…",
 		Short:             "Print files of the view",
 		Example:           `  agentfense files cat fix src/main.go`,
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return e.lookInto(cmd.Context(), args[0], func(l *look) error {
-				for _, arg := range args[1:] {
-					if err := l.cat(e.stdout, arg); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		},
 	}
-}
-
-func (l *look) cat(w io.Writer, arg string) error {
-	path, err := workspacePath(arg)
-	if err != nil {
-		return err
-	}
-	entry, _, err := l.at(path)
-	switch {
-	case err != nil:
-		return err
-	case entry.Permission < policy.Read:
-		return fault.New(fault.Denied, "%s: the policy shows its name only (%s)", path, entry.Permission)
-	}
-	f, info, err := l.stack.Open(path, false)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = io.Copy(w, io.NewSectionReader(f, 0, info.Size))
-	return err
+	e.lookInto(cmd, func(v view, args []string) error {
+		paths, err := workspacePaths(args)
+		if err != nil {
+			return err
+		}
+		for _, path := range paths {
+			if err := v.Copy(e.stdout, path); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
 }

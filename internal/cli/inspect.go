@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -36,9 +37,13 @@ func newInspect(e *env) *cobra.Command {
   agentfense inspect fix --json`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runInspect(cmd.Context(), e, args[0], asJSON)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.either(cmd,
+			func() error { return runInspect(cmd.Context(), e, args[0], asJSON) },
+			func(ctx context.Context, s control.Server) error { return runServerInspect(ctx, e, s, args[0], asJSON) },
+			"json")
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -66,10 +71,25 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 			return err
 		}
 	}
+	return e.printInspection(doc, asJSON)
+}
+
+// runServerInspect is runInspect of a server's sandbox, without the paths of
+// the server's host.
+func runServerInspect(ctx context.Context, e *env, s control.Server, name string, asJSON bool) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	return e.printInspection(inspection{SchemaVersion: schemaVersion, Record: sb.Record, Status: string(sb.Status)}, asJSON)
+}
+
+func (e *env) printInspection(doc inspection, asJSON bool) error {
 	if asJSON {
 		return e.printJSON(doc)
 	}
-	return printRows(e.stdout, doc.rows())
+	rows := slices.DeleteFunc(doc.rows(), func(row []string) bool { return row[0] != "" && row[1] == "" })
+	return printRows(e.stdout, rows)
 }
 
 func (d inspection) rows() [][]string {

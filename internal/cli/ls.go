@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
@@ -18,7 +20,7 @@ type listing struct {
 type listedEntry struct {
 	Name      string           `json:"name"`
 	ID        sandbox.ID       `json:"id"`
-	Status    string           `json:"status"` // "running" or "stopped"
+	Status    string           `json:"status"` // "running" or "stopped"; a server's also "pending" or "error"
 	Source    sandbox.HostPath `json:"source"`
 	Policy    string           `json:"policy"`
 	CreatedAt time.Time        `json:"created_at"`
@@ -37,9 +39,13 @@ func newLs(e *env) *cobra.Command {
 		Example: `  agentfense ls
   agentfense ls --json`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return runLs(cmd.Context(), e, asJSON, quiet)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return e.either(cmd,
+			func() error { return runLs(cmd.Context(), e, asJSON, quiet) },
+			func(ctx context.Context, s control.Server) error { return runServerLs(ctx, e, s, asJSON, quiet) },
+			"json", "quiet")
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the names only")
@@ -52,39 +58,60 @@ func runLs(ctx context.Context, e *env, asJSON, quiet bool) error {
 		return err
 	}
 	all, damaged := home.List()
-	doc := listing{SchemaVersion: schemaVersion, Sandboxes: []listedEntry{}}
-	var rows [][]string
+	entries := []listedEntry{}
 	for _, sb := range all {
-		r := sb.Record()
 		status, err := statusOf(ctx, sb)
 		if err != nil {
 			return err
 		}
-		entry := listedEntry{
-			Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
+		entries = append(entries, listedOf(sb.Record(), status))
+	}
+	return errors.Join(e.printListing(entries, asJSON, quiet), damaged)
+}
+
+// runServerLs lists the sandboxes of a server. Their sources are its codebases.
+func runServerLs(ctx context.Context, e *env, s control.Server, asJSON, quiet bool) error {
+	all, err := s.Sandboxes(ctx)
+	if err != nil {
+		return err
+	}
+	entries := []listedEntry{}
+	for _, sb := range all {
+		entries = append(entries, listedOf(sb.Record, string(sb.Status)))
+	}
+	return e.printListing(entries, asJSON, quiet)
+}
+
+func listedOf(r sandbox.Record, status string) listedEntry {
+	entry := listedEntry{
+		Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
+	}
+	if s := r.Served; s != nil {
+		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt
+	}
+	return entry
+}
+
+func (e *env) printListing(entries []listedEntry, asJSON, quiet bool) error {
+	if asJSON {
+		return e.printJSON(listing{SchemaVersion: schemaVersion, Sandboxes: entries})
+	}
+	var rows [][]string
+	for _, entry := range entries {
+		source := entry.Source.String()
+		if source == "" {
+			source = entry.CodebaseID
 		}
-		if s := r.Served; s != nil {
-			entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt
-		}
-		doc.Sandboxes = append(doc.Sandboxes, entry)
-		row := []string{r.Name, status, r.PolicyNote, r.CreatedAt.Local().Format(time.DateTime), r.Source.Path.String()}
+		row := []string{entry.Name, entry.Status, entry.Policy, entry.CreatedAt.Local().Format(time.DateTime), source}
 		if quiet {
 			row = row[:1]
 		}
 		rows = append(rows, row)
 	}
-	switch {
-	case asJSON:
-		err = e.printJSON(doc)
-	case quiet:
-		err = printRows(e.stdout, rows)
-	default:
-		err = printTable(e.stdout, []string{"NAME", "STATUS", "POLICY", "CREATED", "SOURCE"}, rows)
+	if quiet {
+		return printRows(e.stdout, rows)
 	}
-	if err != nil {
-		return err
-	}
-	return damaged
+	return printTable(e.stdout, []string{"NAME", "STATUS", "POLICY", "CREATED", "SOURCE"}, rows)
 }
 
 // statusOf says whether a supervisor lives.

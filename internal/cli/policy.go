@@ -14,11 +14,11 @@ import (
 func newPolicy(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Check, explain and start policies",
+		Short: "Check, explain, start and replace policies",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPolicyCheck(e), newPolicyExplain(e), newPolicyTree(e), newPolicyPresets(e), newPolicyInit(e))
+	cmd.AddCommand(newPolicyCheck(e), newPolicyExplain(e), newPolicyTree(e), newPolicySet(e), newPolicyPresets(e), newPolicyInit(e))
 	return cmd
 }
 
@@ -29,17 +29,24 @@ type policySource struct {
 }
 
 func (o *policySource) register(cmd *cobra.Command, e *env) {
+	o.registerRules(cmd)
+	cmd.Flags().StringVar(&o.Sandbox, "sandbox", "", "the policy of a sandbox")
+	cmd.MarkFlagsMutuallyExclusive("preset", "sandbox")
+	cmd.MarkFlagsMutuallyExclusive("policy", "sandbox")
+	cmd.RegisterFlagCompletionFunc("sandbox", e.completeNames)
+}
+
+// registerRules adds the flags that name rules.
+func (o *policySource) registerRules(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.Preset, "preset", "", "the policy of a preset")
 	f.StringVar(&o.Policy, "policy", "", "the policy of a file")
-	f.StringVar(&o.Sandbox, "sandbox", "", "the policy of a sandbox")
 	f.StringArrayVar(&o.Write, "write", nil, "add a rule for `PATTERN` as run --write does")
 	f.StringArrayVar(&o.Read, "read", nil, "add a rule for `PATTERN` as run --read does")
 	f.StringArrayVar(&o.View, "view", nil, "add a rule for `PATTERN` as run --view does")
 	f.StringArrayVar(&o.Hide, "hide", nil, "add a rule for `PATTERN` as run --hide does")
-	cmd.MarkFlagsMutuallyExclusive("preset", "policy", "sandbox")
+	cmd.MarkFlagsMutuallyExclusive("preset", "policy")
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
-	cmd.RegisterFlagCompletionFunc("sandbox", e.completeNames)
 	cmd.MarkFlagFilename("policy", "yaml", "yml")
 }
 
@@ -84,7 +91,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 		if err != nil {
 			return nil, err
 		}
-		extra, err := o.flagRules(e, string(sb.Record().Source.Path))
+		extra, err := o.flagRules(e, isDirBelow(string(sb.Record().Source.Path)))
 		return append(sb.Record().Rules, extra...), err
 	}
 	if o.Policy == "" && o.Preset == "" {

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -20,7 +22,23 @@ the policy that run would use here: .agentfense.yaml, else agent-safe.`,
 		Example: `  agentfense policy explain --preset development .env
   agentfense policy explain --sandbox fix src/main.go`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return runPolicyExplain(e, o, args, asJSON) },
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		paths, err := workspacePaths(args)
+		if err != nil {
+			return err
+		}
+		here := func() error { return runPolicyExplain(e, o, paths, asJSON) }
+		if o.Sandbox == "" {
+			if err := refuseFor(cmd, "without --sandbox"); err != nil {
+				return err
+			}
+			return here()
+		}
+		return e.either(cmd, here, func(ctx context.Context, s control.Server) error {
+			return runServerExplain(ctx, e, s, o.Sandbox, paths, asJSON)
+		}, "sandbox", "json")
 	}
 	o.register(cmd, e)
 	jsonFlag(cmd, &asJSON)
@@ -37,26 +55,46 @@ type explanationJSON struct {
 	Matches     []ruleJSON        `json:"matches"`
 }
 
-func runPolicyExplain(e *env, o policySource, args []string, asJSON bool) error {
+func runPolicyExplain(e *env, o policySource, paths []vpath.Path, asJSON bool) error {
 	p, err := o.compile(e, ".")
 	if err != nil {
 		return err
 	}
-	var docs []explanationJSON
-	for _, arg := range args {
-		path, err := workspacePath(arg)
+	var found []policy.Explanation
+	for _, path := range paths {
+		found = append(found, p.Explain(path))
+	}
+	return e.printExplanations(found, p.Rules(), asJSON)
+}
+
+// runServerExplain asks a server about the policy of a sandbox.
+func runServerExplain(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, asJSON bool) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	var found []policy.Explanation
+	for _, path := range paths {
+		x, err := s.Explain(ctx, sb, path)
 		if err != nil {
 			return err
 		}
-		x := p.Explain(path)
+		found = append(found, x)
+	}
+	return e.printExplanations(found, sb.Record.Rules, asJSON)
+}
+
+func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule, asJSON bool) error {
+	docs := []explanationJSON{}
+	for _, x := range found {
 		if !asJSON {
-			if err := printExplanation(e, p, x); err != nil {
+			if err := printExplanation(e, rules, x); err != nil {
 				return err
 			}
 			continue
 		}
 		doc := explanationJSON{
-			Path: vpath.Escape(string(path)), Permission: x.Decision.Permission,
+			Path: vpath.Escape(string(x.Path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
 			Ancestor: x.Ancestor.String(),
 		}
@@ -64,20 +102,20 @@ func runPolicyExplain(e *env, o policySource, args []string, asJSON bool) error 
 			doc.Below = &x.Below
 		}
 		for _, m := range x.Matches {
-			doc.Matches = append(doc.Matches, ruleJSON{Index: m.Rule, Rule: p.Rules()[m.Rule], Why: m.Why})
+			doc.Matches = append(doc.Matches, ruleJSON{Index: m.Rule, Rule: rules[m.Rule], Why: m.Why})
 		}
 		docs = append(docs, doc)
 	}
-	if asJSON {
-		return e.printJSON(struct {
-			SchemaVersion int               `json:"schema_version"`
-			Paths         []explanationJSON `json:"paths"`
-		}{schemaVersion, docs})
+	if !asJSON {
+		return nil
 	}
-	return nil
+	return e.printJSON(struct {
+		SchemaVersion int               `json:"schema_version"`
+		Paths         []explanationJSON `json:"paths"`
+	}{schemaVersion, docs})
 }
 
-func printExplanation(e *env, p *policy.Policy, x policy.Explanation) error {
+func printExplanation(e *env, rules []policy.Rule, x policy.Explanation) error {
 	d := x.Decision
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
@@ -87,12 +125,12 @@ func printExplanation(e *env, p *policy.Policy, x policy.Explanation) error {
 	}
 	switch {
 	case d.Traversable && x.Below != policy.NoRule:
-		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", p.Rules()[x.Below])
+		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", rules[x.Below])
 	case d.Traversable:
 		fmt.Fprintln(e.stdout, "  a directory here shows as view, listing only what is granted below it")
 	}
 	for _, m := range x.Matches {
-		if _, err := fmt.Fprintf(e.stdout, "  - %s: %s\n", p.Rules()[m.Rule], m.Why); err != nil {
+		if _, err := fmt.Fprintf(e.stdout, "  - %s: %s\n", rules[m.Rule], m.Why); err != nil {
 			return err
 		}
 	}

@@ -25,6 +25,11 @@ func newPolicyTree(e *env) *cobra.Command {
   agentfense policy tree --depth 1 --all`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if o.Sandbox != "" {
+				if err := e.hereOnly("policy tree --sandbox"); err != nil {
+					return err
+				}
+			}
 			if dir == "" {
 				var err error
 				if dir, err = o.defaultDir(e); err != nil {

@@ -65,7 +65,7 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 	if err != nil {
 		return supervise.Exit{}, err
 	}
-	defer forwardSignals(running)()
+	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
 	go func() {
 		_, _ = io.Copy(outside[0], e.stdin) // a command that reads no more is its own affair
 		outside[0].Close()
@@ -80,7 +80,7 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 
 // forwardSignals sends ours to the command until the returned function is
 // called.
-func forwardSignals(running *supervise.Running) func() {
+func forwardSignals(send func(unix.Signal)) func() {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, forwarded...)
 	done := make(chan struct{})
@@ -88,7 +88,7 @@ func forwardSignals(running *supervise.Running) func() {
 		for {
 			select {
 			case s := <-signals:
-				running.Signal(s.(unix.Signal))
+				send(s.(unix.Signal))
 			case <-done:
 				return
 			}
@@ -116,8 +116,10 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 		return supervise.Exit{}, fault.New(fault.Internal, "terminal: %w", err)
 	}
 	defer term.Restore(fd, state)
-	defer forwardSignals(running)()
-	defer followWindow(e.stdin, running.Terminal)()
+	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
+	defer followWindow(e.stdin, func(size *unix.Winsize) {
+		unix.IoctlSetWinsize(int(running.Terminal.Fd()), unix.TIOCSWINSZ, size)
+	})()
 	go func() { // ends with this process
 		if _, err := io.Copy(running.Terminal, e.stdin); hungUp(err) {
 			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
@@ -137,7 +139,7 @@ func hungUp(err error) bool {
 }
 
 // followWindow passes changes of our window's size on.
-func followWindow(ours, theirs *os.File) func() {
+func followWindow(ours *os.File, pass func(*unix.Winsize)) func() {
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, unix.SIGWINCH)
 	done := make(chan struct{})
@@ -146,7 +148,7 @@ func followWindow(ours, theirs *os.File) func() {
 			select {
 			case <-changes:
 				if size, err := unix.IoctlGetWinsize(int(ours.Fd()), unix.TIOCGWINSZ); err == nil {
-					unix.IoctlSetWinsize(int(theirs.Fd()), unix.TIOCSWINSZ, size)
+					pass(size)
 				}
 			case <-done:
 				return

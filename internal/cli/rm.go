@@ -2,10 +2,10 @@ package cli
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -23,20 +23,37 @@ is not touched, and the audit log stays readable under the sandbox's id.`,
   agentfense rm --force fix`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			home, err := e.openHome()
-			if err != nil {
-				return err
-			}
-			var errs []error
-			for _, name := range args {
-				errs = append(errs, runRm(cmd.Context(), e, home, name, force))
-			}
-			return errors.Join(errs...)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.either(cmd,
+			func() error {
+				home, err := e.openHome()
+				if err != nil {
+					return err
+				}
+				return forEach(args, func(name string) error { return runRm(cmd.Context(), e, home, name, force) })
+			},
+			func(ctx context.Context, s control.Server) error {
+				return forEach(args, func(name string) error { return e.removeOnServer(ctx, s, name, force) })
+			}, "force")
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "stop it first if it runs; no error if it does not exist")
 	return cmd
+}
+
+// removeOnServer destroys a sandbox of a server.
+func (e *env) removeOnServer(ctx context.Context, s control.Server, name string, force bool) error {
+	sb, err := s.Sandbox(ctx, name)
+	switch {
+	case force && fault.Is(err, fault.NotFound):
+		return nil
+	case err != nil:
+		return err
+	case sb.Status == control.Running && !force:
+		return fault.New(fault.Precondition, "sandbox %s: running; stop it first, or rm --force", sb.Record.Name)
+	}
+	return s.Destroy(ctx, string(sb.Record.ID))
 }
 
 func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force bool) error {

@@ -75,6 +75,8 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
+	root.PersistentPreRunE = refuseEndpoint
+	e.at.register(root.PersistentFlags())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fault.New(fault.Invalid, "%w (see `%s --help`)", err, cmd.CommandPath())}
 	})
@@ -82,7 +84,7 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newRm(e), newFiles(e),
 		newDiff(e), newApply(e), newDiscard(e),
-		newPolicy(e), newAudit(e), newServe(e), newDoctor(e), newVersion(e), newAfterRun(e),
+		newPolicy(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e),
 	)
 	explainArgs(root)
 	return root
@@ -104,7 +106,8 @@ type env struct {
 	getenv                func(string) string
 	args                  []string // the command line
 	owner                 bool     // we are what supervise.RunAsOwner runs
-	serve                 Server   // nil: another program has it
+	at                    endpointOptions
+	parts                 *Parts // nil: another program has them
 }
 
 func newEnv() *env {

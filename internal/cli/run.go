@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -52,9 +53,19 @@ signal N, 137 out of memory.`,
   agentfense run --name fix --memory 2G --timeout 10m -- npm test
   agentfense run --rm --preset read-only -- grep -r TODO .`,
 		Annotations: map[string]string{annotationInside: "true"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runRun(cmd.Context(), e, cmd, o, args)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !o.Detach {
+			return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
+		}
+		if err := checkVariables(o.Env); err != nil {
+			return err
+		}
+		return e.either(cmd,
+			func() error { return runRun(cmd.Context(), e, cmd, o, args) },
+			func(ctx context.Context, s control.Server) error { return e.runOnServer(ctx, s, cmd, o, args) },
+			append([]string{"name", "env", "workdir", "timeout", "apply", "rm", "detach", "exclusive"}, serverFlags...)...)
 	}
 	o.sandboxOptions.register(cmd)
 	f := cmd.Flags()
@@ -71,10 +82,7 @@ signal N, 137 out of memory.`,
 }
 
 func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args []string) error {
-	if len(args) == 0 && !o.Detach {
-		return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
-	}
-	if err := checkVariables(o.Env); err != nil {
+	if err := o.checkHere(); err != nil {
 		return err
 	}
 	home, err := e.openHome()

@@ -40,6 +40,9 @@ func names(home *sandbox.Home) []string {
 
 // completeNames completes the first argument with the names of the sandboxes.
 func (e *env) completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if e.address() != "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp // asking a server takes too long for a key
+	}
 	home, err := e.openHome()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault

@@ -22,14 +22,16 @@ import (
 // sandboxOptions are the flags that say what a sandbox is: those of run and
 // create.
 type sandboxOptions struct {
-	Name   string
-	Dir    string
-	Preset string
-	Policy string
-	Write  []string
-	Read   []string
-	View   []string
-	Hide   []string
+	Name string
+	Dir  string
+	// Codebase is a server's, in place of Dir.
+	Codebase string
+	Preset   string
+	Policy   string
+	Write    []string
+	Read     []string
+	View     []string
+	Hide     []string
 
 	Runtime string
 	Image   string
@@ -53,6 +55,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.Dir, "dir", "", "source directory (default: the current one)")
+	f.StringVar(&o.Codebase, "codebase", "", "on a server: `ID` of the codebase that is the source (default: --dir is uploaded)")
 	f.StringVar(&o.Preset, "preset", "", "start from a preset: "+strings.Join(policy.PresetNames(), ", ")+" (default agent-safe)")
 	f.StringVar(&o.Policy, "policy", "", "take the rules from a policy file instead of the preset")
 	f.StringArrayVar(&o.Write, "write", nil, "make what matches `PATTERN` writable")
@@ -74,6 +77,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	cmd.MarkFlagDirname("dir")
 	cmd.MarkFlagFilename("policy", "yaml", "yml")
 	cmd.MarkFlagsMutuallyExclusive("preset", "policy")
+	cmd.MarkFlagsMutuallyExclusive("dir", "codebase")
 }
 
 // changed reports whether any of the named flags was given.
@@ -118,6 +122,14 @@ func (o *sandboxOptions) check() error {
 	return nil
 }
 
+// checkHere refuses what only a server's sandbox has.
+func (o *sandboxOptions) checkHere() error {
+	if o.Codebase != "" {
+		return usageError{fault.New(fault.Invalid, "--codebase %s: is a server's: give --endpoint too", vpath.Quote(o.Codebase))}
+	}
+	return nil
+}
+
 // didYouMean ends an error's text with the nearest valid word, if one is near.
 func didYouMean(word string, valid []string) string {
 	if near := policy.Nearest(word, valid); near != "" {
@@ -126,14 +138,17 @@ func didYouMean(word string, valid []string) string {
 	return ""
 }
 
-// flagRules turns --write, --read, --view and --hide into rules. Patterns that
-// name an existing directory of source cover all below it, and the person is
-// told so.
-func (o *sandboxOptions) flagRules(e *env, source string) ([]policy.Rule, error) {
-	isDir := func(pattern string) bool {
+// isDirBelow tells whether a path of the source is a directory.
+func isDirBelow(source string) func(string) bool {
+	return func(pattern string) bool {
 		info, err := os.Stat(filepath.Join(source, filepath.FromSlash(pattern)))
 		return err == nil && info.IsDir()
 	}
+}
+
+// flagRules turns --write, --read, --view and --hide into rules. Patterns that
+// name an existing directory cover all below it, and the person is told so.
+func (o *sandboxOptions) flagRules(e *env, isDir func(string) bool) ([]policy.Rule, error) {
 	groups := []struct {
 		origin     policy.Origin
 		permission policy.Permission
@@ -168,7 +183,7 @@ func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]pol
 	if err != nil {
 		return nil, "", err
 	}
-	extra, err := o.flagRules(e, source)
+	extra, err := o.flagRules(e, isDirBelow(source))
 	if err != nil {
 		return nil, "", err
 	}

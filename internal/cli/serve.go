@@ -12,13 +12,24 @@ import (
 
 	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
-// Server runs a server until ctx ends. It is another program of the same file
-// that has one: this one is started for every sandbox and must stay light.
-type Server func(ctx context.Context, o ServerOptions) error
+// Parts are what the program of the same file has that serves and asks
+// servers: the one that is started for every sandbox must stay light.
+type Parts struct {
+	// Serve runs a server until ctx ends.
+	Serve func(ctx context.Context, o ServerOptions) error
+	// Dial connects to a server.
+	Dial func(ctx context.Context, at control.Endpoint) (control.Server, error)
+	// Tokens opens the tokens of the server with a configuration.
+	Tokens func(ctx context.Context, c *config.Config) (control.Tokens, error)
+	// ReadToken reads a file that holds a token. Errors: NotFound;
+	// Precondition for one that others can read.
+	ReadToken func(path string) (string, error)
+}
 
 // ServerOptions are daemon.Options.
 type ServerOptions struct {
@@ -29,18 +40,10 @@ type ServerOptions struct {
 	Ready  func(grpcAddr, httpAddr string)
 }
 
-// ServerMain is Main of the program that has the server. What that starts for
-// a sandbox is the program it was started by.
-func ServerMain(args []string, serve Server) int {
+// ServerMain is Main of the program that has the parts.
+func ServerMain(args []string, parts Parts) int {
 	e := newEnv()
-	e.serve = func(ctx context.Context, o ServerOptions) error {
-		program, err := bundle.First()
-		if err != nil {
-			return err
-		}
-		supervise.UseProgram(program)
-		return serve(ctx, o)
-	}
+	e.parts = &parts
 	return e.main(args)
 }
 
@@ -74,9 +77,14 @@ stdout once calls are answered, the log goes to stderr.`,
 }
 
 func runServe(ctx context.Context, e *env, o serveOptions) error {
-	if e.serve == nil {
+	if e.parts == nil {
 		return bundle.Exec()
 	}
+	program, err := bundle.First() // what is started for a sandbox
+	if err != nil {
+		return err
+	}
+	supervise.UseProgram(program)
 	c, err := config.Load(o.Config, os.Environ())
 	if err != nil {
 		return err
@@ -87,7 +95,7 @@ func runServe(ctx context.Context, e *env, o serveOptions) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	return e.serve(ctx, ServerOptions{
+	return e.parts.Serve(ctx, ServerOptions{
 		Config: c, Home: home, NoAuth: o.NoAuth, Log: e.logger(c.Logging),
 		Ready: func(grpcAddr, httpAddr string) {
 			fmt.Fprintf(e.stdout, "grpc %s\n", grpcAddr)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
@@ -19,16 +20,37 @@ func newStop(e *env) *cobra.Command {
 		Example:           "  agentfense stop fix\n  agentfense stop --timeout 5s fix",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			for _, name := range args {
-				errs = append(errs, runStop(cmd.Context(), e, name, timeout))
-			}
-			return errors.Join(errs...)
-		},
+	}
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.either(cmd,
+			func() error {
+				return forEach(args, func(name string) error { return runStop(cmd.Context(), e, name, timeout) })
+			},
+			func(ctx context.Context, s control.Server) error {
+				return forEach(args, func(name string) error { return stopOnServer(ctx, s, name) })
+			})
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "kill a supervisor that has not ended by then")
 	return cmd
+}
+
+// forEach does something with all names, whatever becomes of one.
+func forEach(names []string, do func(string) error) error {
+	var errs []error
+	for _, name := range names {
+		errs = append(errs, do(name))
+	}
+	return errors.Join(errs...)
+}
+
+// stopOnServer stops a sandbox that runs.
+func stopOnServer(ctx context.Context, s control.Server, name string) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil || sb.Status != control.Running {
+		return err
+	}
+	return s.Stop(ctx, string(sb.Record.ID))
 }
 
 func runStop(ctx context.Context, e *env, name string, timeout time.Duration) error {

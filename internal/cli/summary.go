@@ -36,11 +36,16 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64) error {
 	if err != nil {
 		return err
 	}
+	e.saySummary(sb.Name(), s)
+	return nil
+}
+
+func (e *env) saySummary(name string, s sandbox.Summary) {
 	if len(s.Denials) > 0 {
 		e.printDenials(s.Denials)
 	}
 	if len(s.Files) == 0 {
-		return nil
+		return
 	}
 	counts := make([]string, 0, 4)
 	for _, c := range []struct {
@@ -53,7 +58,7 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64) error {
 			counts = append(counts, fmt.Sprintf("%d %s", n, c.word))
 		}
 	}
-	e.say("%s: %s", sb.Name(), strings.Join(counts, ", "))
+	e.say("%s: %s", name, strings.Join(counts, ", "))
 	for i, f := range s.Files {
 		if i == summaryLines {
 			fmt.Fprintf(e.stderr, "  … and %d more\n", len(s.Files)-i)
@@ -65,8 +70,7 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64) error {
 		}
 		fmt.Fprintln(e.stderr, line)
 	}
-	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", sb.Name())
-	return nil
+	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
 }
 
 // printDenials says what was refused, by rule.

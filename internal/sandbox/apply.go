@@ -193,6 +193,12 @@ func (p *plan) refusal(name string) error {
 			refused++
 		}
 	}
+	return Refusal(name, conflicts, refused)
+}
+
+// Refusal is the error that stops the apply of a sandbox before it begins, nil
+// if no path is in conflict or refused. Errors: Precondition.
+func Refusal(name string, conflicts, refused int) error {
 	switch {
 	case conflicts+refused == 0:
 		return nil

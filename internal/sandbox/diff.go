@@ -53,8 +53,17 @@ func (c *Content) isShown() bool { return !c.Binary && !c.TooLarge && !c.Unknown
 // Review shows what a sandbox changed. It only reads, also beside a running
 // supervisor.
 type Review struct {
-	work  *work
+	name  string // the sandbox's
+	id    ID
 	files []FileDiff
+	work  *work // nil: of ReviewOf
+	// content compares the contents of a file.
+	content func(*FileDiff) (Content, error)
+}
+
+// ReviewOf shows changes that are known from elsewhere, in the order of files.
+func ReviewOf(name string, id ID, files []FileDiff, content func(*FileDiff) (Content, error)) *Review {
+	return &Review{name: name, id: id, files: files, content: content}
 }
 
 // Review opens the changes at and below the paths; without paths, all.
@@ -72,11 +81,18 @@ func (s *Sandbox) Review(paths ...vpath.Path) (*Review, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	return &Review{work: w, files: files}, nil
+	r := &Review{name: s.Name(), id: s.ID(), work: w, files: files}
+	r.content = r.compare
+	return r, nil
 }
 
 // Close releases what Review opened.
-func (r *Review) Close() error { return r.work.close() }
+func (r *Review) Close() error {
+	if r.work == nil {
+		return nil
+	}
+	return r.work.close()
+}
 
 // Files returns the changed paths: those marked RunsOnHost first, then those
 // TrustedLater, then the others, each by path.
@@ -150,7 +166,9 @@ func (w *work) sides(c *change) (before, after *Side) {
 
 // Content compares the contents of f. A side that is neither a regular file
 // nor a symbolic link has none.
-func (r *Review) Content(f *FileDiff) (Content, error) {
+func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
+
+func (r *Review) compare(f *FileDiff) (Content, error) {
 	var c Content
 	before, err := r.oldContent(f, &c)
 	if err != nil {

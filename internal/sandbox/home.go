@@ -20,14 +20,16 @@ type Home struct{ dir string }
 // if it is absent. Errors: Precondition if none of the three is set, or as
 // OpenHomeAt.
 func OpenHome(getenv func(string) string) (*Home, error) {
-	dir, err := homeDir(getenv)
+	dir, err := HomeDir(getenv)
 	if err != nil {
 		return nil, err
 	}
 	return OpenHomeAt(dir)
 }
 
-func homeDir(getenv func(string) string) (string, error) {
+// HomeDir is the path of the state directory that OpenHome opens, which need
+// not be there. Errors: Precondition.
+func HomeDir(getenv func(string) string) (string, error) {
 	if dir := getenv("AGENTFENSE_HOME"); dir != "" {
 		return dir, nil
 	}

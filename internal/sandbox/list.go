@@ -145,8 +145,7 @@ type jsonLine struct {
 // WriteJSON writes the changes with their hunks as one JSON document, a file
 // at a time, because all of them may be more than memory holds.
 func (r *Review) WriteJSON(w io.Writer) error {
-	s := r.work.sandbox
-	head, err := json.Marshal(jsonHead{SchemaVersion: diffVersion, Sandbox: s.Name(), ID: s.ID()})
+	head, err := json.Marshal(jsonHead{SchemaVersion: diffVersion, Sandbox: r.name, ID: r.id})
 	if err != nil {
 		return fault.New(fault.Internal, "diff: %w", err)
 	}

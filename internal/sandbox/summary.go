@@ -50,16 +50,29 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 	if err := r.Close(); err != nil {
 		return sum, err
 	}
-	sum.Denials, err = s.denials(afterSeq)
+	sum.Denials, err = GroupDenials(func(do func(audit.Record) error) error {
+		err := audit.Read(s.AuditPath(), func(r audit.Record) error {
+			if r.Seq <= afterSeq {
+				return nil
+			}
+			return do(r)
+		})
+		if fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		return err
+	})
 	return sum, err
 }
 
-func (s *Sandbox) denials(afterSeq uint64) ([]DenialGroup, error) {
+// GroupDenials sums up the refusals among the records that read calls do with.
+// Errors: those of read.
+func GroupDenials(read func(do func(audit.Record) error) error) ([]DenialGroup, error) {
 	type key struct{ rule, source string }
 	groups := map[key]*DenialGroup{}
-	err := audit.Read(s.AuditPath(), func(r audit.Record) error {
+	err := read(func(r audit.Record) error {
 		e, ok := r.Event.(audit.PermissionDenied)
-		if !ok || r.Seq <= afterSeq {
+		if !ok {
 			return nil
 		}
 		k := key{string(e.Rule), string(e.RuleSource)}
@@ -75,7 +88,7 @@ func (s *Sandbox) denials(afterSeq uint64) ([]DenialGroup, error) {
 		}
 		return nil
 	})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil {
 		return nil, err
 	}
 	list := make([]DenialGroup, 0, len(groups))

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -42,12 +43,14 @@ func checkNames(name, owner string) error {
 	return nil
 }
 
-// CreateCodebase makes an empty codebase.
+// CreateCodebase makes an empty codebase. That of a caller with an owner is the
+// owner's, also where the request does not say so.
 func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
-	if err := checkNames(r.Name, r.OwnerId); err != nil {
+	owner := cmp.Or(r.OwnerId, callerOf(ctx).Owner)
+	if err := checkNames(r.Name, owner); err != nil {
 		return nil, err
 	}
-	if err := callerOf(ctx).ActFor(r.OwnerId); err != nil {
+	if err := callerOf(ctx).ActFor(owner); err != nil {
 		return nil, err
 	}
 	made, err := c.service.codebases.Create(codebase.ID(store.NewCodebaseID()))
@@ -56,7 +59,7 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	}
 	now := made.Usage().UpdatedAt
 	entry := store.Codebase{
-		ID: store.CodebaseID(made.ID()), Name: r.Name, OwnerID: r.OwnerId, CreatedAt: now, UpdatedAt: now,
+		ID: store.CodebaseID(made.ID()), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
 	}
 	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))

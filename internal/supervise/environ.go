@@ -53,6 +53,27 @@ func (v Environment) Build(getenv func(string) string) []string {
 	return vars
 }
 
+// PassedOn is what a command that runs elsewhere gets of the caller's
+// environment: what Build takes over, and what extra names.
+func PassedOn(extra []string, getenv func(string) string) map[string]string {
+	vars := map[string]string{}
+	for _, name := range passedVariables {
+		if value := getenv(name); value != "" {
+			vars[name] = value
+		}
+	}
+	for _, e := range extra {
+		name, value, given := strings.Cut(e, "=")
+		if !given {
+			value = getenv(name)
+		}
+		if given || value != "" {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
 // path keeps of the caller's PATH what exists inside, in the caller's order,
 // then the system's own directories.
 func (v Environment) path(ours string) string {

@@ -41,7 +41,8 @@ const (
 // leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
 // hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
 type CodebaseServiceClient interface {
-	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id.
+	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id; for a caller
+	// that is bound to an owner, that owner is the default.
 	CreateCodebase(ctx context.Context, in *CreateCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
 	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
 	GetCodebase(ctx context.Context, in *GetCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
@@ -199,7 +200,8 @@ func (c *codebaseServiceClient) DeleteFile(ctx context.Context, in *DeleteFileRe
 // leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
 // hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
 type CodebaseServiceServer interface {
-	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id.
+	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id; for a caller
+	// that is bound to an owner, that owner is the default.
 	CreateCodebase(context.Context, *CreateCodebaseRequest) (*Codebase, error)
 	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
 	GetCodebase(context.Context, *GetCodebaseRequest) (*Codebase, error)

@@ -1,0 +1,259 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// defaultEndpoint is the server of the verbs that need one.
+const defaultEndpoint = "localhost:" + control.DefaultPort
+
+func newCodebase(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "codebase",
+		Short: "Bring directories to a server, and back",
+		Long: `Bring directories to a server as codebases, of which its sandboxes are made, and
+back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else the one
+at ` + defaultEndpoint + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newCodebasePush(e), newCodebaseLs(e), newCodebasePull(e), newCodebaseRm(e))
+	return cmd
+}
+
+// asking makes cmd one that always asks a server.
+func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s control.Server, args []string) error) {
+	marked(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return e.onServer(cmd.Context(), cmp.Or(e.address(), defaultEndpoint), func(ctx context.Context, s control.Server) error {
+			return do(ctx, s, args)
+		})
+	}
+}
+
+// pushOptions say what becomes of a directory.
+type pushOptions struct {
+	Name  string
+	Owner string
+	To    string // the codebase; "" for a new one
+	JSON  bool
+}
+
+func newCodebasePush(e *env) *cobra.Command {
+	var o pushOptions
+	cmd := &cobra.Command{
+		Use:   "push DIR",
+		Short: "Upload a directory and print the id of its codebase",
+		Long: `Upload a directory as a new codebase, or into the one that --to names, and print
+its id. Modes, symbolic links and empty directories are kept. Left out is what
+.gitignore and .sandboxignore at its root say, and by default .git, .env,
+node_modules, virtual environments and caches. With --to, files are added and
+replaced, and none is removed.`,
+		Example: `  agentfense codebase push . --endpoint https://build:9000
+  id=$(agentfense codebase push ~/src/app --name app)
+  agentfense codebase push . --to cb_0123456789abcdef`,
+		Args: cobra.ExactArgs(1),
+	}
+	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+		made, err := e.push(ctx, s, args[0], o)
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return e.printJSON(codebaseDocument{schemaVersion, made})
+		}
+		_, err = fmt.Fprintln(e.stdout, made.ID)
+		return err
+	})
+	cmd.Flags().StringVar(&o.Name, "name", "", "name of the codebase (default: the directory's)")
+	cmd.Flags().StringVar(&o.Owner, "owner", "", "whose it is (default: the token's owner, else you)")
+	cmd.Flags().StringVar(&o.To, "to", "", "`ID` of the codebase to upload into")
+	jsonFlag(cmd, &o.JSON)
+	cmd.MarkFlagsMutuallyExclusive("to", "name")
+	cmd.MarkFlagsMutuallyExclusive("to", "owner")
+	return cmd
+}
+
+// codebaseDocument is the JSON of one codebase.
+type codebaseDocument struct {
+	SchemaVersion int `json:"schema_version"`
+	control.Codebase
+}
+
+// push uploads a directory. A new codebase into which not all could be uploaded
+// does not stay.
+func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions) (control.Codebase, error) {
+	tree, err := openTree(dir)
+	if err != nil {
+		return control.Codebase{}, err
+	}
+	defer tree.close()
+	if o.To != "" {
+		if _, err := s.Codebase(ctx, o.To); err != nil {
+			return control.Codebase{}, err
+		}
+		return e.upload(ctx, s, tree, o.To)
+	}
+	made, err := createCodebase(ctx, s, cmp.Or(o.Name, filepath.Base(tree.path)), o.Owner)
+	if err != nil {
+		return made, err
+	}
+	filled, err := e.upload(ctx, s, tree, made.ID)
+	if err != nil {
+		if gone := s.DeleteCodebase(context.WithoutCancel(ctx), made.ID); gone != nil {
+			e.say("codebase %s: is there, and not whole: %s", made.ID, oneLine(gone))
+		}
+		return made, err
+	}
+	return filled, nil
+}
+
+// createCodebase makes a codebase. Whose it is where nobody says: the server
+// knows that of a token with an owner, else it is ours.
+func createCodebase(ctx context.Context, s control.Server, name, owner string) (control.Codebase, error) {
+	made, err := s.CreateCodebase(ctx, name, owner)
+	if owner == "" && fault.Is(err, fault.Invalid) {
+		return s.CreateCodebase(ctx, name, supervise.CurrentUser().Name)
+	}
+	return made, err
+}
+
+func (e *env) upload(ctx context.Context, s control.Server, tree *uploadTree, id string) (control.Codebase, error) {
+	p := e.progress("uploading")
+	defer p.stop()
+	tree.told = func(sent int) { p.count(sent, tree.total()) }
+	if _, err := s.Upload(ctx, id, tree.next); err != nil {
+		return control.Codebase{}, err
+	}
+	p.stop()
+	for _, path := range tree.skipped {
+		e.say("not uploaded: %s, which is no file, directory or link", shown(path))
+	}
+	return s.Codebase(ctx, id)
+}
+
+func newCodebaseLs(e *env) *cobra.Command {
+	var owner string
+	var asJSON, quiet bool
+	cmd := &cobra.Command{
+		Use:   "ls [ID [PATH]]",
+		Short: "List the codebases, or the files of one",
+		Example: `  agentfense codebase ls
+  agentfense codebase ls cb_0123456789abcdef src`,
+		Args: cobra.MaximumNArgs(2),
+	}
+	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+		if len(args) > 0 {
+			return e.listCodebaseFiles(ctx, s, args, asJSON)
+		}
+		return e.listCodebases(ctx, s, owner, asJSON, quiet)
+	})
+	cmd.Flags().StringVar(&owner, "owner", "", "only those of an owner")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the ids only")
+	jsonFlag(cmd, &asJSON)
+	return cmd
+}
+
+func (e *env) listCodebases(ctx context.Context, s control.Server, owner string, asJSON, quiet bool) error {
+	all, err := s.Codebases(ctx, owner)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int                `json:"schema_version"`
+			Codebases     []control.Codebase `json:"codebases"`
+		}{schemaVersion, append([]control.Codebase{}, all...)})
+	}
+	var rows [][]string
+	for _, c := range all {
+		row := []string{c.ID, vpath.Escape(c.Name), vpath.Escape(c.OwnerID), fmt.Sprint(c.FileCount), formatBytes(c.SizeBytes), c.UpdatedAt.Local().Format(time.DateTime)}
+		if c.Linked {
+			row[3], row[4] = "linked", "-"
+		}
+		if quiet {
+			row = row[:1]
+		}
+		rows = append(rows, row)
+	}
+	if quiet {
+		return printRows(e.stdout, rows)
+	}
+	return printTable(e.stdout, []string{"ID", "NAME", "OWNER", "FILES", "SIZE", "CHANGED"}, rows)
+}
+
+// codebaseEntry is one file of a codebase.
+type codebaseEntry struct {
+	Path      string `json:"path"` // escaped
+	Type      string `json:"type"`
+	Mode      string `json:"mode"` // octal permission bits
+	SizeBytes int64  `json:"size_bytes"`
+	Target    string `json:"target,omitempty"`
+}
+
+func (e *env) listCodebaseFiles(ctx context.Context, s control.Server, args []string, asJSON bool) error {
+	dir := vpath.Root
+	if len(args) > 1 {
+		var err error
+		if dir, err = workspacePath(args[1]); err != nil {
+			return err
+		}
+	}
+	files, err := s.Files(ctx, args[0], dir, false)
+	if err != nil {
+		return err
+	}
+	entries := []codebaseEntry{}
+	var rows [][]string
+	for _, f := range files {
+		entry := codebaseEntry{
+			Path: f.Path.String(), Type: "file", Mode: fmt.Sprintf("%04o", f.Mode.Perm()), SizeBytes: f.SizeBytes, Target: vpath.Escape(f.Target),
+		}
+		name := entry.Path
+		switch {
+		case f.Mode.IsDir():
+			entry.Type = "directory"
+		case f.Target != "":
+			entry.Type = "symlink"
+			name += " -> " + entry.Target
+		}
+		entries = append(entries, entry)
+		rows = append(rows, []string{entry.Type, entry.Mode, fmt.Sprint(f.SizeBytes), name})
+	}
+	if asJSON {
+		return e.printJSON(struct {
+			SchemaVersion int             `json:"schema_version"`
+			Entries       []codebaseEntry `json:"entries"`
+		}{schemaVersion, entries})
+	}
+	return printRows(e.stdout, rows)
+}
+
+func newCodebaseRm(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "rm ID…",
+		Short:   "Remove codebases with their files; of a linked one only the link",
+		Example: `  agentfense codebase rm cb_0123456789abcdef`,
+		Args:    cobra.MinimumNArgs(1),
+	}
+	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+		for _, id := range args {
+			if err := s.DeleteCodebase(ctx, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return cmd
+}

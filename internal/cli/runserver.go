@@ -1,0 +1,303 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// serverFlags are those of run and create that say what a server's sandbox is.
+var serverFlags = []string{
+	"codebase", "dir", "preset", "policy", "write", "read", "view", "hide",
+	"runtime", "image", "net", "memory", "cpus", "pids", "disk",
+}
+
+// made is a server's sandbox that a verb has found or made.
+type made struct {
+	control.Sandbox
+	isNew    bool
+	codebase string // that was uploaded for it, "" if none was
+}
+
+func (m *made) id() string { return string(m.Record.ID) }
+
+// undo removes what was made.
+func (m *made) undo(ctx context.Context, s control.Server) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if m.isNew && m.Record.ID != "" {
+		err = s.Destroy(ctx, m.id())
+	}
+	if m.codebase != "" && err == nil {
+		err = s.DeleteCodebase(ctx, m.codebase)
+	}
+	return err
+}
+
+// createOnServer makes a sandbox of a codebase that is there, or of a directory
+// that is uploaded.
+func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.Server, cmd *cobra.Command) (*made, error) {
+	if err := o.checkForServer(); err != nil {
+		return nil, err
+	}
+	rules, err := o.serverRules(ctx, e, s, o.Codebase)
+	if err != nil {
+		return nil, err
+	}
+	m := &made{isNew: true}
+	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, Limits: o.limits()}
+	n.Limits.Timeout = 0 // of each command, not of the sandbox
+	if cmd.Flags().Changed("runtime") {
+		n.Runtime = o.Runtime
+	}
+	if o.Codebase == "" {
+		pushed, err := e.push(ctx, s, o.directory(), pushOptions{})
+		if err != nil {
+			return nil, err
+		}
+		m.codebase, n.CodebaseID = pushed.ID, pushed.ID
+	}
+	m.Sandbox, err = s.Create(ctx, n)
+	if err != nil {
+		return nil, errors.Join(err, m.undo(ctx, s))
+	}
+	return m, nil
+}
+
+// checkForServer refuses what no sandbox of a server can have.
+func (o *sandboxOptions) checkForServer() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.Net != "none" {
+		return fault.New(fault.Unsupported, "--net %s: works on this host alone, not on a server", o.Net)
+	}
+	if o.Name != "" {
+		return sandbox.CheckName(o.Name)
+	}
+	return nil
+}
+
+// directory is the one that is meant.
+func (o *sandboxOptions) directory() string {
+	if o.Dir == "" {
+		return "."
+	}
+	return o.Dir
+}
+
+// serverRules returns the policy of a server's sandbox: of a codebase, or of a
+// directory here, whose .agentfense.yaml counts as it does for run.
+func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Server, codebase string) ([]policy.Rule, error) {
+	var rules []policy.Rule
+	if codebase == "" {
+		source, err := realPath(o.directory())
+		if err != nil {
+			return nil, fault.New(fault.NotFound, "source: %w", err)
+		}
+		home, err := e.openHome()
+		if err != nil {
+			return nil, err
+		}
+		if rules, _, err = o.rules(e, home, source); err != nil {
+			return nil, err
+		}
+		return rules, o.sayWarnings(e, rules)
+	}
+	if o.Policy == "" && o.Preset == "" {
+		o.Preset = policy.DefaultPreset
+	}
+	base, _, err := o.baseRules(e, nil, "")
+	if err != nil {
+		return nil, err
+	}
+	extra, err := o.flagRules(e, isDirOfCodebase(ctx, s, codebase))
+	if err != nil {
+		return nil, err
+	}
+	rules = append(append(rules, base...), extra...)
+	return rules, o.sayWarnings(e, rules)
+}
+
+// isDirOfCodebase tells whether a path is a directory of a codebase. What the
+// server cannot say is none, as what is not there.
+func isDirOfCodebase(ctx context.Context, s control.Server, codebase string) func(string) bool {
+	return func(pattern string) bool {
+		p, err := vpath.Parse(pattern)
+		if err != nil || p.IsRoot() {
+			return err == nil
+		}
+		files, err := s.Files(ctx, codebase, p.Dir(), false)
+		if err != nil {
+			return false
+		}
+		for _, f := range files {
+			if f.Path == p {
+				return f.Mode.IsDir()
+			}
+		}
+		return false
+	}
+}
+
+// findOnServer returns the sandbox that the flags of run name: a known one, with
+// the policy that they give, or a new one.
+func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server, cmd *cobra.Command) (*made, error) {
+	if o.Name == "" {
+		return o.createOnServer(ctx, e, s, cmd)
+	}
+	known, err := s.Sandbox(ctx, o.Name)
+	if fault.Is(err, fault.NotFound) {
+		return o.createOnServer(ctx, e, s, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &made{Sandbox: known}
+	served := known.Record.Served
+	switch {
+	case o.Codebase != "" && o.Codebase != served.CodebaseID:
+		return nil, fault.New(fault.Precondition, "sandbox %s: is one of codebase %s, not of %s", o.Name, served.CodebaseID, o.Codebase)
+	case o.Dir != "":
+		return nil, fault.New(fault.Precondition, "sandbox %s: is there, of codebase %s; to bring files there: agentfense codebase push %s --to %[2]s", o.Name, served.CodebaseID, sandbox.HostPath(o.Dir))
+	case changed(cmd, []string{"runtime", "image", "memory", "cpus", "pids", "disk"}):
+		return nil, fault.New(fault.Precondition, "sandbox %s: is there; a server's sandbox keeps the runtime and the limits that it was made with", o.Name)
+	case o.Exclusive && known.Status == control.Running:
+		return nil, fault.New(fault.Precondition, "sandbox %s: running already, and --exclusive was given", o.Name)
+	}
+	if !changed(cmd, policyFlags) {
+		return m, nil
+	}
+	rules, err := o.serverRules(ctx, e, s, served.CodebaseID)
+	if err != nil {
+		return nil, err
+	}
+	return m, s.SetPolicy(ctx, m.id(), rules)
+}
+
+// runOnServer is run: what it makes stays, unless nothing ran in it.
+func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Command, o runOptions, args []string) error {
+	m, err := o.findOnServer(ctx, e, s, cmd)
+	if err != nil {
+		return err
+	}
+	var before uint64
+	if !m.isNew {
+		if before, err = lastSeqOnServer(ctx, s, m.id()); err != nil {
+			return err
+		}
+	}
+	leave, err := e.enterOnServer(ctx, s, m.Sandbox)
+	if err != nil {
+		return errors.Join(err, m.undo(ctx, s))
+	}
+	c := o.serverCommand(e, m.Sandbox, args)
+	c.Timeout = o.Timeout
+	if o.Detach {
+		if len(args) > 0 {
+			if err := s.Detach(ctx, c); err != nil {
+				return err
+			}
+		}
+		_, err := fmt.Fprintln(e.stdout, m.Record.Name)
+		return err
+	}
+	exit, err := e.attach(ctx, s, c)
+	err = errors.Join(err, leave())
+	if m.isNew && wasRefused(err) {
+		return errors.Join(err, m.undo(ctx, s))
+	}
+	if err != nil {
+		return err
+	}
+	return e.finishOnServer(ctx, s, m, o, exit, before)
+}
+
+// wasRefused reports whether the server has certainly run nothing.
+func wasRefused(err error) bool {
+	kinds := []fault.Kind{fault.Invalid, fault.Denied, fault.Unsupported, fault.Precondition}
+	return err != nil && slices.Contains(kinds, fault.KindOf(err))
+}
+
+// finishOnServer does what follows a command, as finishRun.
+func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o runOptions, exit control.Exit, before uint64) error {
+	e.sayConflicts(exit)
+	var after error
+	if o.Apply && exit.Code == exitOK {
+		after = e.applyOnServer(ctx, s, m)
+	}
+	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before))
+	if o.Remove {
+		after = errors.Join(after, e.clearServer(ctx, s, m))
+	} else if m.codebase != "" {
+		e.say("the files are in codebase %[1]s: agentfense codebase pull %[1]s DIR", m.codebase)
+	}
+	if after == nil && exit.Code != exitOK {
+		return exitError(exit.Code)
+	}
+	return after
+}
+
+// clearServer is --rm: the sandbox goes, and the codebase that came with it.
+func (e *env) clearServer(ctx context.Context, s control.Server, m *made) error {
+	m.isNew = true
+	return m.undo(ctx, s)
+}
+
+func (e *env) applyOnServer(ctx context.Context, s control.Server, m *made) error {
+	result, err := s.Apply(ctx, m.Sandbox, nil, false)
+	if n := result.Count(sandbox.Applied); n > 0 {
+		e.say("applied %s", plural(n, "change"))
+	}
+	if err != nil {
+		return fault.New(fault.KindOf(err), "apply: %w", err)
+	}
+	return nil
+}
+
+// sayConflicts tells which changes met others in the codebase.
+func (e *env) sayConflicts(exit control.Exit) {
+	for _, text := range exit.Conflicts[:min(len(exit.Conflicts), summaryLines)] {
+		e.say("conflict: %s was changed in the codebase meanwhile", vpath.Escape(path.Clean(vpath.DecodeText(text))))
+	}
+	if more := exit.ConflictCount - summaryLines; more > 0 {
+		e.say("… and %d more conflicts; see the audit log", more)
+	}
+}
+
+func lastSeqOnServer(ctx context.Context, s control.Server, id string) (uint64, error) {
+	var last uint64
+	err := s.Audit(ctx, id, 0, false, func(r audit.Record) error {
+		last = max(last, r.Seq)
+		return nil
+	})
+	return last, err
+}
+
+// summariseOnServer is printSummary of a server's sandbox.
+func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, before uint64) error {
+	review, err := s.Review(ctx, m.Sandbox, nil, true)
+	if err != nil {
+		return err
+	}
+	sum := sandbox.Summary{Files: review.Files()}
+	sum.Denials, err = sandbox.GroupDenials(func(do func(audit.Record) error) error {
+		return s.Audit(ctx, m.id(), before, false, do)
+	})
+	if err != nil {
+		return err
+	}
+	e.saySummary(m.Record.Name, sum)
+	return nil
+}

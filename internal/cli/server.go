@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/agentfense/agentfense/internal/bundle"
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+// endpointOptions are the flags of every verb that say which server to ask.
+type endpointOptions struct {
+	Endpoint  string
+	TLS       control.Options
+	TokenFile string
+}
+
+// endpointFlags are their names.
+var endpointFlags = []string{"endpoint", "tls-ca", "tls-cert", "tls-key", "token-file"}
+
+func (o *endpointOptions) register(f *pflag.FlagSet) {
+	f.StringVar(&o.Endpoint, "endpoint", "", "act on the server at `URL`, not on this host: HOST:PORT, https://HOST:PORT or unix:///PATH (default $AGENTFENSE_ENDPOINT)")
+	f.StringVar(&o.TLS.CA, "tls-ca", "", "certificate `FILE` of the authority that signed the server's (default $AGENTFENSE_TLS_CA, else the system's)")
+	f.StringVar(&o.TLS.Cert, "tls-cert", "", "client certificate `FILE` to show the server (default $AGENTFENSE_TLS_CERT)")
+	f.StringVar(&o.TLS.Key, "tls-key", "", "`FILE` of its key (default $AGENTFENSE_TLS_KEY)")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` that holds the token (default $AGENTFENSE_TOKEN, then $AGENTFENSE_TOKEN_FILE, then this user's server's)")
+}
+
+// annotationServer marks the verbs that can act on a server.
+const annotationServer = "server"
+
+// marked adds the mark of the verbs that can act on a server.
+func marked(cmd *cobra.Command) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[annotationServer] = "true"
+}
+
+// refuseEndpoint refuses a verb that knows no server the flags of one.
+func refuseEndpoint(cmd *cobra.Command, _ []string) error {
+	if cmd.Annotations[annotationServer] != "" {
+		return nil
+	}
+	return refuseFor(cmd, "whatever its flags")
+}
+
+// refuseFor refuses the flags of a server.
+func refuseFor(cmd *cobra.Command, reason string) error {
+	given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed)
+	if given < 0 {
+		return nil
+	}
+	return usageError{fault.New(fault.Invalid, "%s: asks no server, %s: leave --%s out", cmd.CommandPath(), reason, endpointFlags[given])}
+}
+
+// address is the endpoint that is given, "" for none.
+func (e *env) address() string {
+	if e.at.Endpoint != "" {
+		return e.at.Endpoint
+	}
+	return e.getenv("AGENTFENSE_ENDPOINT")
+}
+
+// hereOnly refuses what cannot be done on a server, where one is given.
+func (e *env) hereOnly(what string) error {
+	if e.address() == "" {
+		return nil
+	}
+	return usageError{fault.New(fault.Invalid, "%s: works on this host alone, not on a server: leave --endpoint and AGENTFENSE_ENDPOINT out", what)}
+}
+
+// either does here what cmd says, or there, on the server that is given, for
+// which those of cmd's own flags count that are named.
+func (e *env) either(cmd *cobra.Command, here func() error, there func(context.Context, control.Server) error, flags ...string) error {
+	address := e.address()
+	if address == "" {
+		if given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed); given >= 0 {
+			return usageError{fault.New(fault.Invalid, "--%s: is for a server: give --endpoint too", endpointFlags[given])}
+		}
+		return here()
+	}
+	var err error
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if err == nil && f.Changed && f.Name != "help" && !slices.Contains(flags, f.Name) {
+			err = usageError{fault.New(fault.Invalid, "%s --%s: works on this host alone, not on a server", cmd.CommandPath(), f.Name)}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return e.onServer(cmd.Context(), address, there)
+}
+
+// onServer connects to a server. The program that runs for each sandbox cannot:
+// it becomes the other one, with the same arguments.
+func (e *env) onServer(ctx context.Context, address string, do func(context.Context, control.Server) error) error {
+	if e.parts == nil {
+		return bundle.Exec()
+	}
+	at, err := e.endpoint(address)
+	if err != nil {
+		return err
+	}
+	server, err := e.parts.Dial(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	return do(ctx, server)
+}
+
+// endpoint reads the address and finds what goes with it.
+func (e *env) endpoint(address string) (control.Endpoint, error) {
+	o := e.at.TLS
+	for _, file := range []struct {
+		path     *string
+		variable string
+	}{{&o.CA, "AGENTFENSE_TLS_CA"}, {&o.Cert, "AGENTFENSE_TLS_CERT"}, {&o.Key, "AGENTFENSE_TLS_KEY"}} {
+		if *file.path == "" {
+			*file.path = e.getenv(file.variable)
+		}
+	}
+	at, err := control.ParseEndpoint(address, o)
+	if err != nil {
+		return at, usageError{err}
+	}
+	at.Token, at.TokenFrom, err = e.token(at)
+	return at, err
+}
+
+// token finds what to show a server. That of this user's own server is shown to
+// none but one on this host.
+func (e *env) token(at control.Endpoint) (token, from string, err error) {
+	path := e.at.TokenFile
+	if text := e.getenv("AGENTFENSE_TOKEN"); path == "" && text != "" {
+		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return "", "", fault.New(fault.Invalid, "AGENTFENSE_TOKEN: has what no token has: a space, or a character beyond ASCII")
+		}
+		return text, "AGENTFENSE_TOKEN", nil
+	}
+	if path == "" {
+		path = e.getenv("AGENTFENSE_TOKEN_FILE")
+	}
+	if path != "" {
+		token, err = e.parts.ReadToken(path)
+		return token, sandbox.HostPath(path).String(), err
+	}
+	dir, err := sandbox.HomeDir(e.getenv)
+	if err != nil || !at.IsLocal() {
+		return "", "", nil //nolint:nilerr // then there is none to find
+	}
+	path = filepath.Join(dir, "token")
+	token, err = e.parts.ReadToken(path)
+	if fault.Is(err, fault.NotFound) {
+		return "", "", nil
+	}
+	return token, sandbox.HostPath(path).String(), err
+}

@@ -1,0 +1,92 @@
+// Package control is a server as the command line sees it: where it is, and
+// the words in which things are asked of it and told.
+//
+// It is vocabulary, without I/O. What reaches a server is package remote, whose
+// libraries the program that runs for each sandbox must not be linked with.
+package control
+
+import (
+	"io/fs"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Codebase is a source that a server knows.
+type Codebase struct {
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	OwnerID   string    `json:"owner_id"`
+	SizeBytes int64     `json:"size_bytes"`
+	FileCount int64     `json:"file_count"`
+	Linked    bool      `json:"linked"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// Status is where a server's sandbox stands.
+type Status string
+
+// The statuses.
+const (
+	Pending Status = "pending" // made, never started
+	Running Status = "running"
+	Stopped Status = "stopped"
+	Failed  Status = "error" // a start failed or the supervisor died
+)
+
+// Sandbox is a server's sandbox. Its record has no paths of the server's host.
+type Sandbox struct {
+	Record sandbox.Record
+	Status Status
+	Reason string // of Failed
+}
+
+// NewSandbox is what a sandbox is made of.
+type NewSandbox struct {
+	Name       string // "" for its id
+	CodebaseID string
+	Rules      []policy.Rule
+	Runtime    string // "" for the server's default
+	Image      string
+	Limits     sandbox.Limits
+}
+
+// Command is a command to be run in a sandbox.
+type Command struct {
+	SandboxID string
+	Argv      []string
+	Env       map[string]string
+	Dir       string // "" for the workspace
+	Timeout   time.Duration
+	Rows      uint16 // of a terminal of its own; 0: it gets pipes
+	Columns   uint16
+}
+
+// Exit is how a command ended.
+type Exit struct {
+	Code int
+	// Conflicts are paths that the command changed and somebody outside too, as
+	// many as the server tells of; ConflictCount is how many there were.
+	Conflicts     []string
+	ConflictCount int64
+}
+
+// File is an entry of a codebase, or one to be put there.
+type File struct {
+	Path      vpath.Path
+	Mode      fs.FileMode // type and permission bits
+	SizeBytes int64
+	Target    string // of a symbolic link
+}
+
+// Token is what is kept of a token. The token itself is not.
+type Token struct {
+	Name      string    `json:"name"`
+	OwnerID   string    `json:"owner_id"` // "" reaches everybody's things
+	Scopes    string    `json:"scopes"`   // "read,exec"
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}

@@ -1,0 +1,70 @@
+package control
+
+import (
+	"context"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Server is what can be asked of a server (remote.Client says more). Errors
+// have the kind and the text that the server gave them.
+type Server interface {
+	io.Closer
+
+	CreateCodebase(ctx context.Context, name, owner string) (Codebase, error)
+	Codebase(ctx context.Context, id string) (Codebase, error)
+	Codebases(ctx context.Context, owner string) ([]Codebase, error)
+	DeleteCodebase(ctx context.Context, id string) error
+	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]File, error)
+	Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error
+	Upload(ctx context.Context, id string, next func() (File, *os.File, error)) (files int64, err error)
+
+	Sandboxes(ctx context.Context) ([]Sandbox, error)
+	Sandbox(ctx context.Context, name string) (Sandbox, error)
+	Create(ctx context.Context, n NewSandbox) (Sandbox, error)
+	Start(ctx context.Context, id string) error
+	Stop(ctx context.Context, id string) error
+	Destroy(ctx context.Context, id string) error
+	InUse(ctx context.Context, id string) (bool, error)
+
+	Attach(ctx context.Context, c Command) (Attached, error)
+	Detach(ctx context.Context, c Command) error
+
+	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error)
+	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error)
+	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error)
+	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error)
+	ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error
+
+	SetPolicy(ctx context.Context, id string, rules []policy.Rule) error
+	Explain(ctx context.Context, s Sandbox, path vpath.Path) (policy.Explanation, error)
+	Audit(ctx context.Context, id string, after uint64, follow bool, do func(audit.Record) error) error
+}
+
+// Attached is a command that runs in a sandbox with its streams here. Its
+// methods may be called concurrently.
+type Attached interface {
+	io.Writer // the command's standard input; never fails
+	CloseInput()
+	Resize(rows, columns uint16)
+	Signal(s syscall.Signal)
+	// Wait copies the command's output until it has ended and tells how.
+	Wait(stdout, stderr io.Writer) (Exit, error)
+}
+
+// Tokens are those of this host's server.
+type Tokens interface {
+	io.Closer
+	// Issue makes a token and returns it this once. Errors: Exists for a name
+	// that is taken; Invalid.
+	Issue(ctx context.Context, t Token) (secret string, err error)
+	List(ctx context.Context) ([]Token, error)
+	// Revoke forgets a token. Errors: NotFound.
+	Revoke(ctx context.Context, name string) error
+}

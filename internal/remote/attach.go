@@ -1,0 +1,148 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// attached is a control.Attached. What is sent to a command that has ended
+// is lost without an error: Wait tells how it ended.
+type attached struct {
+	client *Client
+	stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
+	cancel context.CancelFunc
+
+	sending sync.Mutex
+}
+
+// Attach runs a command. When ctx ends, or Wait has returned, so does it.
+func (c *Client) Attach(ctx context.Context, command control.Command) (control.Attached, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := c.sandboxes.Attach(ctx)
+	if err != nil {
+		cancel()
+		return nil, c.failed(err)
+	}
+	start := &sandboxv1.AttachRequest_Start{
+		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir,
+	}
+	if command.Timeout > 0 {
+		start.Timeout = durationpb.New(command.Timeout)
+	}
+	if command.Rows > 0 {
+		start.Terminal = windowSize(command.Rows, command.Columns)
+	}
+	a := &attached{client: c, stream: stream, cancel: cancel}
+	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}})
+	return a, nil
+}
+
+func windowSize(rows, columns uint16) *sandboxv1.AttachRequest_WindowSize {
+	return &sandboxv1.AttachRequest_WindowSize{Rows: uint32(rows), Columns: uint32(columns)}
+}
+
+func (a *attached) send(m *sandboxv1.AttachRequest) {
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	_ = a.stream.Send(m) // a call that has ended tells why at its other end
+}
+
+// Write sends to the command's standard input. It never fails.
+func (a *attached) Write(data []byte) (int, error) {
+	for sent := 0; sent < len(data); {
+		n := min(len(data)-sent, chunkBytes)
+		a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: data[sent : sent+n]}})
+		sent += n
+	}
+	return len(data), nil
+}
+
+// CloseInput says that nothing more comes on standard input.
+func (a *attached) CloseInput() {
+	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
+}
+
+// Resize tells the command's terminal its new size.
+func (a *attached) Resize(rows, columns uint16) {
+	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: windowSize(rows, columns)}})
+}
+
+// signalPatience is how long a signal may wait behind input that the command
+// does not read.
+const signalPatience = 2 * time.Second
+
+// Signal sends the command a signal. One that cannot get past input that nobody
+// reads ends the command.
+func (a *attached) Signal(s syscall.Signal) {
+	sent := make(chan struct{})
+	go func() {
+		a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: int32(s)}})
+		close(sent)
+	}()
+	select {
+	case <-sent:
+	case <-time.After(signalPatience):
+		a.cancel()
+	}
+}
+
+// Wait copies the command's output until it has ended and tells how. Output
+// that cannot be written ends the command.
+func (a *attached) Wait(stdout, stderr io.Writer) (control.Exit, error) {
+	defer a.cancel()
+	for {
+		out, err := a.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return control.Exit{}, fault.New(fault.Unavailable, "the server at %s does not say how the command ended", a.client.at)
+		}
+		if err != nil {
+			return control.Exit{}, a.client.failed(err)
+		}
+		if out.ExitCode != nil {
+			return control.Exit{Code: int(*out.ExitCode), Conflicts: out.Conflicts, ConflictCount: out.ConflictCount}, nil
+		}
+		to := stdout
+		if out.Type == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
+			to = stderr
+		}
+		if _, err := to.Write(out.Data); err != nil {
+			return control.Exit{Code: 128 + int(syscall.SIGPIPE)}, nil //nolint:nilerr // as for who writes into a pipe that nobody reads
+		}
+	}
+}
+
+// Detach starts a command that goes on without us. Its output is thrown away.
+func (c *Client) Detach(ctx context.Context, command control.Command) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.sandboxes.ExecStream(ctx, &sandboxv1.ExecRequest{
+		SandboxId: command.SandboxID, Command: shellText(command.Argv), Env: command.Env, Workdir: command.Dir,
+		Timeout: durationpb.New(command.Timeout), Detach: true,
+	})
+	if err != nil {
+		return c.failed(err)
+	}
+	_, err = stream.Header() // comes when the server has taken it on
+	return c.failed(err)
+}
+
+// shellText is a command line for sh(1) that runs argv.
+func shellText(argv []string) string {
+	words := make([]string, len(argv))
+	for i, a := range argv {
+		words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	}
+	return "exec " + strings.Join(words, " ")
+}

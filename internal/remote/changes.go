@@ -1,0 +1,199 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+var (
+	changeOf = map[sandboxv1.ChangeStatus]sandbox.Status{
+		sandboxv1.ChangeStatus_CHANGE_STATUS_ADDED:    sandbox.Added,
+		sandboxv1.ChangeStatus_CHANGE_STATUS_MODIFIED: sandbox.Modified,
+		sandboxv1.ChangeStatus_CHANGE_STATUS_DELETED:  sandbox.Deleted,
+		sandboxv1.ChangeStatus_CHANGE_STATUS_RETYPED:  sandbox.Retyped,
+	}
+	riskOf = map[sandboxv1.Risk]sandbox.Risk{
+		sandboxv1.Risk_RISK_TRUSTED_LATER: sandbox.TrustedLater,
+		sandboxv1.Risk_RISK_RUNS_ON_HOST:  sandbox.RunsOnHost,
+	}
+	outcomeOf = map[sandboxv1.Outcome]sandbox.Outcome{
+		sandboxv1.Outcome_OUTCOME_APPLIED:  sandbox.Applied,
+		sandboxv1.Outcome_OUTCOME_PRESENT:  sandbox.Present,
+		sandboxv1.Outcome_OUTCOME_KEPT:     sandbox.Kept,
+		sandboxv1.Outcome_OUTCOME_CONFLICT: sandbox.Conflict,
+		sandboxv1.Outcome_OUTCOME_REFUSED:  sandbox.Refused,
+		sandboxv1.Outcome_OUTCOME_FAILED:   sandbox.Failed,
+		sandboxv1.Outcome_OUTCOME_SKIPPED:  sandbox.Skipped,
+	}
+)
+
+func texts(paths []vpath.Path) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = p.Text()
+	}
+	return out
+}
+
+func pathsOf(texts []string) ([]vpath.Path, error) {
+	var out []vpath.Path
+	for _, text := range texts {
+		p, err := parsePath(text)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Review shows what a sandbox changed at and below the paths; without paths,
+// all. With namesOnly it has no contents.
+func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error) {
+	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: texts(paths), NamesOnly: namesOnly}
+	var files []sandbox.FileDiff
+	contents := map[vpath.Path]*sandboxv1.FileDiff{}
+	for {
+		page, err := c.sandboxes.Diff(ctx, r)
+		if err != nil {
+			return nil, c.failed(err)
+		}
+		for _, d := range page.Files {
+			f, err := fileDiffOf(d)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, f)
+			contents[f.Path] = d
+		}
+		if r.PageToken = page.NextPageToken; r.PageToken == "" {
+			break
+		}
+	}
+	risk := func(f sandbox.FileDiff) sandbox.Risk {
+		if f.Mark == nil {
+			return sandbox.NoRisk
+		}
+		return f.Mark.Risk
+	}
+	slices.SortFunc(files, func(a, b sandbox.FileDiff) int {
+		return cmp.Or(cmp.Compare(risk(b), risk(a)), cmp.Compare(a.Path, b.Path))
+	})
+	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
+		return contentOf(contents[f.Path], f)
+	}), nil
+}
+
+func fileDiffOf(d *sandboxv1.FileDiff) (sandbox.FileDiff, error) {
+	path, err := parsePath(d.Path)
+	if err != nil {
+		return sandbox.FileDiff{}, err
+	}
+	f := sandbox.FileDiff{
+		Path: path, Status: changeOf[d.Status], Old: sideOf(d.Old), New: sideOf(d.New), Stale: d.SourceChanged,
+	}
+	if d.Risk != sandboxv1.Risk_RISK_UNSPECIFIED {
+		f.Mark = &sandbox.Mark{Risk: riskOf[d.Risk], Reason: vpath.Escape(d.RiskReason)}
+	}
+	return f, nil
+}
+
+func sideOf(s *sandboxv1.FileState) *sandbox.Side {
+	if s == nil {
+		return nil
+	}
+	return &sandbox.Side{Mode: s.Mode, SizeBytes: s.Size, Target: vpath.DecodeText(s.SymlinkTarget)}
+}
+
+// contentOf reads the content of f, or of the part of it that is a deletion or
+// an addition, from the server's patch.
+func contentOf(d *sandboxv1.FileDiff, f *sandbox.FileDiff) (sandbox.Content, error) {
+	c := sandbox.Content{Binary: d.Binary, TooLarge: d.TooLarge || d.PatchOmitted, Unknown: d.OldContentUnknown}
+	text := d.Patch
+	if len(d.PatchBytes) > 0 {
+		text = string(d.PatchBytes)
+	}
+	patches, err := textdiff.ParsePatch(text)
+	if err != nil {
+		return c, fault.New(fault.Internal, "diff %s: the server's patch: %w", f.Path, err)
+	}
+	for _, p := range patches {
+		if f.Old == nil && p.Deleted || f.New == nil && p.Added {
+			continue // the other part
+		}
+		c.Hunks = append(c.Hunks, p.Hunks...)
+	}
+	c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
+	return c, nil
+}
+
+// Apply brings changes into the codebase. If something stands in the way, the
+// result tells what, beside the error.
+func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error) {
+	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: texts(paths), DryRun: dryRun}
+	answer, err := c.sandboxes.Apply(ctx, r)
+	if err = c.failed(err); !dryRun && fault.Is(err, fault.Precondition) {
+		if result, dryErr := c.Apply(ctx, s, paths, true); fault.Is(dryErr, fault.Precondition) {
+			return withoutApplied(result), err
+		}
+	}
+	if err != nil {
+		return sandbox.ApplyResult{}, err
+	}
+	result, err := applyResultOf(answer)
+	if err == nil && dryRun {
+		err = sandbox.Refusal(s.Record.Name, result.Count(sandbox.Conflict), result.Count(sandbox.Refused))
+	}
+	return result, err
+}
+
+// withoutApplied is the result of a dry run as that of an apply that did
+// nothing.
+func withoutApplied(r sandbox.ApplyResult) sandbox.ApplyResult {
+	for i := range r.Paths {
+		if r.Paths[i].Outcome == sandbox.Applied {
+			r.Paths[i].Outcome, r.Paths[i].Reason = sandbox.Skipped, "another path stopped the apply"
+		}
+	}
+	return r
+}
+
+func applyResultOf(answer *sandboxv1.ApplyResponse) (sandbox.ApplyResult, error) {
+	var result sandbox.ApplyResult
+	for _, p := range answer.Results {
+		path, err := parsePath(p.Path)
+		if err != nil {
+			return result, err
+		}
+		result.Paths = append(result.Paths, sandbox.PathResult{
+			Path: path, Status: changeOf[p.Status], Outcome: outcomeOf[p.Outcome], Reason: p.Reason,
+		})
+	}
+	slices.SortFunc(result.Paths, func(a, b sandbox.PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	var err error
+	result.Changed, err = pathsOf(answer.WrittenAgain)
+	return result, err
+}
+
+// Discard forgets changes. It returns which, and which paths were written again
+// meanwhile.
+func (c *Client) Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error) {
+	answer, err := c.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: id, Paths: texts(paths), DryRun: dryRun})
+	if err != nil {
+		return sandbox.DiscardResult{}, c.failed(err)
+	}
+	var result sandbox.DiscardResult
+	if result.Paths, err = pathsOf(answer.Paths); err != nil {
+		return result, err
+	}
+	result.Changed, err = pathsOf(answer.WrittenAgain)
+	return result, err
+}

@@ -1,0 +1,46 @@
+package remote
+
+import (
+	"context"
+	"io"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+var viewOriginOf = map[sandboxv1.ViewOrigin]sandbox.Origin{
+	sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE: sandbox.OfSource,
+	sandboxv1.ViewOrigin_VIEW_ORIGIN_FROZEN: sandbox.OfFrozen,
+	sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA:  sandbox.OfDelta,
+}
+
+// ListView lists a directory of a sandbox's view, or describes a file; with
+// itself it describes a directory too.
+func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error) {
+	list, err := c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself})
+	if err != nil {
+		return nil, c.failed(err)
+	}
+	entries := make([]sandbox.ViewEntry, len(list.Entries))
+	for i, e := range list.Entries {
+		p, err := parsePath(e.Path)
+		if err != nil {
+			return nil, err
+		}
+		entries[i] = sandbox.ViewEntry{
+			Path: p, Permission: permissionOf[e.Permission], Mode: e.Mode, SizeBytes: e.Size,
+			ModifiedAt: timeOf(e.ModifiedAt), Origin: viewOriginOf[e.Origin], Target: vpath.DecodeText(e.SymlinkTarget),
+		}
+	}
+	return entries, nil
+}
+
+// ReadView writes a file of a sandbox's view to w.
+func (c *Client) ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
+	return download(ctx, c, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.ReadViewResponse], error) {
+		return c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()})
+	})
+}
