@@ -5,6 +5,9 @@
 // terminal must show, stdout and stderr together. In them "…" stands for any
 // text, and alone on a line for any lines. The blocks of one document are one
 // session, begun in an empty directory.
+//
+// What docs/rest.md types into curl and docs/api.md sends is played against a
+// server (server_test.go).
 package docs_test
 
 import (
@@ -21,6 +24,12 @@ import (
 	"github.com/agentfense/agentfense/test/harness"
 )
 
+var binary string
+
+func TestMain(m *testing.M) {
+	harness.Main(m, &binary, harness.BuildWithServer)
+}
+
 // step is one command and what it shows.
 type step struct {
 	line    int
@@ -33,7 +42,7 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bin := t.TempDir()
+	bin := filepath.Dir(binary)
 	for _, path := range append(documents, "../../README.md") {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -46,11 +55,6 @@ func TestExamples(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			needs.FUSE(t)
 			needs.Bwrap(t)
-			if _, err := os.Stat(filepath.Join(bin, "agentfense")); err != nil {
-				if _, err := harness.Build(bin); err != nil {
-					t.Fatal(err)
-				}
-			}
 			for i, got := range play(t, bin, steps) {
 				if want := steps[i].output; !matches(want, got) {
 					t.Errorf("%s:%d: $ %s\ngot:\n%s\nwant:\n%s", path, steps[i].line, steps[i].command, got, want)

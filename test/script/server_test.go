@@ -1,17 +1,16 @@
 package script_test
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/agentfense/agentfense/test/wire"
 )
 
 // servers are the running servers by their scripts.
@@ -39,9 +38,10 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Env = append([]string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), "AGENTFENSE_HOME=" + ts.Getenv("AGENTFENSE_HOME")}, settings...)
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	stdout, err := cmd.StdoutPipe()
-	ts.Check(err)
-	ts.Check(cmd.Start())
+	started, err := wire.Serve(cmd, ts.Getenv("AGENTFENSE_HOME"))
+	if started == nil {
+		ts.Fatalf("start the server: %v", err)
+	}
 	s.cmd = cmd
 	ts.Defer(func() {
 		if s.cmd == cmd {
@@ -50,18 +50,12 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Logf("[server]\n%s", log.String())
 		removeSandboxes(ts, cmd.Env)
 	})
-	lines := bufio.NewReader(stdout)
-	for _, face := range []string{"grpc", "http"} {
-		line, err := lines.ReadString('\n')
-		addr, ok := strings.CutPrefix(strings.TrimSpace(line), face+" ")
-		if !ok {
-			ts.Fatalf("the server said %q, %v: %s", line, err, log.String())
-		}
-		ts.Setenv(map[string]string{"grpc": "GRPC", "http": "URL"}[face], map[string]string{"http": "http://"}[face]+addr)
+	if err != nil {
+		ts.Fatalf("%v: %s", err, log.String())
 	}
-	token, err := os.ReadFile(filepath.Join(ts.Getenv("AGENTFENSE_HOME"), "token"))
-	ts.Check(err)
-	ts.Setenv("TOKEN", strings.TrimSpace(string(token)))
+	ts.Setenv("GRPC", started.Addr)
+	ts.Setenv("URL", started.URL)
+	ts.Setenv("TOKEN", started.Token)
 }
 
 func cmdUnserve(ts *testscript.TestScript, neg bool, args []string) {

@@ -46,24 +46,31 @@ type CodebaseServiceClient interface {
 	CreateCodebase(ctx context.Context, in *CreateCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
 	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
 	GetCodebase(ctx context.Context, in *GetCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
-	// ListCodebases lists codebases, the oldest first.
+	// ListCodebases lists codebases, the oldest first. PERMISSION_DENIED for an owner_id that the
+	// caller may not act for.
 	ListCodebases(ctx context.Context, in *ListCodebasesRequest, opts ...grpc.CallOption) (*ListCodebasesResponse, error)
 	// DeleteCodebase removes a codebase and its files; of a linked directory only the link.
 	// FAILED_PRECONDITION while sandboxes are made of it.
 	DeleteCodebase(ctx context.Context, in *DeleteCodebaseRequest, opts ...grpc.CallOption) (*Empty, error)
 	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order.
+	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error, and
+	// when the client leaves, nothing is kept.
 	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, UploadResult], error)
-	// DownloadFile sends a file in pieces of 64 KiB.
+	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if there is none; INVALID_ARGUMENT for a
+	// directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
 	DownloadFile(ctx context.Context, in *DownloadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileChunk], error)
-	// ListFiles lists a directory, or with recursive all that is below it.
+	// ListFiles lists a directory, or with recursive all that is below it. NOT_FOUND if there is none;
+	// FAILED_PRECONDITION for a linked codebase.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
 	// LinkCodebase makes a codebase of a directory of the server's host. The directory is never
-	// changed except by Apply: UploadFiles, UploadTree and DeleteFile answer FAILED_PRECONDITION.
+	// changed except by Apply, and read through its sandboxes' views alone: calls on the codebase's
+	// files answer FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
 	LinkCodebase(ctx context.Context, in *LinkCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
 	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata.
 	// What came before an error is stored.
 	UploadTree(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, UploadTreeResult], error)
-	// DeleteFile removes a file, or a directory and all below it.
+	// DeleteFile removes a file, or a directory and all below it. NOT_FOUND if there is none;
+	// FAILED_PRECONDITION for a linked codebase.
 	DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*Empty, error)
 }
 
@@ -205,24 +212,31 @@ type CodebaseServiceServer interface {
 	CreateCodebase(context.Context, *CreateCodebaseRequest) (*Codebase, error)
 	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
 	GetCodebase(context.Context, *GetCodebaseRequest) (*Codebase, error)
-	// ListCodebases lists codebases, the oldest first.
+	// ListCodebases lists codebases, the oldest first. PERMISSION_DENIED for an owner_id that the
+	// caller may not act for.
 	ListCodebases(context.Context, *ListCodebasesRequest) (*ListCodebasesResponse, error)
 	// DeleteCodebase removes a codebase and its files; of a linked directory only the link.
 	// FAILED_PRECONDITION while sandboxes are made of it.
 	DeleteCodebase(context.Context, *DeleteCodebaseRequest) (*Empty, error)
 	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order.
+	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error, and
+	// when the client leaves, nothing is kept.
 	UploadFiles(grpc.ClientStreamingServer[UploadChunk, UploadResult]) error
-	// DownloadFile sends a file in pieces of 64 KiB.
+	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if there is none; INVALID_ARGUMENT for a
+	// directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
 	DownloadFile(*DownloadFileRequest, grpc.ServerStreamingServer[FileChunk]) error
-	// ListFiles lists a directory, or with recursive all that is below it.
+	// ListFiles lists a directory, or with recursive all that is below it. NOT_FOUND if there is none;
+	// FAILED_PRECONDITION for a linked codebase.
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
 	// LinkCodebase makes a codebase of a directory of the server's host. The directory is never
-	// changed except by Apply: UploadFiles, UploadTree and DeleteFile answer FAILED_PRECONDITION.
+	// changed except by Apply, and read through its sandboxes' views alone: calls on the codebase's
+	// files answer FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
 	LinkCodebase(context.Context, *LinkCodebaseRequest) (*Codebase, error)
 	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata.
 	// What came before an error is stored.
 	UploadTree(grpc.ClientStreamingServer[UploadChunk, UploadTreeResult]) error
-	// DeleteFile removes a file, or a directory and all below it.
+	// DeleteFile removes a file, or a directory and all below it. NOT_FOUND if there is none;
+	// FAILED_PRECONDITION for a linked codebase.
 	DeleteFile(context.Context, *DeleteFileRequest) (*Empty, error)
 	mustEmbedUnimplementedCodebaseServiceServer()
 }

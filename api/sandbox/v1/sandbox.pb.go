@@ -1038,12 +1038,12 @@ func (x *DestroySandboxRequest) GetSandboxId() string {
 type ExecRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Run as /bin/sh -c COMMAND.
+	// Run as /bin/sh -c COMMAND. At most 131071 bytes.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
 	// Empty: the command's standard input is at its end at once.
 	Stdin string            `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Env   map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Empty is the workspace.
+	// Empty is the workspace, from which a relative one starts; without "..".
 	Workdir string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// 0 is the server's default.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`

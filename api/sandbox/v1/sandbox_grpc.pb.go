@@ -51,7 +51,9 @@ const (
 //
 // SandboxService makes sandboxes and runs commands in them.
 type SandboxServiceClient interface {
-	// CreateSandbox makes a sandbox of a codebase; StartSandbox starts it.
+	// CreateSandbox makes a sandbox of a codebase; StartSandbox starts it. INVALID_ARGUMENT for a
+	// malformed rule; ALREADY_EXISTS for a name that is taken; RESOURCE_EXHAUSTED if the owner has as many
+	// as the server allows; FAILED_PRECONDITION for a runtime or a limit that this host does not have.
 	CreateSandbox(ctx context.Context, in *CreateSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
 	// GetSandbox describes a sandbox.
 	GetSandbox(ctx context.Context, in *GetSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
@@ -65,12 +67,14 @@ type SandboxServiceClient interface {
 	// DestroySandbox ends and forgets a sandbox.
 	DestroySandbox(ctx context.Context, in *DestroySandboxRequest, opts ...grpc.CallOption) (*Empty, error)
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
-	// FAILED_PRECONDITION if the sandbox does not run.
+	// INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox does not
+	// run.
 	Exec(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (*ExecResult, error)
 	// ExecStream is Exec with the output as it comes. A command that failed is no error: the last
 	// message has its exit_code.
 	ExecStream(ctx context.Context, in *ExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecOutput], error)
-	// CreateSession starts a shell that stays. FAILED_PRECONDITION if the sandbox does not run.
+	// CreateSession starts a shell that stays. INVALID_ARGUMENT for a shell that cannot be started;
+	// FAILED_PRECONDITION if the sandbox does not run.
 	CreateSession(ctx context.Context, in *CreateSessionRequest, opts ...grpc.CallOption) (*Session, error)
 	// GetSession describes a session.
 	GetSession(ctx context.Context, in *GetSessionRequest, opts ...grpc.CallOption) (*Session, error)
@@ -411,7 +415,9 @@ func (c *sandboxServiceClient) GetStats(ctx context.Context, in *GetStatsRequest
 //
 // SandboxService makes sandboxes and runs commands in them.
 type SandboxServiceServer interface {
-	// CreateSandbox makes a sandbox of a codebase; StartSandbox starts it.
+	// CreateSandbox makes a sandbox of a codebase; StartSandbox starts it. INVALID_ARGUMENT for a
+	// malformed rule; ALREADY_EXISTS for a name that is taken; RESOURCE_EXHAUSTED if the owner has as many
+	// as the server allows; FAILED_PRECONDITION for a runtime or a limit that this host does not have.
 	CreateSandbox(context.Context, *CreateSandboxRequest) (*Sandbox, error)
 	// GetSandbox describes a sandbox.
 	GetSandbox(context.Context, *GetSandboxRequest) (*Sandbox, error)
@@ -425,12 +431,14 @@ type SandboxServiceServer interface {
 	// DestroySandbox ends and forgets a sandbox.
 	DestroySandbox(context.Context, *DestroySandboxRequest) (*Empty, error)
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
-	// FAILED_PRECONDITION if the sandbox does not run.
+	// INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox does not
+	// run.
 	Exec(context.Context, *ExecRequest) (*ExecResult, error)
 	// ExecStream is Exec with the output as it comes. A command that failed is no error: the last
 	// message has its exit_code.
 	ExecStream(*ExecRequest, grpc.ServerStreamingServer[ExecOutput]) error
-	// CreateSession starts a shell that stays. FAILED_PRECONDITION if the sandbox does not run.
+	// CreateSession starts a shell that stays. INVALID_ARGUMENT for a shell that cannot be started;
+	// FAILED_PRECONDITION if the sandbox does not run.
 	CreateSession(context.Context, *CreateSessionRequest) (*Session, error)
 	// GetSession describes a session.
 	GetSession(context.Context, *GetSessionRequest) (*Session, error)

@@ -1,0 +1,232 @@
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/wire"
+)
+
+// The ids of the documents.
+const (
+	codebaseID = "cb_0123456789abcdef"
+	sandboxID  = "sb_0123456789abcdef"
+	sessionID  = "sess_0123456789abcdef"
+)
+
+// stage is a server, on which each example finds what the documents suppose
+// (api/examples.txt).
+type stage struct {
+	*wire.Server
+	grpc   wire.GRPC
+	linked string // a directory of the host
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	needs.FUSE(t)
+	needs.Bwrap(t)
+	home := t.TempDir()
+	cmd := exec.Command(binary, "serve")
+	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+home, "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0",
+		"AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0", "AGENTFENSE_SANDBOX_SYNC=manual")
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	server, err := wire.Serve(cmd, home)
+	if err != nil {
+		t.Fatal(err, log.String())
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, log.String())
+		}
+	})
+	client, err := wire.Dial(server.Addr, server.Token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Conn.Close() })
+	return &stage{Server: server, grpc: client, linked: t.TempDir()}
+}
+
+// call makes a call that succeeds and returns the id that it answers, if any.
+func (s *stage) call(t *testing.T, name string, requests ...string) string {
+	t.Helper()
+	call, err := wire.Call(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.grpc.One(context.Background(), call, requests...)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	id, _ := wire.Find(answer, "id")
+	return id
+}
+
+// play makes a codebase, and where an example needs them a sandbox and a
+// session, and returns what puts their ids in place of the documents', and back.
+func (s *stage) play(t *testing.T, example string) (there, back *strings.Replacer) {
+	t.Helper()
+	cb := s.call(t, "CreateCodebase", `{"name":"demo","ownerId":"me"}`)
+	s.call(t, "UploadTree", `{"metadata":{"codebaseId":"`+cb+`","filePath":"README.md"}}`, `{"data":"aGVsbG8K"}`,
+		`{"metadata":{"filePath":"src/main.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`,
+		`{"metadata":{"filePath":"src/old.go"}}`, `{"data":"cGFja2FnZSBtYWluCg=="}`)
+	pairs := []string{codebaseID, cb, "/srv/demo", s.linked}
+	if strings.Contains(example, sandboxID) || strings.Contains(example, sessionID) {
+		sb := s.call(t, "CreateSandbox", `{"codebaseId":"`+cb+`","permissions":[{"pattern":"**","permission":"PERMISSION_WRITE"}]}`)
+		t.Cleanup(func() {
+			if call, err := wire.Call("DestroySandbox"); err == nil {
+				_, _ = s.grpc.One(context.Background(), call, `{"sandboxId":"`+sb+`"}`) // an example may have done it
+			}
+		})
+		s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
+		s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; rm src/old.go"}`)
+		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
+		pairs = append(pairs, sandboxID, sb, sessionID, session)
+		if regexp.MustCompile(`StartSandbox|/start\b`).MatchString(example) {
+			s.call(t, "StopSandbox", `{"sandboxId":"`+sb+`"}`)
+		}
+	}
+	reversed := make([]string, len(pairs))
+	for i, p := range pairs {
+		reversed[len(pairs)-1-i] = p
+	}
+	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
+}
+
+// block is a fenced text of a document.
+type block struct {
+	line    int
+	heading string // above it
+	text    string
+}
+
+// blocks returns the blocks of a language.
+func blocks(t *testing.T, path, language string) []block {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []block
+	heading, inside := "", false
+	for i, line := range strings.Split(string(text), "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			if inside = line == "```"+language; inside {
+				all = append(all, block{line: i + 1, heading: heading})
+			}
+		case inside:
+			all[len(all)-1].text += line + "\n"
+		case strings.HasPrefix(line, "### "):
+			heading = strings.Trim(line[len("### "):], "`")
+		}
+	}
+	return all
+}
+
+func TestEveryCallOfTheReference(t *testing.T) {
+	s := newStage(t)
+	shown := map[string]bool{}
+	for _, b := range blocks(t, "../../docs/api.md", "text") {
+		call, err := wire.Call(b.heading)
+		if err != nil {
+			t.Fatalf("docs/api.md:%d: %v", b.line, err)
+		}
+		shown[b.heading] = true
+		if !wire.IsServed(call) {
+			continue
+		}
+		t.Run(b.heading, func(t *testing.T) {
+			there, back := s.play(t, b.heading+b.text)
+			var requests []string
+			want := ""
+			for line := range strings.Lines(b.text) {
+				if request, is := strings.CutPrefix(line, "> "); is {
+					requests = append(requests, there.Replace(request))
+				} else {
+					want += strings.TrimPrefix(line, "< ")
+				}
+			}
+			answer, err := s.grpc.One(t.Context(), call, requests...)
+			if got := back.Replace(answer); err != nil || !matches(want, got) {
+				t.Errorf("docs/api.md:%d: %v, got:\n%s\nwant:\n%s", b.line, err, got, want)
+			}
+		})
+	}
+	for _, call := range wire.Calls() {
+		if !shown[string(call.Name())] {
+			t.Errorf("docs/api.md has no example of %s", call.Name())
+		}
+	}
+}
+
+// endless are the requests whose answers do not end.
+var endless = regexp.MustCompile(`audit:stream`)
+
+func TestEveryRequestOfREST(t *testing.T) {
+	needs.Command(t, "curl")
+	s := newStage(t)
+	for _, b := range blocks(t, "../../docs/rest.md", "sh") {
+		if !strings.Contains(b.text, "curl ") {
+			continue // where the server and the token are
+		}
+		t.Run(b.heading, func(t *testing.T) {
+			there, _ := s.play(t, b.text)
+			dir := t.TempDir()
+			config, want := "fail-with-body\nsilent\nshow-error\nmax-time = 60\n", 0
+			if endless.MatchString(b.text) {
+				config, want = strings.Replace(config, "60", "1", 1), 28 // curl's for a time-out
+			}
+			for name, content := range map[string]string{".curlrc": config, "main.go": "package main\n", "run.sh": "#!/bin/sh\n"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), "sh", "-ec", there.Replace(b.text))
+			cmd.Dir = dir
+			cmd.WaitDelay = 10 * time.Second
+			cmd.Env = append(os.Environ(), "CURL_HOME="+dir, "AF="+s.URL, "AUTH=Authorization: Bearer "+s.Token)
+			out, err := cmd.CombinedOutput()
+			if code := cmd.ProcessState.ExitCode(); code != want {
+				t.Errorf("docs/rest.md:%d: %v, exit code %d:\n%s", b.line, err, code, out)
+			}
+		})
+	}
+	if got := undocumented(t); len(got) > 0 {
+		t.Errorf("docs/rest.md has no example of %q", got)
+	}
+}
+
+// undocumented are the routes that docs/rest.md does not head.
+func undocumented(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/rest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var missing []string
+	for _, call := range wire.Calls() {
+		for _, r := range wire.Routes(call) {
+			twice := r.Verb == "POST" && strings.Contains(r.Template, "file_path") // as PUT
+			pattern := regexp.MustCompile(`\\\{(\w+)(=\\\*\\\*)?\\\}`).ReplaceAllString(regexp.QuoteMeta(r.Template), `\{\w+\}`)
+			if !regexp.MustCompile("(?m)^### `"+r.Verb+" "+pattern+"`$").Match(text) && !twice {
+				missing = append(missing, r.Verb+" "+r.Template)
+			}
+		}
+	}
+	return missing
+}
