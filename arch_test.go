@@ -23,6 +23,7 @@ const module = "github.com/agentfense/agentfense/"
 var mayImport = map[string]string{
 	// vocabulary, no I/O
 	"internal/fault":    "",
+	"internal/crash":    "",
 	"internal/bundle":   "fault",
 	"internal/vpath":    "fault",
 	"internal/yamlfile": "fault vpath",
@@ -46,13 +47,13 @@ var mayImport = map[string]string{
 	"internal/isolate/handover": "fault",
 	// memory
 	"internal/audit":    "fault vpath",
-	"internal/codebase": "fault hostfile vpath",
+	"internal/codebase": "crash fault hostfile vpath",
 	"internal/store":    "fault hostfile vpath",
 	// meaning
-	"internal/sandbox":   "fault hostfile vpath policy textdiff layer audit",
+	"internal/sandbox":   "crash fault hostfile vpath policy textdiff layer audit",
 	"internal/auth":      "fault hostfile vpath config store",
-	"internal/supervise": "fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
-	"internal/service":   "fault vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
+	"internal/supervise": "crash fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
+	"internal/service":   "crash fault vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",
 	"api/sandbox/v1": "",

@@ -136,6 +136,11 @@ func checkAfterCrash(t *testing.T, dir string, id ID) {
 	}
 	wantUsage(t, c, crashFiles, crashFiles*crashSize)
 	wantEmptyStaging(t, c)
+	if _, err := c.List(t.Context(), "/hollow", false); err == nil {
+		if _, err := c.List(t.Context(), "/hollow/inner", false); err != nil {
+			t.Fatalf("a directory was made without what it was made for: %v", err)
+		}
+	}
 	ids, err := s.IDs()
 	must(t, err)
 	for _, other := range ids {

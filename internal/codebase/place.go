@@ -2,11 +2,11 @@ package codebase
 
 import (
 	"errors"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -31,39 +31,46 @@ func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 	return nil
 }
 
-// put moves what is staged as name to p. g is by how much it makes the usage
-// grow, without what it replaces. After an error nothing has changed.
+// put moves what is staged as name to p, in one step with the directories on
+// the way that are missing. g is by how much it makes the usage grow, without
+// what it replaces. After an error nothing has changed.
 func (d dirs) put(name string, p vpath.Path, g Growth, may replacing) error {
-	parent, made, err := d.makeParents(p)
+	parent, missing, err := d.nearest(p)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(parent)
-	before, err := lstat(parent, p.Base())
-	if errors.Is(err, unix.ENOENT) {
-		before, err = nil, nil
-	}
-	if err == nil {
-		err = may(p, before)
+	var before *unix.Stat_t
+	if len(missing) == 0 {
+		before, err = lstat(parent, p.Base())
+		if errors.Is(err, unix.ENOENT) {
+			before, err = nil, nil
+		}
+		if err == nil {
+			err = may(p, before)
+		}
 	}
 	if err == nil {
 		g.add(before, -1)
 		err = d.codebase.allowLocked(p, g)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case len(missing) == 0:
 		err = unix.Renameat(d.staging, name, parent, p.Base())
+	default:
+		err = d.putWithWay(name, parent, missing, p.Base())
 	}
-	if err != nil {
-		d.unmake(made)
-		return err
+	if err == nil {
+		crash.At("upload: placed")
+		d.codebase.growLocked(g)
 	}
-	d.codebase.growLocked(g)
-	return nil
+	return err
 }
 
-// makeParents opens the directory that p lies in and makes it, and what is
-// missing above it. made are those it made; there are none after an error.
-func (d dirs) makeParents(p vpath.Path) (fd int, made []vpath.Path, err error) {
+// nearest opens the deepest directory above p that is there, and names those
+// that are missing below it.
+func (d dirs) nearest(p vpath.Path) (fd int, missing []string, err error) {
 	fd, err = hostfile.OpenDir(d.files, p.Dir().Rel(), unix.O_PATH)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, nil, err
@@ -72,57 +79,76 @@ func (d dirs) makeParents(p vpath.Path) (fd int, made []vpath.Path, err error) {
 	if err != nil {
 		return -1, nil, err
 	}
-	dir := vpath.Root
 	for name := range p.Dir().Elements() {
-		next, isNew, err := enter(at, name)
-		unix.Close(at)
-		dir = dir.Child(name)
-		if isNew {
-			made = append(made, dir)
+		if len(missing) > 0 {
+			missing = append(missing, name)
+			continue
 		}
+		next, err := hostfile.OpenDir(at, name, unix.O_PATH)
+		if errors.Is(err, unix.ENOENT) {
+			missing = append(missing, name)
+			continue
+		}
+		unix.Close(at)
 		if err != nil {
-			d.unmake(made)
 			return -1, nil, err
 		}
 		at = next
 	}
-	return at, made, nil
+	return at, missing, nil
 }
 
-// enter opens the directory name of dir and makes it if it is absent.
-func enter(dir int, name string) (fd int, isNew bool, err error) {
-	fd, err = hostfile.OpenDir(dir, name, unix.O_PATH)
-	if !errors.Is(err, unix.ENOENT) {
-		return fd, false, err
+// putWithWay makes the missing directories in staging, moves what is staged as
+// name into the last of them as base, and then the first of them to parent.
+func (d dirs) putWithWay(name string, parent int, missing []string, base string) (err error) {
+	way := name + wayExt
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, hostfile.RemoveTreeAt(d.staging, way))
+		}
+	}()
+	last, err := makeDirIn(d.staging, way)
+	if err != nil {
+		return err
 	}
-	if err = unix.Mkdirat(dir, name, dirMode); err != nil {
-		return -1, false, err
+	for _, dir := range missing[1:] {
+		next, err := makeDirIn(last, dir)
+		unix.Close(last)
+		if err != nil {
+			return err
+		}
+		last = next
+	}
+	defer unix.Close(last)
+	if err := unix.Renameat(d.staging, name, last, base); err != nil {
+		return err
+	}
+	crash.At("upload: way made")
+	err = unix.Renameat2(d.staging, way, parent, missing[0], unix.RENAME_NOREPLACE)
+	if err != nil {
+		err = errors.Join(err, unix.Renameat(last, base, d.staging, name))
+	}
+	return err
+}
+
+// wayExt ends the name in staging of the directories that are made for what is
+// staged as the rest of it.
+const wayExt = ".way"
+
+// makeDirIn makes the directory name in dir and opens it.
+func makeDirIn(dir int, name string) (fd int, err error) {
+	if err := unix.Mkdirat(dir, name, dirMode); err != nil {
+		return -1, err
 	}
 	fd, err = hostfile.OpenDir(dir, name, unix.O_PATH)
 	if err != nil {
-		return -1, true, err
+		return -1, err
 	}
-	if err = unix.Chmod(hostfile.ProcPath(fd), dirMode); err != nil { // whatever the umask
+	if err := unix.Chmod(hostfile.ProcPath(fd), dirMode); err != nil { // whatever the umask
 		unix.Close(fd)
-		return -1, true, err
+		return -1, err
 	}
-	return fd, true, nil
-}
-
-// unmake removes the directories that were made for nothing, if they are still
-// empty.
-func (d dirs) unmake(made []vpath.Path) {
-	for _, dir := range slices.Backward(made) {
-		parent, name, err := openParent(d.files, dir)
-		if err != nil {
-			return
-		}
-		err = unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
-		unix.Close(parent)
-		if err != nil {
-			return
-		}
-	}
+	return fd, nil
 }
 
 // MakeDir makes the directory p and what is missing above it. One that is there

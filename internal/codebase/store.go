@@ -296,6 +296,34 @@ func (c *Codebase) sweepStaging(dir int) error {
 	return err
 }
 
+// doomedFile in a codebase's directory says that its deletion has begun.
+const doomedFile = "doomed"
+
+// Doom notes, durably, that the codebase is about to be deleted: for whoever
+// finds it half deleted after a crash. Errors: NotFound, Denied, Exhausted.
+func (s *Store) Doom(id ID) error {
+	if !id.isValid() {
+		return noCodebase(id)
+	}
+	err := hostfile.WriteDurably(filepath.Join(s.dir, string(id)), doomedFile, nil)
+	return wrapStore("codebase "+string(id), err)
+}
+
+// IsDoomed reports whether the codebase's deletion has begun.
+func (s *Store) IsDoomed(id ID) bool {
+	_, err := os.Lstat(filepath.Join(s.dir, string(id), doomedFile))
+	return id.isValid() && err == nil
+}
+
+// Spare takes Doom back. Errors: Denied.
+func (s *Store) Spare(id ID) error {
+	err := os.Remove(filepath.Join(s.dir, string(id), doomedFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return wrapStore("codebase "+string(id), err)
+}
+
 // Delete removes the codebase and its files; of a linked directory the link
 // alone. One that is not there is deleted already, so that a deletion that was
 // cut short can be asked for again. Errors: Denied, Exhausted.

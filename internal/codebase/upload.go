@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -145,6 +146,7 @@ func (u *Upload) Commit() (Uploaded, error) {
 		return Uploaded{}, fault.New(fault.Invalid, "upload %s: %d bytes came, %d of total_size are missing", u.path, u.size, u.total-u.size)
 	}
 	err := u.finish()
+	crash.At("upload: received")
 	if err == nil {
 		err = u.codebase.change(func(d dirs) error { return u.place(d) })
 	}

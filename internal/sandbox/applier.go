@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/layer"
@@ -28,6 +29,7 @@ type applier struct {
 	work     *work
 	plan     *plan
 	progress func(tried, total int)
+	tell     func() error // what was done, to the audit log
 	// drop lets the delta forget; all says that it is everything planned.
 	drop func(v []Version, all bool) (stale []vpath.Path, err error)
 
@@ -217,7 +219,13 @@ func (a *applier) settle() error {
 			versions = append(versions, s.version())
 		}
 	}
-	var err error
+	crash.At("sync: settled")
+	// In this order, so that a crash leaves nothing done of which nobody is told.
+	err := a.tell()
+	if err != nil {
+		return err
+	}
+	crash.At("sync: told")
 	a.stale, err = a.drop(versions, all)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -89,7 +90,11 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer func() {
+		result.Growth.Files += w.cleared.Files
+		result.Growth.Bytes += w.cleared.Bytes
+		err = errors.Join(err, w.close())
+	}()
 	changes, err := w.changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -109,14 +114,19 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		return result, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	stale, err := p.run(ctx, o)
+	told := false
+	tell := func() error {
+		event := p.event()
+		if told || len(event.Paths) == 0 && (o.OnConflict != Stop || len(event.Refused) == 0) {
+			return nil
+		}
+		told = true
+		return log.Append(event)
+	}
+	stale, err := p.run(ctx, o, tell)
 	result = p.result()
 	result.Changed, result.Growth = stale, p.growth()
-	event := p.event()
-	if len(event.Paths) > 0 || o.OnConflict == Stop && len(event.Refused) > 0 {
-		err = errors.Join(err, log.Append(event))
-	}
-	return result, err
+	return result, errors.Join(err, tell())
 }
 
 // answer decides about the paths that stop an apply, or would.
@@ -135,10 +145,11 @@ func (p *plan) answer(how OnConflict, name string) error {
 	return nil
 }
 
-// run carries the plan out. It returns what the sandbox wrote to meanwhile.
-func (p *plan) run(ctx context.Context, o ApplyOptions) (stale []vpath.Path, err error) {
+// run carries the plan out, and calls tell when it is done and the delta still
+// has it. It returns what the sandbox wrote to meanwhile.
+func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err error) {
 	paths := p.paths()
-	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []Version, all bool) ([]vpath.Path, error) {
 		switch {
 		case o.Drop != nil:
 			return o.Drop(v)
@@ -153,7 +164,9 @@ func (p *plan) run(ctx context.Context, o ApplyOptions) (stale []vpath.Path, err
 	if err := p.work.turn.intend(paths); err != nil {
 		return nil, err
 	}
+	crash.At("sync: intended")
 	err = a.run(ctx)
+	crash.At("sync: dropped")
 	return a.stale, errors.Join(err, p.work.turn.done())
 }
 
@@ -230,6 +243,8 @@ func (p *plan) event() audit.Applied {
 			if s.overwrites {
 				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
 			}
+		case s.outcome == Present && p.work.resumed[s.Path]:
+			e.Paths = append(e.Paths, audit.Text(s.Path)) // which the killed apply has not told
 		case s.outcome != Present:
 			e.Refused = append(e.Refused, audit.Text(s.Path))
 		}

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/layer"
 )
@@ -131,6 +132,7 @@ func isUnchanged(src *os.File, s *step) error {
 // commit places a batch.
 func (a *applier) commit(b *batch) {
 	err := a.syncBatch(b)
+	crash.At("sync: staged")
 	for _, s := range b.steps {
 		placed := err
 		if err == nil {
@@ -139,6 +141,7 @@ func (a *applier) commit(b *batch) {
 			_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(b.files[s]) })
 		}
 		a.finish(s, placed)
+		crash.At("sync: one placed")
 	}
 	for _, f := range b.files {
 		f.close()

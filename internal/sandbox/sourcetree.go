@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -129,6 +130,7 @@ func (e entry) swap(before *unix.Stat_t) error {
 	if err != nil {
 		return errors.Join(movedIfAbsent(err), e.removeTemp())
 	}
+	crash.At("sync: swapped")
 	out, err := statEntry(e.dir, e.temp)
 	if err == nil && isVersion(before, out) {
 		return e.removeTemp()
@@ -172,6 +174,7 @@ func (e entry) remove(before *unix.Stat_t) error {
 	if err != nil {
 		return movedIfAbsent(err)
 	}
+	crash.At("sync: moved away")
 	out, err := statEntry(e.dir, e.temp)
 	if err == nil && isVersion(before, out) {
 		return e.removeTemp()

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -95,9 +96,11 @@ func (s *Sandbox) appear(making string, try int) error {
 		return hostError("sandbox "+r.Name, err)
 	}
 	named := Sandbox{home: s.home, record: r}
+	crash.At("create sandbox: recorded")
 	if err := named.log(named.createdEvent()); err != nil {
 		return err
 	}
+	crash.At("create sandbox: logged")
 	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
 	if err == nil {
 		if err = hostfile.SyncDir(s.home.sandboxesDir()); err != nil {
@@ -232,11 +235,13 @@ func (h *Home) Remove(name string) error {
 		if err := os.Rename(h.sandboxDir(name), gone); err != nil {
 			return hostError("sandbox "+name, err)
 		}
+		crash.At("destroy: gone")
 		if openErr != nil {
 			return nil // damaged: it has no ID to log under
 		}
 		return s.log(audit.SandboxDestroyed{})
 	})
+	crash.At("destroy: logged")
 	if removeErr := hostfile.RemoveTree(gone); removeErr != nil && !errors.Is(removeErr, os.ErrNotExist) {
 		err = errors.Join(err, hostError("remove", removeErr))
 	}

@@ -74,12 +74,25 @@ func (t *turn) intend(paths []vpath.Path) error {
 // done says that nothing is left under a temporary name.
 func (t *turn) done() error { return t.file.Truncate(0) }
 
+// growth is what the entry counts for, with what stands under its temporary
+// name.
+func (e entry) growth() (g Growth) {
+	for _, name := range []string{e.name, e.temp} {
+		if st, err := statEntry(e.dir, name); err == nil && st != nil && !isDir(st.Mode) {
+			g.Files++
+			g.Bytes += regularSize(st.Mode, st.Size)
+		}
+	}
+	return g
+}
+
 // clearUp removes what a killed apply left in the source.
 func (w *work) clearUp(t *turn) error {
 	list, err := io.ReadAll(t.file)
 	if err != nil {
 		return hostError("sandbox "+w.sandbox.Name(), err)
 	}
+	w.resumed = map[vpath.Path]bool{}
 	for line := range strings.Lines(string(list)) {
 		line, whole := strings.CutSuffix(line, "\n")
 		name, err := vpath.Unescape(line)
@@ -88,6 +101,7 @@ func (w *work) clearUp(t *turn) error {
 		}
 		p, err := vpath.Parse(name)
 		if err == nil {
+			w.resumed[p] = true
 			err = w.clearUpAt(p)
 		}
 		if err != nil {
@@ -103,6 +117,12 @@ func (w *work) clearUpAt(p vpath.Path) error {
 		return err
 	}
 	err = w.tree.at(p, func(e entry) error {
+		before := e.growth()
+		defer func() {
+			after := e.growth()
+			w.cleared.Files += after.Files - before.Files
+			w.cleared.Bytes += after.Bytes - before.Bytes
+		}()
 		if base == nil || base.Absent || isDir(base.Mode) {
 			// Nothing was ever taken away to make room for it.
 			return e.removeTemp()

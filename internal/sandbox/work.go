@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // work is a sandbox's changes opened to be shown, applied or discarded.
@@ -17,8 +18,10 @@ type work struct {
 	policy  *policy.Policy
 	earlier []*policy.Policy
 
-	lock *Lock // held if stack may be changed, else nil
-	turn *turn // taken if the source or the delta may be changed, else nil
+	lock    *Lock               // held if stack may be changed, else nil
+	turn    *turn               // taken if the source or the delta may be changed, else nil
+	resumed map[vpath.Path]bool // what a killed apply was about to touch
+	cleared Growth              // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside

@@ -9,6 +9,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/store"
 )
@@ -57,6 +58,7 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	if err != nil {
 		return nil, err
 	}
+	crash.At("create codebase: made")
 	now := made.Usage().UpdatedAt
 	entry := store.Codebase{
 		ID: store.CodebaseID(made.ID()), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
@@ -103,10 +105,16 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	if err != nil {
 		return nil, err
 	}
-	if err := c.service.store.RemoveCodebase(ctx, entry.ID); err != nil {
+	id := codebase.ID(entry.ID)
+	if err := c.service.codebases.Doom(id); err != nil {
 		return nil, err
 	}
-	return &sandboxv1.Empty{}, c.service.codebases.Delete(codebase.ID(entry.ID))
+	crash.At("delete codebase: doomed")
+	if err := c.service.store.RemoveCodebase(ctx, entry.ID); err != nil {
+		return nil, errors.Join(err, c.service.codebases.Spare(id))
+	}
+	crash.At("delete codebase: forgotten")
+	return &sandboxv1.Empty{}, c.service.codebases.Delete(id)
 }
 
 // codebase returns what the caller may know of the codebase id.

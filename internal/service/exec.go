@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -212,6 +213,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	if exit.Untouched {
 		return e, err
 	}
+	crash.At("exec: ended")
 	conflicts, syncErr := s.syncAfter(context.WithoutCancel(ctx), j)
 	e.conflicts = conflicts
 	if err != nil {

@@ -51,16 +51,23 @@ func (s *Service) Recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverCodebases removes the codebases that were half made: those that the
-// database does not know and that hold nothing. Any other that it does not know
-// is left alone and named in the log.
+// recoverCodebases removes the codebases that were half made, which the database
+// does not know and which hold nothing, and those half deleted. Any other that
+// it does not know is left alone and named in the log.
 func (s *Service) recoverCodebases(ctx context.Context) error {
 	ids, err := s.codebases.IDs()
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		_, err := s.store.Codebase(ctx, store.CodebaseID(id))
+		entry, err := s.store.Codebase(ctx, store.CodebaseID(id))
+		doomed := s.codebases.IsDoomed(id)
+		switch {
+		case err == nil:
+			err = s.recoverCodebase(ctx, id, entry)
+		case fault.Is(err, fault.NotFound) && doomed:
+			err = s.codebases.Delete(id)
+		}
 		if !fault.Is(err, fault.NotFound) {
 			if err != nil {
 				return err
@@ -86,6 +93,24 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// recoverCodebase takes up a codebase that the database knows: a deletion of it
+// had only begun, and what it holds may not have been noted.
+func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry store.Codebase) error {
+	if err := s.codebases.Spare(id); err != nil {
+		return err
+	}
+	files, err := s.codebases.Get(id)
+	if err != nil {
+		s.log.WarnContext(ctx, "codebase: cannot be read", "codebase", id, "err", err)
+		return nil
+	}
+	u := files.Usage()
+	if _, linked := files.Linked(); linked || u.SizeBytes == entry.SizeBytes && int(u.FileCount) == entry.FileCount {
+		return nil
+	}
+	return s.store.SetCodebaseContent(ctx, entry.ID, u.SizeBytes, int(u.FileCount), u.UpdatedAt)
 }
 
 // recoverSandbox looks how one sandbox stands.

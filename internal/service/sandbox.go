@@ -7,6 +7,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/codebase"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
@@ -34,6 +35,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 	if err != nil {
 		return nil, err
 	}
+	crash.At("create sandbox: made")
 	err = s.store.AddSandbox(ctx, indexed(sb), s.config.Sandbox.MaxPerUser)
 	if err != nil {
 		return nil, errors.Join(err, s.home.Remove(sb.Name()))
@@ -251,9 +253,11 @@ func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) error {
 		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
 	}
 	s.expiries.forget(sb.ID())
+	crash.At("destroy: ended")
 	if err := s.home.Remove(sb.Name()); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
+	crash.At("destroy: removed")
 	err := s.store.RemoveSandbox(ctx, store.SandboxID(sb.ID()))
 	if fault.Is(err, fault.NotFound) {
 		return nil

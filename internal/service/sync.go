@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/codebase"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
@@ -133,6 +134,7 @@ func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *s
 		result, err = sb.Apply(ctx, o)
 		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
 	})
+	crash.At("sync: applied")
 	var applied []vpath.Path
 	for _, p := range result.Paths {
 		if p.Outcome == sandbox.Applied {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
@@ -20,6 +21,7 @@ func Launch(ctx context.Context, home *sandbox.Home, name string) (*Client, erro
 	if err != nil {
 		return nil, err
 	}
+	crash.At("start: ready")
 	sb, err := home.Open(name)
 	if err != nil {
 		return nil, errors.Join(err, lease.Release())
@@ -28,6 +30,7 @@ func Launch(ctx context.Context, home *sandbox.Home, name string) (*Client, erro
 	if err == nil {
 		err = c.Keep(ctx)
 	}
+	crash.At("start: kept")
 	if err == nil {
 		err = noteServed(sb, func(s *sandbox.Served) {
 			s.Running, s.StartedAt, s.StoppedAt, s.Failure = true, time.Now().UTC(), time.Time{}, ""

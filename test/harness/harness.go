@@ -37,14 +37,18 @@ func Build(dir string) (string, error) {
 }
 
 // BuildWithServer is Build of the whole file.
-func BuildWithServer(dir string) (string, error) {
-	first, err := Build(filepath.Join(dir, "first"))
-	if err != nil {
-		return "", err
-	}
-	second := filepath.Join(dir, "second")
-	if err := build(second, "github.com/agentfense/agentfense/cmd/agentfense/server"); err != nil {
-		return "", err
+func BuildWithServer(dir string) (string, error) { return buildWhole(dir) }
+
+// BuildToCrash is BuildWithServer of a program that can be killed at the points
+// of package crash.
+func BuildToCrash(dir string) (string, error) { return buildWhole(dir, "-tags=crashpoints") }
+
+func buildWhole(dir string, flags ...string) (string, error) {
+	first, second := filepath.Join(dir, "first", "agentfense"), filepath.Join(dir, "second")
+	for path, program := range map[string]string{first: "", second: "/server"} {
+		if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense"+program, flags...); err != nil {
+			return "", err
+		}
 	}
 	path := filepath.Join(dir, "agentfense")
 	join := exec.Command("go", "run", "github.com/agentfense/agentfense/internal/bundle/join", first, second, path)
@@ -54,8 +58,8 @@ func BuildWithServer(dir string) (string, error) {
 	return path, os.Chmod(dir, 0o755)
 }
 
-func build(path, program string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", path, program)
+func build(path, program string, flags ...string) error {
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false"}, flags...), "-o", path, program)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return errors.New(string(out))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,25 +23,36 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 var binary string
 
+// crashing is the binary that can be killed between two steps. It is built when
+// it is first asked for.
+var crashing func() (string, error)
+
 func TestMain(m *testing.M) {
-	harness.Main(m, &binary, harness.BuildWithServer)
+	harness.Main(m, &binary, func(dir string) (string, error) {
+		crashing = sync.OnceValues(func() (string, error) { return harness.BuildToCrash(filepath.Join(dir, "crashing")) })
+		return harness.BuildWithServer(dir)
+	})
 }
 
 // server is a running `agentfense serve` with a client of it.
 type server struct {
-	t         *testing.T
-	home      string
-	env       []string
-	cmd       *exec.Cmd
-	conn      *grpc.ClientConn
-	token     string
-	url       string // of REST
+	t     *testing.T
+	home  string
+	env   []string
+	cmd   *exec.Cmd
+	conn  *grpc.ClientConn
+	token string
+	url   string // of REST
+	// crashFile has the server that is started next killed at the point that it
+	// will hold.
+	crashFile string
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -74,6 +86,11 @@ func (s *server) serve() {
 	s.t.Helper()
 	s.cmd = exec.Command(binary, "serve")
 	s.cmd.Env = s.environ()
+	if s.crashFile != "" {
+		whole, err := crashing()
+		s.cmd.Path = must(s.t, whole, err)
+		s.cmd.Env = append(s.cmd.Env, crash.Variable+"="+s.crashFile)
+	}
 	s.cmd.Stderr = &logger{t: s.t}
 	stdout, err := s.cmd.StdoutPipe()
 	if err == nil {
