@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // check refuses values that are each right and wrong together.
@@ -31,6 +32,9 @@ func (l *loader) checkTLS() error {
 func (l *loader) checkAddrs() error {
 	s := l.config.Server
 	for _, a := range []struct{ key, addr string }{{"server.grpc_addr", s.GRPCAddr}, {"server.http_addr", s.HTTPAddr}} {
+		if _, isSocket := Socket(a.addr); isSocket && s.TLS.Enabled() {
+			return l.at(a.key, "%s is a socket of this host, over which no TLS is spoken: leave server.tls out", a.addr)
+		}
 		if a.addr != "" && !s.TLS.Enabled() && !IsLoopback(a.addr) {
 			return l.at(a.key, "%s can be reached from other hosts: give server.tls.cert and server.tls.key, or listen on 127.0.0.1", a.addr)
 		}
@@ -61,9 +65,22 @@ func (l *loader) checkNetwork() error {
 	return nil
 }
 
+const socketScheme = "unix://"
+
+// Socket returns the path of an address that names a socket of this host:
+// unix:///path.
+func Socket(addr string) (path string, ok bool) { return strings.CutPrefix(addr, socketScheme) }
+
+// SocketAddr is the address of a socket's path.
+func SocketAddr(path string) string { return socketScheme + path }
+
 // IsLoopback reports whether only this host can reach a listener at addr,
-// host:port. A name other than localhost is not trusted to stay what it is.
+// host:port or a socket. A name other than localhost is not trusted to stay what
+// it is.
 func IsLoopback(addr string) bool {
+	if _, isSocket := Socket(addr); isSocket {
+		return true
+	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false

@@ -29,7 +29,7 @@ type Config struct {
 
 // Server says where the server listens.
 type Server struct {
-	GRPCAddr string // host:port
+	GRPCAddr string // host:port or unix:///path
 	HTTPAddr string // host:port; "" means no REST
 	TLS      TLS
 }

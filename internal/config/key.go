@@ -13,7 +13,7 @@ type setting struct {
 
 // settings are the keys, in the order of deploy/agentfense.yaml.
 var settings = []setting{
-	{"server.grpc_addr", func(c *Config, v value) error { return v.addr(&c.Server.GRPCAddr) }},
+	{"server.grpc_addr", func(c *Config, v value) error { return v.listenAddr(&c.Server.GRPCAddr) }},
 	{"server.http_addr", func(c *Config, v value) error { return v.optional(&c.Server.HTTPAddr, value.addr) }},
 	{"server.tls.cert", func(c *Config, v value) error { return v.optional(&c.Server.TLS.Cert, value.path) }},
 	{"server.tls.key", func(c *Config, v value) error { return v.optional(&c.Server.TLS.Key, value.path) }},

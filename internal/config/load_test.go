@@ -164,6 +164,9 @@ func TestLoadRefuses(t *testing.T) {
 		{"a mistyped word", "sandbox: {sync: onexec}", `1: sandbox.sync: "onexec": did you mean "on_exec"?`},
 		{"an unknown word", "logging: {level: quiet}", `1: logging.level: "quiet": want one of debug, info, warn, error`},
 		{"the mock runtime", "runtime:\n  type: mock", `2: runtime.type: "mock" would run commands without any isolation: use bwrap or docker`},
+		{"a socket with a relative path", "server: {grpc_addr: 'unix://af.sock'}", `1: server.grpc_addr: "unix://af.sock": want a socket's absolute path, such as unix:///run/agentfense.sock`},
+		{"a socket for REST", "server: {http_addr: 'unix:///run/af.sock'}", `1: server.http_addr: "unix:///run/af.sock": want a port number between 0 and 65535`},
+		{"TLS over a socket", "server: {grpc_addr: 'unix:///run/af.sock', tls: {cert: a, key: b}}", `1: server.grpc_addr: unix:///run/af.sock is a socket of this host, over which no TLS is spoken: leave server.tls out`},
 		{"no port", "server: {grpc_addr: localhost}", `1: server.grpc_addr: "localhost": want host:port, such as 127.0.0.1:9000`},
 		{"a named port", "server: {grpc_addr: 'localhost:grpc'}", `1: server.grpc_addr: "localhost:grpc": want a port number between 0 and 65535`},
 		{"no gRPC at all", `server: {grpc_addr: ""}`, `1: server.grpc_addr: "": want host:port, such as 127.0.0.1:9000`},
@@ -269,7 +272,7 @@ func TestEnvironment(t *testing.T) {
 
 // Each key has a variable of its own, which is no other variable of ours.
 func TestVariables(t *testing.T) {
-	seen := map[string]bool{"AGENTFENSE_HOME": true, "AGENTFENSE_ENDPOINT": true, "AGENTFENSE_TOKEN": true, "AGENTFENSE_SANDBOX": true, "AGENTFENSE_REQUIRE": true}
+	seen := map[string]bool{"AGENTFENSE_HOME": true, "AGENTFENSE_ENDPOINT": true, "AGENTFENSE_TOKEN": true, "AGENTFENSE_TOKEN_FILE": true, "AGENTFENSE_TLS_CA": true, "AGENTFENSE_TLS_CERT": true, "AGENTFENSE_TLS_KEY": true, "AGENTFENSE_SANDBOX": true, "AGENTFENSE_REQUIRE": true}
 	for _, key := range config.Keys() {
 		if seen[config.Variable(key)] {
 			t.Errorf("%s: variable %s is taken", key, config.Variable(key))
@@ -280,7 +283,7 @@ func TestVariables(t *testing.T) {
 
 func TestIsLoopback(t *testing.T) {
 	for addr, want := range map[string]bool{
-		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true, "[::ffff:127.0.0.1]:1": true,
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true, "[::ffff:127.0.0.1]:1": true, "unix:///run/af.sock": true,
 		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example.org:1": false, "127.0.0.1": false, "127.1:1": false,
 	} {
 		if got := config.IsLoopback(addr); got != want {

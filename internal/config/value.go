@@ -47,6 +47,19 @@ func (v value) addr(to *string) error {
 	return nil
 }
 
+// listenAddr is addr or a socket.
+func (v value) listenAddr(to *string) error {
+	path, isSocket := Socket(v.text)
+	if !isSocket {
+		return v.addr(to)
+	}
+	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		return v.bad("a socket's absolute path, such as unix:///run/agentfense.sock")
+	}
+	*to = SocketAddr(filepath.Clean(path))
+	return nil
+}
+
 func (v value) path(to *string) error {
 	switch {
 	case strings.ContainsRune(v.text, 0):

@@ -121,14 +121,25 @@ func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *
 }
 
 func listen(ctx context.Context, key, addr string) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	var l net.Listener
+	var err error
+	if path, isSocket := config.Socket(addr); isSocket {
+		l, err = listenSocket(ctx, path)
+	} else {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	}
 	if err != nil {
 		return nil, fault.New(fault.Precondition, "%s: %w", key, err)
 	}
 	return l, nil
 }
 
-func (f *faces) grpcAddr() string { return f.grpc.Addr().String() }
+func (f *faces) grpcAddr() string {
+	if addr := f.grpc.Addr(); addr.Network() == "unix" {
+		return config.SocketAddr(addr.String())
+	}
+	return f.grpc.Addr().String()
+}
 
 func (f *faces) httpAddr() string {
 	if f.http == nil {

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// socket listens on a socket of this host, which only our user may use.
+type socket struct {
+	*net.UnixListener
+	path string
+}
+
+// listenSocket makes the socket path, in place of one that a server has left
+// behind which was killed. Errors: Precondition if a server listens there, or
+// something else is there; as the file system has it.
+func listenSocket(ctx context.Context, path string) (made net.Listener, err error) {
+	if err := checkFree(ctx, path); err != nil {
+		return nil, err
+	}
+	// It has its mode before anybody finds it.
+	dir, err := os.MkdirTemp(filepath.Dir(path), ".socket-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	hidden := filepath.Join(dir, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	err = os.Chmod(hidden, 0o600)
+	if err == nil {
+		err = os.Rename(hidden, path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return &socket{UnixListener: l, path: path}, nil
+}
+
+// answerTimeout is how long a server may take to take a connection.
+const answerTimeout = 2 * time.Second
+
+// checkFree refuses a path at which there is something else than the socket of
+// nobody.
+func checkFree(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != os.ModeSocket:
+		return fault.New(fault.Precondition, "%s: is there, and no socket", path)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil //nolint:nilerr // nobody listens any more
+	}
+	conn.Close()
+	return fault.New(fault.Precondition, "%s: another server listens there", path)
+}
+
+// Addr is the socket's path.
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
+
+// Close ends listening and removes the socket.
+func (s *socket) Close() error {
+	err := s.UnixListener.Close()
+	if errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return errors.Join(err, os.Remove(s.path))
+}
