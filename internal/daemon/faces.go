@@ -78,7 +78,8 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 	if f.http, err = listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
 		return err
 	}
-	f.inner = newServer(o.Config, p.service.GatewayDoor(gateway.ClientCertKey))
+	door := p.service.GatewayDoor(gateway.ClientCertKey)
+	f.inner = newServer(o.Config, door)
 	p.service.Register(f.inner)
 	f.pipe = bufconn.Listen(pipeBytes)
 	most := int(o.Config.Limits.MaxMessageBytes)
@@ -91,7 +92,7 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 		return fault.New(fault.Internal, "gateway: %w", err)
 	}
 	handler, err := gateway.New(gateway.Options{
-		Conn: f.conn, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
+		Conn: f.conn, Admit: door.Known, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
 	})
 	if err != nil {
 		return fault.New(fault.Internal, "gateway: %w", err)
@@ -112,6 +113,7 @@ const leastPing = 5 * time.Second
 
 func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
+		grpc.InTapHandle(door.Tap),
 		grpc.ChainUnaryInterceptor(door.Unary),
 		grpc.ChainStreamInterceptor(door.Stream),
 		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),

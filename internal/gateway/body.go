@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"google.golang.org/grpc/metadata"
 )
 
 // body is a request's body that is neither too large nor too slow.
@@ -17,9 +19,28 @@ type body struct {
 	conn     *http.ResponseController
 }
 
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// admit refuses to read the body of whoever may make no call: it would lie in
+// memory for as long as it takes to come.
+func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
+	if g.o.Admit == nil || !hasBody(r) {
+		return nil
+	}
+	ctx, err := g.call(r, "")
+	if err == nil {
+		shown, _ := metadata.FromOutgoingContext(ctx)
+		err = g.o.Admit(metadata.NewIncomingContext(ctx, shown))
+	}
+	if err != nil {
+		w.Header().Set("Connection", "close") // else the rest of the body is waited for
+	}
+	return err
+}
+
 // boundBody bounds r's body: to most bytes, 0 is any number.
 func (g *gateway) boundBody(w http.ResponseWriter, r *http.Request, most int64) {
-	if r.Body == nil || r.Body == http.NoBody {
+	if !hasBody(r) {
 		return
 	}
 	inner := r.Body

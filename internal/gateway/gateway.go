@@ -41,6 +41,9 @@ type Options struct {
 	// Conn leads to the gRPC server. Nobody else has it, see ClientCertKey. Its
 	// messages must be as large as the server's may be.
 	Conn grpc.ClientConnInterface
+	// Admit refuses a caller who may make no call, by the incoming metadata of
+	// the context, before the body of a request is read. Nil: the calls tell.
+	Admit func(context.Context) error
 	// Ready says why the server does not take work yet, if it does not. Nil: it
 	// always does.
 	Ready func(context.Context) error

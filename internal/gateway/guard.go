@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 )
 
 // guard wraps next in what holds for every request.
@@ -17,6 +18,10 @@ func (g *gateway) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		if hasBody(r) {
+			// The server reads what a handler leaves. Where this fails, so does Read.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.o.BodyTimeout))
+		}
 		if g.o.LoopbackOnly && !isLoopback(r.Host) {
 			writeError(w, r, denied("without tokens the server answers only as localhost"))
 			return

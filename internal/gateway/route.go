@@ -55,6 +55,9 @@ func (g *gateway) serveAPI(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = checkAuthorization(r.Header)
 	}
+	if err == nil {
+		err = g.admit(w, r)
+	}
 	if err != nil {
 		writeError(w, r, err)
 		return

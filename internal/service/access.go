@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/tap"
 
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -117,16 +118,21 @@ func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
 	return c, nil
 }
 
-// admit lets a caller in who may make the call.
-func (d Door) admit(ctx context.Context, method string) (context.Context, error) {
-	if strings.HasPrefix(method, healthPrefix) {
-		return ctx, nil
-	}
+// identify tells who makes a call.
+func (d Door) identify(ctx context.Context) (auth.Caller, error) {
 	shown, err := d.shown(ctx)
 	if err != nil {
-		return ctx, err
+		return auth.Caller{}, err
 	}
-	caller, err := d.service.auth.Identify(ctx, shown)
+	return d.service.auth.Identify(ctx, shown)
+}
+
+// admit lets a caller in who may make the call.
+func (d Door) admit(ctx context.Context, method string) (context.Context, error) {
+	if _, admitted := ctx.Value(callerKey{}).(auth.Caller); admitted || strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
+	}
+	caller, err := d.identify(ctx)
 	if err != nil {
 		return ctx, err
 	}
@@ -140,6 +146,20 @@ func (d Door) admit(ctx context.Context, method string) (context.Context, error)
 		}
 	}
 	return context.WithValue(ctx, callerKey{}, caller), nil
+}
+
+// Tap refuses calls by their heads. Interceptors come too late: before them gRPC
+// has read a whole request, and keeps it in memory for whoever sends it slowly.
+func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	ctx, err := d.admit(ctx, info.FullMethodName)
+	return ctx, d.service.toStatus(ctx, info.FullMethodName, err)
+}
+
+// Known refuses whoever makes the calls with the incoming metadata of ctx if
+// they may make none.
+func (d Door) Known(ctx context.Context) error {
+	_, err := d.identify(ctx)
+	return d.service.toStatus(ctx, "any", err)
 }
 
 // Unary is an interceptor.

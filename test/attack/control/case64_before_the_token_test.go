@@ -1,0 +1,61 @@
+package control_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// patience is longer than any answer takes that comes at all.
+const patience = 20 * time.Second
+
+// Who shows no token cannot have the server wait for a request, and keep what
+// has come of it: it is refused before.
+func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
+	s := serve(t, harness.New(t, binary, nil))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	conn, err := grpc.NewClient(s.addrs["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, method := range []string{sandboxv1.SandboxService_Exec_FullMethodName, sandboxv1.CodebaseService_UploadFiles_FullMethodName} {
+		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, method)
+		if err == nil {
+			err = call.RecvMsg(&sandboxv1.ExecResult{}) // nothing was sent
+		}
+		if status.Code(err) != codes.Unauthenticated {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+
+	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/sb_0123456789abcdef/exec:stream", "/v1/codebases/cb_0123456789abcdef/files/f"} {
+		body, never := io.Pipe()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.addrs["http"]+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else {
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s: %s", path, answer.Status)
+			}
+		}
+		never.Close()
+	}
+}
