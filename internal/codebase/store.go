@@ -53,6 +53,8 @@ type Store struct {
 	known  map[ID]*Codebase
 	flush  *time.Timer // nil: nothing waits to be made durable
 	closed bool
+
+	flushing sync.WaitGroup // flush, until it is through
 }
 
 // Open opens the store for this process alone and sweeps what a crash left of
@@ -366,7 +368,9 @@ func (s *Store) flushSoon() {
 	if s.flush != nil || s.closed {
 		return
 	}
+	s.flushing.Add(1)
 	s.flush = time.AfterFunc(flushAfter, func() {
+		defer s.flushing.Done()
 		s.mu.Lock()
 		s.flush = nil
 		s.mu.Unlock()
@@ -388,14 +392,15 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	if s.flush != nil {
-		s.flush.Stop()
+	if s.flush != nil && s.flush.Stop() {
+		s.flushing.Done()
 	}
 	var all []*Codebase
 	for _, c := range s.known {
 		all = append(all, c)
 	}
 	s.mu.Unlock()
+	s.flushing.Wait()
 	err := s.Flush()
 	for _, c := range all {
 		err = errors.Join(err, c.close())

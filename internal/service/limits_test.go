@@ -1,7 +1,10 @@
 package service_test
 
 import (
+	"context"
+	"math"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -80,6 +83,30 @@ func TestUploadsHaveLimits(t *testing.T) {
 		}
 	}
 	wantCode(t, "a third file", w.upload(t.Context(), cb, "c", "x"), codes.ResourceExhausted)
+}
+
+// An upload beyond the limits is over when it is known to be, not when its client
+// says that it is.
+func TestAnUploadBeyondTheLimitsEndsAtOnce(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Limits.MaxCodebaseBytes = 1000 })
+	cb := w.codebase(t.Context(), "me")
+	if err := w.upload(t.Context(), cb, "there", "something"); err != nil {
+		t.Fatal(err)
+	}
+	for name, total := range map[string]int64{"of a size that nobody has told": 0, "larger than any": math.MaxInt64} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		up, err := w.codebases.UploadFiles(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		metadata := &sandboxv1.UploadChunk_Metadata{CodebaseId: cb, FilePath: "f", TotalSize: total}
+		_ = up.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: metadata}}) // the answer tells
+		if total == 0 {
+			_ = up.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: make([]byte, 2000)}})
+		}
+		wantCode(t, name, up.RecvMsg(&sandboxv1.UploadResult{}), codes.ResourceExhausted)
+	}
 }
 
 func TestAConflictThatIsRefusedStaysInTheSandbox(t *testing.T) {

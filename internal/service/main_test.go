@@ -80,7 +80,9 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(logOf(t), nil))
-	files, err := codebase.Open(codebase.Options{Dir: c.Storage.CodebasePath, Home: home.Dir(), Observer: service.Observer{Store: db, Log: log}})
+	files, err := codebase.Open(codebase.Options{
+		Dir: c.Storage.CodebasePath, Home: home.Dir(), Observer: service.Observer{Store: db, Log: log}, Limits: service.CodebaseLimits(c.Limits),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,6 +117,11 @@ func (k *keyed) lock(key string) (unlock func()) {
 	}
 }
 
+// CodebaseLimits are those that a configuration sets to codebases.
+func CodebaseLimits(l config.Limits) codebase.Limits {
+	return codebase.Limits{FileBytes: l.MaxFileBytes, Bytes: l.MaxCodebaseBytes, Files: int64(l.MaxCodebaseFiles)}
+}
+
 // Observer writes into the store what codebases hold.
 type Observer struct {
 	Store *store.Store

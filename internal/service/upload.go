@@ -25,7 +25,6 @@ type incoming struct {
 	id       string             // as the client wrote it
 	file     *codebase.Upload   // nil between files
 	path     vpath.Path
-	size     int64
 	last     codebase.Uploaded
 	stored   []vpath.Path
 	bytes    int64
@@ -113,10 +112,7 @@ func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 	if err != nil {
 		return err
 	}
-	if err := in.service.checkRoom(in.codebase, m.TotalSize); err != nil {
-		return err
-	}
-	in.path, in.size, in.last = p, 0, codebase.Uploaded{}
+	in.path, in.last = p, codebase.Uploaded{}
 	switch {
 	case m.Directory:
 		err = in.codebase.MakeDir(p, m.Mode)
@@ -136,10 +132,6 @@ func (in *incoming) write(data []byte) error {
 	if in.file == nil {
 		return fault.New(fault.Invalid, "data: what is uploaded has none")
 	}
-	in.size += int64(len(data))
-	if most := in.service.config.Limits.MaxFileBytes; most > 0 && in.size > most {
-		return fault.New(fault.Exhausted, "upload %s: more than the %d bytes of limits.max_file_size", in.path, most)
-	}
 	_, err := in.file.Write(data)
 	return err
 }
@@ -149,30 +141,12 @@ func (in *incoming) finish() error {
 	if in.file == nil {
 		return nil
 	}
-	err := in.service.checkRoom(in.codebase, in.size)
-	if err == nil {
-		in.last, err = in.file.Commit()
-	}
-	if err != nil {
+	var err error
+	if in.last, err = in.file.Commit(); err != nil {
 		return err
 	}
 	in.file = nil
 	in.bytes += in.last.SizeBytes
 	in.stored = append(in.stored, in.path)
-	return nil
-}
-
-// checkRoom refuses one more file of so many bytes where the limits of the
-// configuration would not hold.
-func (s *Service) checkRoom(c *codebase.Codebase, size int64) error {
-	l, u := s.config.Limits, c.Usage()
-	switch {
-	case l.MaxFileBytes > 0 && size > l.MaxFileBytes:
-		return fault.New(fault.Exhausted, "total_size: %d is more than the %d bytes of limits.max_file_size", size, l.MaxFileBytes)
-	case l.MaxCodebaseBytes > 0 && u.SizeBytes+size > l.MaxCodebaseBytes:
-		return fault.New(fault.Exhausted, "codebase %s: would be larger than the %d bytes of limits.max_codebase_size", c.ID(), l.MaxCodebaseBytes)
-	case l.MaxCodebaseFiles > 0 && u.FileCount >= int64(l.MaxCodebaseFiles):
-		return fault.New(fault.Exhausted, "codebase %s: has the %d files of limits.max_codebase_files", c.ID(), l.MaxCodebaseFiles)
-	}
 	return nil
 }
