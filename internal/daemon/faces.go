@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"time"
@@ -33,6 +34,7 @@ type faces struct {
 	server     *grpc.Server
 	health     *health.Server
 	inner      *grpc.Server // for REST
+	drain      func()       // ends calls that only wait
 	pipe       *bufconn.Listener
 	conn       *grpc.ClientConn
 	rest       *http.Server
@@ -63,6 +65,7 @@ func (p *parts) faces(ctx context.Context, o Options) (f *faces, err error) {
 	}
 	f.server = newServer(o.Config, p.service.Door(), options...)
 	p.service.Register(f.server)
+	f.drain = p.service.Drain
 	f.health = health.NewServer()
 	healthv1.RegisterHealthServer(f.server, f.health)
 	reflection.Register(f.server)
@@ -82,11 +85,12 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 	f.inner = newServer(o.Config, door)
 	p.service.Register(f.inner)
 	f.pipe = bufconn.Listen(pipeBytes)
-	most := int(o.Config.Limits.MaxMessageBytes)
 	f.conn, err = grpc.NewClient("passthrough:///services",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return f.pipe.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most), grpc.MaxCallSendMsgSize(most)),
+		// What the services answer is theirs to bound; what clients send, the
+		// gateway and the server do.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	)
 	if err != nil {
 		return fault.New(fault.Internal, "gateway: %w", err)
@@ -175,6 +179,7 @@ const gracePeriod = 10 * time.Second
 // calls of gRPC too.
 func (f *faces) end() {
 	f.health.Shutdown()
+	f.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), gracePeriod)
 	defer cancel()
 	if f.rest != nil {

@@ -61,6 +61,11 @@ type outputData struct {
 	Base64 []byte `json:"base64,omitempty"` // what is no UTF-8
 }
 
+// startedData is the data of an event "started", of a command that can be taken up.
+type startedData struct {
+	ExecID string `json:"execId"`
+}
+
 // exitData is the data of an event "exit".
 type exitData struct {
 	ExitCode      int32    `json:"exitCode"`
@@ -69,6 +74,15 @@ type exitData struct {
 }
 
 func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
+	if message.GetExecId() != "" {
+		data, err := eventData(startedData{message.GetExecId()})
+		if err == nil {
+			err = out.send("started", data)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	name := "stdout"
 	if message.GetType() == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
 		name = "stderr"

@@ -25,6 +25,7 @@ import (
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
@@ -47,7 +48,8 @@ type Options struct {
 	// Ready says why the server does not take work yet, if it does not. Nil: it
 	// always does.
 	Ready func(context.Context) error
-	// Registry is what /metrics shows; the gateway adds its own. Nil: those alone.
+	// Registry is what /metrics shows; the gateway adds its own. Nil: those, and
+	// what Go and the host tell of this process.
 	Registry *prometheus.Registry
 	Log      *slog.Logger // nil: slog.Default()
 
@@ -84,6 +86,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
+		o.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	g := &gateway{
 		mux:       newMux(),

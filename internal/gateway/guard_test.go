@@ -184,6 +184,15 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+func TestMetricsOfTheProcess(t *testing.T) {
+	got := do(t, "GET", serve(t, &fake{}, gateway.Options{})+"/metrics", "")
+	for _, want := range []string{"go_goroutines ", "process_resident_memory_bytes ", "agentfense_http_requests_in_flight 1"} {
+		if !strings.Contains(got.body, "\n"+want) {
+			t.Errorf("no line %q in\n%s", want, got.body)
+		}
+	}
+}
+
 func TestNewNeedsAConnection(t *testing.T) {
 	if _, err := gateway.New(gateway.Options{}); err == nil {
 		t.Error("there is a gateway to nothing")

@@ -225,6 +225,12 @@ var additionRoutes = []route{
 		json: `{"memoryBytes":"5","cpuTime":null,"deltaBytes":"0","deltaInodes":"0","execs":0,"sessions":0,"oomKills":"0","pidsMaxHits":"0","viewRequests":{}}`,
 	},
 	{
+		name: "detached commands, of which one runs", method: "GET", path: "/v1/sandboxes/sb_1/execs", rpc: "ListExecs",
+		want:   &sandboxv1.ListExecsRequest{SandboxId: "sb_1"},
+		answer: &sandboxv1.ListExecsResponse{Execs: []*sandboxv1.DetachedExec{{ExecId: "exec-1", Argv: []string{"a"}}}},
+		json:   `{"execs":[{"execId":"exec-1","argv":["a"],"sessionId":"","startedAt":null}]}`,
+	},
+	{
 		name: "an empty id reaches the service, which says what is missing", method: "POST", path: "/v1/sandboxes//exec", rpc: "Exec",
 		want: &sandboxv1.ExecRequest{}, answer: &sandboxv1.ExecResult{}, json: `{` + emptyResult + `}`,
 	},

@@ -63,6 +63,7 @@ func TestExecStream(t *testing.T) {
 				`event: exit` + "\n" + `data: {"exitCode":3,"conflicts":["x"],"conflictCount":"2"}` + "\n\n",
 		},
 		{"no output", sends(nil, exit(0)), exited},
+		{"a detached command", sends(nil, &output{ExecId: "exec-1"}, exit(0)), "event: started\ndata: {\"execId\":\"exec-1\"}\n\n" + exited},
 		{"what is no UTF-8", sends(nil, out("\x00\xff"), exit(0)), "event: stdout\ndata: {\"base64\":\"AP8=\"}\n\n" + exited},
 		{
 			"characters cut in two, on both streams",

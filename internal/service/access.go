@@ -47,6 +47,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "Exec":              store.ScopeExec,
 	sandboxPrefix + "ExecStream":        store.ScopeExec,
 	sandboxPrefix + "Attach":            store.ScopeExec,
+	sandboxPrefix + "ListExecs":         store.ScopeRead,
 	sandboxPrefix + "CreateSession":     store.ScopeExec,
 	sandboxPrefix + "GetSession":        store.ScopeRead,
 	sandboxPrefix + "ListSessions":      store.ScopeRead,

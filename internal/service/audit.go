@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 		}
 		since = r.Since.AsTime()
 	}
+	if err := to.SendHeader(nil); err != nil {
+		return err
+	}
 	send := func(record audit.Record) error {
 		kind := string(record.Event.Kind())
 		if record.Seq <= r.AfterSeq || record.Time.Before(since) || len(r.Events) > 0 && !slices.Contains(r.Events, kind) {
@@ -40,7 +44,14 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 		return to.Send(wireEvent(record, kind))
 	}
 	if r.Follow {
-		return audit.Follow(ctx, sb.AuditPath(), send)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.service.draining, cancel)()
+		err := audit.Follow(ctx, sb.AuditPath(), send)
+		if c.service.draining.Err() != nil {
+			return errEnding()
+		}
+		return err
 	}
 	return audit.Read(sb.AuditPath(), send)
 }

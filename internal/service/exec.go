@@ -36,12 +36,7 @@ func (c *sandboxServer) ExecStream(r *sandboxv1.ExecRequest, to sandboxv1.Sandbo
 	if err != nil {
 		return err
 	}
-	if job.detach { // the client may leave from here on
-		if err := to.SendHeader(nil); err != nil {
-			return err
-		}
-	}
-	return c.service.stream(job, to)
+	return c.service.stream(to.Context(), job, to)
 }
 
 // job is a command that a client has asked for.
@@ -50,7 +45,11 @@ type job struct {
 	client  *supervise.Client
 	timeout time.Duration
 	detach  bool  // it goes on when the client is gone
+	named   bool  // its output comes after its name
 	gone    error // if there is no supervisor, or it does not know what is asked for
+	// begun, unless nil, is called when it runs: with its name, for one whose
+	// streams are kept, and how much of its output is kept no longer.
+	begun func(execID string, lost int64)
 	// run runs it on pipes and returns when it has ended.
 	run func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error)
 }
@@ -86,14 +85,15 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 		}
 		input = r.StdinBytes
 	}
-	client := supervise.At(sb.Dir())
-	command := supervise.Command{Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout}
-	return &job{
-		sandbox: sb, client: client, timeout: timeout, detach: r.Detach, gone: notRunning(sb),
-		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
-			return execute(ctx, client, command, input, stdout, stderr)
-		},
-	}, nil
+	command := supervise.Command{
+		Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout,
+		Detached: r.Detach, Kept: r.Detach, NoInput: len(input) == 0,
+	}
+	j := &job{sandbox: sb, client: supervise.At(sb.Dir()), timeout: timeout, detach: r.Detach, named: r.Detach, gone: notRunning(sb)}
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+		return j.execute(ctx, command, input, stdout, stderr)
+	}
+	return j, nil
 }
 
 // maxArgumentBytes bounds an argument and a variable: the kernel's
@@ -156,26 +156,44 @@ func workDir(sb *sandbox.Sandbox, dir string) (string, error) {
 	return path.Join(sb.Record().Workspace, dir), nil
 }
 
-// execute runs a command on pipes. When ctx ends so does the command.
-func execute(ctx context.Context, client *supervise.Client, command supervise.Command, input []byte, stdout, stderr *os.File) (supervise.Exit, error) {
+// begins tells whoever waits that the job runs.
+func (j *job) begins(execID string, lost int64) {
+	if j.begun != nil {
+		j.begun(execID, lost)
+	}
+}
+
+// execute runs a command on pipes. When ctx ends so does the command, unless it
+// is detached.
+func (j *job) execute(ctx context.Context, command supervise.Command, input []byte, stdout, stderr *os.File) (supervise.Exit, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
 		return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
 	}
 	defer ours.Close()
-	running, err := client.Exec(ctx, command, theirs, stdout, stderr)
+	running, err := j.exec(ctx, command, theirs, stdout, stderr)
 	theirs.Close()
-	switch {
-	case fault.Is(err, fault.Invalid): // all else was checked before
-		return supervise.Exit{}, fault.New(fault.Invalid, "workdir: %w", err)
-	case err != nil:
+	if err != nil {
 		return supervise.Exit{}, err
 	}
+	j.begins(running.ID, running.LostBytes)
 	go func() {
 		_, _ = ours.Write(input) // a command that reads no more is its own affair
 		ours.Close()
+		if command.Kept && !command.NoInput {
+			_ = running.EndInput() // it may have ended
+		}
 	}()
 	return running.Wait(ctx)
+}
+
+// exec starts a command.
+func (j *job) exec(ctx context.Context, command supervise.Command, files ...*os.File) (*supervise.Running, error) {
+	running, err := j.client.Exec(ctx, command, files...)
+	if fault.Is(err, fault.Invalid) { // all else was checked before
+		err = fault.New(fault.Invalid, "workdir: %w", err)
+	}
+	return running, err
 }
 
 // ended is how a job went.
@@ -224,6 +242,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 
 // Exit codes of shells and timeout(1), for what has none of its own.
 const (
+	exitTimeout       = 124
 	exitNotExecutable = 126
 	exitNotFound      = 127
 	exitSignalBase    = 128

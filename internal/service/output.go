@@ -2,14 +2,16 @@ package service
 
 import (
 	"context"
-	"io"
+	"os"
 	"strings"
 	"sync"
 
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -20,41 +22,18 @@ const maxResultBytes = 4<<20 - 64<<10
 // collect runs a job and returns its output as one message.
 func (s *Service) collect(ctx context.Context, j *job) (*sandboxv1.ExecResult, error) {
 	stdout, stderr := &kept{most: maxResultBytes}, &kept{most: maxResultBytes}
-	if !j.detach {
-		e, err := s.perform(ctx, j, stdout, stderr)
-		if err != nil {
-			return nil, err
-		}
-		return resultOf(e, stdout, stderr), nil
+	var e ended
+	run := func(ctx context.Context) (err error) {
+		e, err = s.perform(ctx, j, stdout, stderr)
+		return err
 	}
-	type outcome struct {
-		result *sandboxv1.ExecResult
-		err    error
+	if j.detach {
+		run = s.outlive(run)
 	}
-	done := make(chan outcome, 1)
-	s.background.Go(func() {
-		ctx, cancel := s.detached(ctx)
-		defer cancel()
-		e, err := s.perform(ctx, j, stdout, stderr)
-		if err != nil {
-			done <- outcome{err: err}
-			return
-		}
-		done <- outcome{result: resultOf(e, stdout, stderr)}
-	})
-	select {
-	case o := <-done:
-		return o.result, o.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := run(ctx); err != nil {
+		return nil, err
 	}
-}
-
-// detached is a context that outlives the call, but not the server.
-func (s *Service) detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	context.AfterFunc(s.stopped, cancel)
-	return ctx, cancel
+	return resultOf(e, stdout, stderr), nil
 }
 
 // kept holds the beginning of what is written to it. It takes everything, so
@@ -139,33 +118,50 @@ func cutText(data []byte, n int) []byte {
 	return data[:n]
 }
 
-// frames sends output as it comes.
-type frames struct {
-	mu sync.Mutex
-	to interface {
-		Send(*sandboxv1.ExecOutput) error
+// stream runs a job and sends its output; the last message has the exit code.
+func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
+	f := &frames{to: to, settled: make(chan struct{})}
+	defer f.leave()
+	j.begun = f.begin
+	if !j.named {
+		f.settle()
 	}
+	start := j.run
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+		defer f.settle() // also one that never began
+		return start(ctx, stdout, stderr)
+	}
+	run := func(ctx context.Context) error {
+		stdout := frameWriter{f, sandboxv1.ExecOutput_OUTPUT_TYPE_STDOUT, j.detach}
+		stderr := frameWriter{f, sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR, j.detach}
+		e, err := s.perform(ctx, j, stdout, stderr)
+		if err != nil {
+			return err
+		}
+		last := &sandboxv1.ExecOutput{ExitCode: &e.exit, ConflictCount: int64(len(e.conflicts))}
+		last.Conflicts = texts(e.conflicts[:min(len(e.conflicts), 1000)])
+		return f.send(last)
+	}
+	if j.detach {
+		run = s.outlive(run)
+	}
+	return run(ctx)
 }
 
-// stream runs a job and sends its output; the last message has the exit code.
-func (s *Service) stream(j *job, to sandboxv1.SandboxService_ExecStreamServer) error {
-	f := &frames{to: to}
-	ctx := to.Context()
-	stdout := io.Writer(frameWriter{f, sandboxv1.ExecOutput_OUTPUT_TYPE_STDOUT})
-	stderr := io.Writer(frameWriter{f, sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR})
-	if j.detach {
-		var cancel context.CancelFunc
-		ctx, cancel = s.detached(ctx)
-		defer cancel()
-		stdout, stderr = unbroken{stdout}, unbroken{stderr}
-	}
-	e, err := s.perform(ctx, j, stdout, stderr)
-	if err != nil {
-		return err
-	}
-	last := &sandboxv1.ExecOutput{ExitCode: &e.exit, ConflictCount: int64(len(e.conflicts))}
-	last.Conflicts = texts(e.conflicts[:min(len(e.conflicts), 1000)])
-	return f.send(last)
+// outputStream is where output goes.
+type outputStream interface {
+	Send(*sandboxv1.ExecOutput) error
+	SendHeader(metadata.MD) error
+}
+
+// frames sends output as it comes.
+type frames struct {
+	mu   sync.Mutex
+	to   outputStream
+	left bool // the call is over
+
+	settled chan struct{} // closed when output may be sent
+	once    sync.Once
 }
 
 func texts(paths []vpath.Path) []string {
@@ -176,29 +172,51 @@ func texts(paths []vpath.Path) []string {
 	return list
 }
 
+// begin lets the client see that the command runs, and how it is called if it
+// can be taken up.
+func (f *frames) begin(execID string, lost int64) {
+	f.mu.Lock()
+	if !f.left {
+		_ = f.to.SendHeader(nil) // a client that has left hears nothing
+	}
+	f.mu.Unlock()
+	if execID != "" {
+		_ = f.send(&sandboxv1.ExecOutput{ExecId: execID, LostBytes: lost})
+	}
+	f.settle()
+}
+
+func (f *frames) settle() { f.once.Do(func() { close(f.settled) }) }
+
 func (f *frames) send(m *sandboxv1.ExecOutput) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.left {
+		return context.Canceled
+	}
 	return f.to.Send(m)
+}
+
+// leave says that nothing can be sent any more.
+func (f *frames) leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = true
 }
 
 // frameWriter sends each write as a message.
 type frameWriter struct {
 	*frames
 	kind sandboxv1.ExecOutput_OutputType
+	// unbroken takes what nobody hears any more: the command goes on.
+	unbroken bool
 }
 
 func (w frameWriter) Write(b []byte) (int, error) {
-	if err := w.send(&sandboxv1.ExecOutput{Type: w.kind, Data: b}); err != nil {
+	<-w.settled
+	err := w.send(&sandboxv1.ExecOutput{Type: w.kind, Data: b})
+	if err != nil && !w.unbroken {
 		return 0, err
 	}
-	return len(b), nil
-}
-
-// unbroken takes what nobody hears any more.
-type unbroken struct{ to io.Writer }
-
-func (u unbroken) Write(b []byte) (int, error) {
-	_, _ = u.to.Write(b) // the client has left, the command goes on
 	return len(b), nil
 }

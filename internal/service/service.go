@@ -28,6 +28,7 @@ import (
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/codebase"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
 )
@@ -44,6 +45,8 @@ type Service struct {
 	background sync.WaitGroup
 	stop       context.CancelFunc
 	stopped    context.Context
+	drain      context.CancelFunc
+	draining   context.Context // done when calls that could last for ever are to end
 
 	lives    keyed // by sandbox
 	expiries expiries
@@ -66,6 +69,7 @@ func New(o Options) *Service {
 		config: o.Config, home: o.Home, store: o.Store, codebases: o.Codebases, auth: o.Auth, log: o.Log,
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
+	s.draining, s.drain = context.WithCancel(s.stopped)
 	return s
 }
 
@@ -74,6 +78,13 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	sandboxv1.RegisterCodebaseServiceServer(to, &codebaseServer{service: s})
 	sandboxv1.RegisterSandboxServiceServer(to, &sandboxServer{service: s})
 }
+
+// Drain ends the calls that only wait for what others do: followed audit logs,
+// and detached commands, which go on.
+func (s *Service) Drain() { s.drain() }
+
+// errEnding ends a call that Drain ends.
+func errEnding() error { return fault.New(fault.Unavailable, "the server is ending") }
 
 // Close ends what the service does by itself. Sandboxes go on.
 func (s *Service) Close() {

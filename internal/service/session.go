@@ -147,7 +147,16 @@ func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sa
 	if err != nil {
 		return err
 	}
-	return c.service.stream(job, to)
+	found, err := c.service.session(to.Context(), r.SessionId)
+	if err != nil {
+		return err
+	}
+	if !r.Detach && found.session.ClosedAt.IsZero() { // the shell does not tell when it begins
+		if err := to.SendHeader(nil); err != nil {
+			return err
+		}
+	}
+	return c.service.stream(to.Context(), job, to)
 }
 
 // sessionTimeout is how long a command of a session may run where nothing is
@@ -176,12 +185,30 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 	}
 	client := supervise.At(sb.Dir())
 	command := supervise.SessionCommand{Text: r.Command, Timeout: timeout}
-	return &job{
-		sandbox: sb, client: client, timeout: timeout, detach: r.Detach, gone: store.NoSuch("session", r.SessionId),
-		run: func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
-			return client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
-		},
-	}, nil
+	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: store.NoSuch("session", r.SessionId)}
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+		if r.Detach {
+			return j.sessionStart(ctx, r.SessionId, command, stdout, stderr)
+		}
+		return client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
+	}
+	return j, nil
+}
+
+// sessionStart runs a command in a session on streams that are kept.
+func (j *job) sessionStart(ctx context.Context, id string, command supervise.SessionCommand, stdout, stderr *os.File) (supervise.Exit, error) {
+	empty, w, err := os.Pipe() // a command of a session has no input
+	if err != nil {
+		return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+	}
+	w.Close()
+	running, err := j.client.SessionStart(ctx, id, command, empty, stdout, stderr)
+	empty.Close()
+	if err != nil {
+		return supervise.Exit{}, err
+	}
+	j.begins(running.ID, running.LostBytes)
+	return running.Wait(ctx)
 }
 
 // sandboxOf returns the sandbox in which a session is, or was when it was last

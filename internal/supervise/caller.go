@@ -10,8 +10,10 @@ import (
 // caller is the client of one command. It is listened to before the command
 // runs: what it says in that time is kept, and leaving ends the start.
 type caller struct {
-	stays  bool   // its leaving means nothing
-	giveUp func() // ends the start
+	stays  bool            // its leaving does not end the start
+	giveUp func()          // ends the start
+	ready  chan struct{}   // closed by connect; nil for a command that is told signals alone
+	over   <-chan struct{} // closed when there will be no command
 
 	mu      sync.Mutex
 	command heard // nil until connect
@@ -37,7 +39,9 @@ func (k *caller) listen(c conn) {
 		}
 		if r.Op == opSignal {
 			k.signal(unix.Signal(r.Signal))
+			continue
 		}
+		k.tell(r)
 	}
 }
 
@@ -52,6 +56,23 @@ func (k *caller) connect(command heard) {
 	k.pending = nil
 	if k.left {
 		command.abandon()
+	}
+	if k.ready != nil {
+		close(k.ready)
+	}
+}
+
+// tell passes on what only a kept command can be told; it waits for the command.
+func (k *caller) tell(r request) {
+	if k.ready == nil {
+		return
+	}
+	select {
+	case <-k.ready:
+		if a, is := k.command.(*attachment); is { // connect does not change it again
+			a.told(r)
+		}
+	case <-k.over:
 	}
 }
 
@@ -72,9 +93,10 @@ func (k *caller) leave() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.stays:
 	case k.command != nil:
 		k.command.abandon()
+	case k.stays:
+		k.left = true
 	default:
 		k.left = true
 		k.giveUp()

@@ -27,8 +27,8 @@ func TestCallerIsHeardBeforeTheCommandRuns(t *testing.T) {
 		{"what is no signal does not wait", false, []string{"none"}, nil, nil},
 		{"one who leaves ends the start", false, []string{"int", "leave"}, nil, []string{"give up", "signal 2", "abandon"}},
 		{"one who leaves later ends the command", false, nil, []string{"int", "leave"}, []string{"signal 2", "abandon"}},
-		{"one whose command is detached may leave early", true, []string{"leave"}, nil, nil},
-		{"one whose command is detached may leave late", true, nil, []string{"leave"}, nil},
+		{"one whose command is detached may leave early", true, []string{"leave"}, nil, []string{"abandon"}},
+		{"one whose command is detached may leave late", true, nil, []string{"leave"}, []string{"abandon"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

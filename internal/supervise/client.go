@@ -188,7 +188,11 @@ func (c *Client) Stop(ctx context.Context) error {
 
 // Running is a command inside a sandbox.
 type Running struct {
-	PID int // on the host
+	PID int // on the host; 0 of what Attach and SessionStart return
+	// ID names a kept command, LostBytes is how much of its output is kept no
+	// longer.
+	ID        string
+	LostBytes int64
 	// Terminal is the master of the command's terminal, nil with pipes. Wait
 	// leaves it open, because output may still be unread.
 	Terminal *os.File
@@ -200,13 +204,20 @@ type Running struct {
 // Exec starts command. With a terminal, files must be empty; else they are the
 // command's stdin, stdout and stderr, each one end of a pipe. The supervisor
 // keeps its own descriptors of them; the caller closes its own.
+// With Kept they are pipes with a terminal, too.
 // Errors: *CommandError when the command could not be started.
 func (c *Client) Exec(ctx context.Context, command Command, files ...*os.File) (*Running, error) {
+	return c.start(ctx, request{Op: opExec, Exec: &command}, files)
+}
+
+// start sends a request, with descriptors, whose first reply is that a command
+// runs.
+func (c *Client) start(ctx context.Context, r request, files []*os.File) (*Running, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := cn.send(request{Op: opExec, Exec: &command}, files...); err != nil {
+	if err := cn.send(r, files...); err != nil {
 		cn.Close()
 		return nil, lost(ctx, err)
 	}
@@ -225,18 +236,22 @@ func (c *Client) Exec(ctx context.Context, command Command, files ...*os.File) (
 		cn.Close()
 		return nil, err
 	}
-	r := &Running{PID: answer.Started.PID, conn: cn}
+	running := &Running{PID: answer.Started.PID, ID: answer.Started.ID, LostBytes: answer.Started.LostBytes, conn: cn}
 	if len(received) > 0 {
-		r.Terminal = received[0]
+		running.Terminal = received[0]
 	}
-	return r, nil
+	return running, nil
 }
 
 // Signal sends a signal to the command.
 func (r *Running) Signal(s unix.Signal) error {
+	return r.tell(request{Op: opSignal, Signal: int(s)})
+}
+
+func (r *Running) tell(what request) error {
 	r.send.Lock()
 	defer r.send.Unlock()
-	return r.conn.send(request{Op: opSignal, Signal: int(s)})
+	return r.conn.send(what)
 }
 
 // Wait returns how the command ended. Errors: Unavailable when the supervisor

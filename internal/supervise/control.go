@@ -43,6 +43,11 @@ const (
 	opStop   operation = "stop"   // end every command and go
 	opStats  operation = "stats"  // what is used
 
+	opExecs    operation = "execs"     // the detached commands
+	opAttach   operation = "attach"    // to one of them; three pipes travel with it
+	opResize   operation = "resize"    // the terminal of this connection's kept command
+	opEndInput operation = "end_input" // of this connection's kept command
+
 	opOpenSession  operation = "open_session"
 	opSessions     operation = "sessions"
 	opSessionExec  operation = "session_exec" // two pipes travel with it
@@ -59,24 +64,31 @@ type request struct {
 	Versions []sandbox.Version `json:"versions,omitempty"`
 	Paths    [][]byte          `json:"paths,omitempty"` // of a renewal
 	Session  *sessionRequest   `json:"session,omitempty"`
+	Attach   *attachRequest    `json:"attach,omitempty"`
+	Size     *windowSize       `json:"size,omitempty"`
 }
 
 // reply is what the supervisor answers.
 type reply struct {
-	Started  *started  `json:"started,omitempty"`
-	Exited   *Exit     `json:"exited,omitempty"`
-	Status   *Status   `json:"status,omitempty"`
-	Stats    *Stats    `json:"stats,omitempty"`
-	Stale    [][]byte  `json:"stale,omitempty"` // paths of a drop
-	Sessions []Session `json:"sessions,omitempty"`
-	Changed  bool      `json:"changed,omitempty"` // of the delta
-	OK       bool      `json:"ok,omitempty"`
-	Error    *failure  `json:"error,omitempty"`
+	Started  *started   `json:"started,omitempty"`
+	Exited   *Exit      `json:"exited,omitempty"`
+	Status   *Status    `json:"status,omitempty"`
+	Stats    *Stats     `json:"stats,omitempty"`
+	Stale    [][]byte   `json:"stale,omitempty"` // paths of a drop
+	Sessions []Session  `json:"sessions,omitempty"`
+	Execs    []KeptExec `json:"execs,omitempty"`
+	Changed  bool       `json:"changed,omitempty"` // of the delta
+	OK       bool       `json:"ok,omitempty"`
+	Error    *failure   `json:"error,omitempty"`
 }
 
 // started says that the command runs; a terminal's master travels with it.
 type started struct {
-	PID int `json:"pid"`
+	PID int `json:"pid,omitempty"`
+	// ID and LostBytes are of a kept command: its id, and how much of its output
+	// is kept no longer.
+	ID        string `json:"id,omitempty"`
+	LostBytes int64  `json:"lost_bytes,omitempty"`
 }
 
 // failure carries a fault across the socket.
@@ -99,8 +111,12 @@ type Command struct {
 	Columns uint16        // of the terminal
 	Timeout time.Duration // 0 = none
 	// Detached lets the command go on when the client leaves; its output is
-	// thrown away.
+	// thrown away, unless it is kept.
 	Detached bool
+	// Kept gives the command streams, or a terminal, of the supervisor's own.
+	// Clients attach to them with pipes; the end of its output is kept.
+	Kept    bool
+	NoInput bool // of a kept one: its input is at its end at once
 }
 
 // wireCommand is Command with its strings as bytes, because a JSON string
@@ -114,6 +130,8 @@ type wireCommand struct {
 	Columns  uint16        `json:"columns,omitempty"`
 	Timeout  time.Duration `json:"timeout_ns,omitempty"`
 	Detached bool          `json:"detached,omitempty"`
+	Kept     bool          `json:"kept,omitempty"`
+	NoInput  bool          `json:"no_input,omitempty"`
 }
 
 // MarshalJSON keeps every byte of the command line.
@@ -121,6 +139,7 @@ func (c Command) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireCommand{
 		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir),
 		TTY: c.TTY, Rows: c.Rows, Columns: c.Columns, Timeout: c.Timeout, Detached: c.Detached,
+		Kept: c.Kept, NoInput: c.NoInput,
 	})
 }
 
@@ -133,6 +152,7 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 	*c = Command{
 		Argv: toStrings(w.Argv), Env: toStrings(w.Env), Dir: string(w.Dir),
 		TTY: w.TTY, Rows: w.Rows, Columns: w.Columns, Timeout: w.Timeout, Detached: w.Detached,
+		Kept: w.Kept, NoInput: w.NoInput,
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ type execution struct {
 	changes changeSet
 	begun   time.Time
 
+	kept *keptCommand // nil for streams of a client's
+
 	mu     sync.Mutex
 	reason Reason
 }
@@ -53,8 +55,12 @@ func (x *execution) kill() {
 // signal passes a client's signal on.
 func (x *execution) signal(sig unix.Signal) { x.inside.Signal(sig) }
 
-// abandon ends the command because its client has left.
-func (x *execution) abandon() { x.end(ReasonStopped) }
+// abandon ends the command because its client has left, unless it is detached.
+func (x *execution) abandon() {
+	if !x.command.Detached {
+		x.end(ReasonStopped)
+	}
+}
 
 // handleExec runs one command for the client at c, who may send signals
 // meanwhile and ends the command by leaving.
@@ -88,15 +94,19 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 func (s *supervisor) begin(ctx context.Context, command Command, files []*os.File) (*execution, *os.File, error) {
 	x := s.newExecution(command)
 	inner := s.inner(command)
-	master, err := s.connect(&inner, command, files)
+	master, err := s.connect(x, &inner, files)
 	if err != nil {
 		return nil, nil, err
 	}
-	if command.Detached {
+	if command.Detached || command.Kept {
 		defer closeAll(inner.Files[:]...)
 	}
 	if err := s.launch(ctx, x, inner); err != nil {
 		closeAll(master)
+		if x.kept != nil {
+			closeAll(inner.Files[:]...)
+			x.kept.finish(Exit{}, err)
+		}
 		return nil, nil, err
 	}
 	if command.Timeout > 0 {
@@ -106,12 +116,15 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	return x, master, nil
 }
 
+// execPrefix stands before a command's number.
+const execPrefix = "exec-"
+
 // newExecution numbers a command.
 func (s *supervisor) newExecution(command Command) *execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	return &execution{id: fmt.Sprintf("exec-%d", s.next), command: command, begun: time.Now()}
+	return &execution{id: fmt.Sprint(execPrefix, s.next), command: command, begun: time.Now()}
 }
 
 // inner is the command as the guest takes it, without its streams.
@@ -142,10 +155,15 @@ func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Comma
 	return nil
 }
 
-// connect gives the command its streams: a new terminal, the client's pipes,
-// or, detached, an empty input and an output that is thrown away.
-func (s *supervisor) connect(inner *guest.Command, command Command, files []*os.File) (*os.File, error) {
+// connect gives the command its streams: ours, a new terminal, the client's
+// pipes, or, detached, an empty input and an output that is thrown away.
+func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.File) (*os.File, error) {
+	command := x.command
 	switch {
+	case command.Kept:
+		var err error
+		x.kept, err = s.keep(x, inner)
+		return nil, err
 	case command.TTY:
 		master, number, err := s.terminals.open(command.Rows, command.Columns)
 		inner.TTY = number

@@ -55,16 +55,7 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 	if err != nil {
 		return // a probe, or a client that died
 	}
-	if r.Op == opExec && r.Exec != nil {
-		s.handleExec(ctx, c, *r.Exec, files)
-		return
-	}
-	if r.Op == opSessionExec && r.Session != nil {
-		s.handleSessionExec(ctx, c, *r.Session, files)
-		return
-	}
-	if r.Op == opJoin {
-		s.join(c)
+	if s.handleLasting(ctx, c, r, files) {
 		return
 	}
 	if r.Op == opStop {
@@ -79,6 +70,28 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 	if err := c.send(answer); err != nil {
 		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
 	}
+}
+
+// handleLasting handles a request whose connection outlasts its first answer; it
+// is false for any other.
+func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files []*os.File) bool {
+	switch {
+	case r.Op == opExec && r.Exec != nil && r.Exec.Kept:
+		s.handleKept(ctx, c, *r.Exec, files)
+	case r.Op == opExec && r.Exec != nil:
+		s.handleExec(ctx, c, *r.Exec, files)
+	case r.Op == opAttach && r.Attach != nil:
+		s.handleAttach(ctx, c, *r.Attach, files)
+	case r.Op == opSessionExec && r.Session != nil && r.Session.Detached:
+		s.handleKeptSession(ctx, c, *r.Session, files)
+	case r.Op == opSessionExec && r.Session != nil:
+		s.handleSessionExec(ctx, c, *r.Session, files)
+	case r.Op == opJoin:
+		s.join(c)
+	default:
+		return false
+	}
+	return true
 }
 
 // join lets the client count as somebody who needs the sandbox for as long as
@@ -108,8 +121,10 @@ func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 	case opStats:
 		st, err := s.stats()
 		return reply{Stats: &st}, err
+	case opExecs:
+		return s.answerExecs(), nil
 	case opKeep:
-		s.keep()
+		s.stay()
 		return reply{OK: true}, nil
 	case opPolicy:
 		return reply{OK: true}, s.setPolicy(r.Rules)
@@ -150,17 +165,18 @@ func (s *supervisor) hold() bool {
 func (s *supervisor) release() {
 	s.mu.Lock()
 	s.holds--
-	last := s.holds == 0 && !s.kept
+	last := s.holds == 0 && !s.stays
 	s.mu.Unlock()
 	if last {
 		s.stop()
 	}
 }
 
-func (s *supervisor) keep() {
+// stay has the supervisor stay when the last command has ended.
+func (s *supervisor) stay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = true
+	s.stays = true
 }
 
 // stop asks run to tear everything down. It may be called more than once.
@@ -190,7 +206,7 @@ func (s *supervisor) watchLease(lease *os.File) {
 	var b [1]byte
 	_, _ = lease.Read(b[:]) // nothing is ever sent: this returns at the end of file
 	s.mu.Lock()
-	stays := len(s.execs) > 0 || s.joined > 0 || s.kept
+	stays := len(s.execs) > 0 || s.joined > 0 || s.stays
 	s.leaving = s.leaving || !stays
 	s.mu.Unlock()
 	if stays {
@@ -208,6 +224,6 @@ func (s *supervisor) status() Status {
 		InitPID:   s.process.PID(),
 		StartedAt: s.startedAt.UTC().Truncate(time.Millisecond),
 		Execs:     len(s.execs),
-		Keep:      s.kept,
+		Keep:      s.stays,
 	}
 }

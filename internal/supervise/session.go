@@ -97,6 +97,16 @@ func (t *sessionTable) get(id string) (*session, error) {
 	return nil, fault.New(fault.NotFound, "session %s: no such session", id)
 }
 
+// check refuses what no open session has as its id. Errors: NotFound;
+// Precondition.
+func (t *sessionTable) check(id string) error {
+	sess, err := t.get(id)
+	if err == nil && sess.ended.Err() != nil {
+		err = errClosed(id)
+	}
+	return err
+}
+
 // list returns all sessions, the oldest first.
 func (t *sessionTable) list() []*session {
 	t.mu.Lock()

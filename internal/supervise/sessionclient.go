@@ -45,6 +45,8 @@ type sessionRequest struct {
 	Idle    time.Duration `json:"idle_ns,omitempty"`
 	Text    []byte        `json:"text,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	// Detached lets the command go on when the client leaves, its output kept.
+	Detached bool `json:"detached,omitempty"`
 }
 
 func (r sessionRequest) options() SessionOptions {

@@ -28,7 +28,7 @@ func (s *supervisor) handleSessionExec(ctx context.Context, c conn, r sessionReq
 		closeAll(unasked...)
 		cancel()
 	}()
-	exit, err := s.sessionExec(ctx, r, files)
+	exit, err := s.sessionExec(ctx, r, nil, files)
 	answer := reply{Exited: &exit}
 	if err != nil {
 		answer = reply{Error: failureOf(err)}
@@ -56,9 +56,10 @@ func (r sessionRequest) check(files []*os.File) error {
 	return nil
 }
 
-// sessionExec runs a command in a session. It closes files, the ends of pipes
-// for its output and its errors, once it has passed them on.
-func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, files []*os.File) (Exit, error) {
+// sessionExec runs a command in a session, as x if that is not nil. It closes
+// files, the ends of pipes for its output and its errors, once it has passed
+// them on.
+func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, x *execution, files []*os.File) (Exit, error) {
 	if err := r.check(files); err != nil {
 		return Exit{}, err
 	}
@@ -70,8 +71,10 @@ func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, files []
 		return Exit{}, err
 	}
 	defer sess.leave()
-	x := s.newExecution(Command{Argv: []string{string(r.Text)}, Timeout: r.Timeout})
-	x.session = sess.id
+	if x == nil {
+		x = s.newExecution(Command{Argv: []string{string(r.Text)}, Timeout: r.Timeout})
+		x.session = sess.id
+	}
 	x.before = s.resourceEvents()
 	s.trimmer.touch()
 	exit, err := sess.run(ctx, x, files)

@@ -11,15 +11,20 @@
 // which only its user can enter. A connection carries one request; that of an
 // exec lasts as long as the command. Descriptors travel inward only as pipes.
 //
+// A command whose streams are kept writes into spools of the supervisor's, to
+// which clients attach, one after another or several at once, by pipes of
+// theirs; a detached one is kept when it has ended, too, until many others have.
+//
 // A session is a shell that runs one command after another (package shell). It
 // lives as long as the sandbox runs, whether clients do or not, until it is
 // closed or its shell ends; all that it started ends with it.
 //
 // Goroutines: one accepts, one per connection and one more while it has a
-// session's command run, one per detached command, one per session, one waits
+// session's command run, one per stream of a detached or kept command and of
+// each client attached to it, one per session, one waits
 // for the process tree, one for the starter's lease, and timers', which trim
 // and close idle sessions. Lock order: trimmer.mu, then supervisor.mu, then
-// attribution.mu, then session.mu, then changeSet.mu.
+// attribution.mu, then session.mu, then changeSet.mu; spool.mu is taken alone.
 package supervise
 
 import (
@@ -78,11 +83,12 @@ type supervisor struct {
 
 	trimmer  trimmer
 	sessions sessionTable
+	kept     keptTable
 
 	mu      sync.Mutex
 	joined  int
 	holds   int
-	kept    bool
+	stays   bool // without a command, too
 	leaving bool
 	next    int
 	execs   map[*execution]struct{}

@@ -34,6 +34,7 @@ func TestDocker(t *testing.T) {
 	t.Run("commands, sessions, the policy and the codebase", func(t *testing.T) { s.inTest(t).dockerWorks(host) })
 	t.Run("each sandbox has the runtime that it asks for", func(t *testing.T) { s.inTest(t).runtimesSideBySide() })
 	t.Run("stats", func(t *testing.T) { s.inTest(t).statsTell(nil) })
+	t.Run("a terminal", func(t *testing.T) { s.inTest(t).dockerTerminal() })
 	t.Run("limits", func(t *testing.T) { s.inTest(t).limitsHold() })
 	t.Run("an image that is not there is named", func(t *testing.T) { s.inTest(t).noSuchImage() })
 	s.dockerSurvives()
@@ -106,6 +107,20 @@ func (s *server) runtimesSideBySide() {
 		empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
 		must(t, empty, err)
 	}
+}
+
+func (s *server) dockerTerminal() {
+	id := s.sandbox(s.codebase(nil))
+	r := shell(id, "stty size; "+untilResized+"; read x; echo got $x; exit 6")
+	r.Terminal = &sandboxv1.AttachRequest_WindowSize{Rows: 33, Columns: 101}
+	k := s.attach(s.t.Context(), starts(r))
+	k.hear("33 101\r\n")
+	k.say(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: &sandboxv1.AttachRequest_WindowSize{Rows: 44, Columns: 80}}})
+	k.write("it\n")
+	k.hear("got it\r\n")
+	k.ends(6)
+	empty, err := s.sandboxes.DestroySandbox(s.t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
+	must(s.t, empty, err)
 }
 
 // dockerSurvives kills the server. It leaves one container running.

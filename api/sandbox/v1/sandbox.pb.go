@@ -1049,7 +1049,8 @@ type ExecRequest struct {
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// In place of stdin, for what is no UTF-8.
 	StdinBytes []byte `protobuf:"bytes,100,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
-	// The command goes on when the client is gone; the audit log tells how it ended.
+	// The command goes on when the client is gone, and the server too. ListExecs names it, Attach
+	// takes it up: the last 256 KiB of each of its streams are kept.
 	Detach        bool `protobuf:"varint,101,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1275,6 +1276,12 @@ type ExecOutput struct {
 	// In the last message, as in ExecResult.
 	Conflicts     []string `protobuf:"bytes,101,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	ConflictCount int64    `protobuf:"varint,102,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
+	// In the first message of a detached command, and of Attach: its name for Attach, as long as the
+	// sandbox runs.
+	ExecId string `protobuf:"bytes,103,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// In the first message of a command that was taken up: bytes of its output that are kept no
+	// longer.
+	LostBytes     int64 `protobuf:"varint,104,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1344,6 +1351,20 @@ func (x *ExecOutput) GetConflictCount() int64 {
 	return 0
 }
 
+func (x *ExecOutput) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ExecOutput) GetLostBytes() int64 {
+	if x != nil {
+		return x.LostBytes
+	}
+	return 0
+}
+
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -1353,6 +1374,7 @@ type AttachRequest struct {
 	//	*AttachRequest_StdinEnd
 	//	*AttachRequest_Resize
 	//	*AttachRequest_Signal
+	//	*AttachRequest_Resume_
 	Message       isAttachRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1440,6 +1462,15 @@ func (x *AttachRequest) GetSignal() int32 {
 	return 0
 }
 
+func (x *AttachRequest) GetResume() *AttachRequest_Resume {
+	if x != nil {
+		if x, ok := x.Message.(*AttachRequest_Resume_); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Message interface {
 	isAttachRequest_Message()
 }
@@ -1453,7 +1484,7 @@ type AttachRequest_Stdin struct {
 }
 
 type AttachRequest_StdinEnd struct {
-	// Nothing more comes on standard input.
+	// Nothing more comes on standard input; a terminal takes it for Ctrl-D.
 	StdinEnd bool `protobuf:"varint,3,opt,name=stdin_end,json=stdinEnd,proto3,oneof"`
 }
 
@@ -1466,6 +1497,10 @@ type AttachRequest_Signal struct {
 	Signal int32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"`
 }
 
+type AttachRequest_Resume_ struct {
+	Resume *AttachRequest_Resume `protobuf:"bytes,6,opt,name=resume,proto3,oneof"`
+}
+
 func (*AttachRequest_Start_) isAttachRequest_Message() {}
 
 func (*AttachRequest_Stdin) isAttachRequest_Message() {}
@@ -1475,6 +1510,177 @@ func (*AttachRequest_StdinEnd) isAttachRequest_Message() {}
 func (*AttachRequest_Resize) isAttachRequest_Message() {}
 
 func (*AttachRequest_Signal) isAttachRequest_Message() {}
+
+func (*AttachRequest_Resume_) isAttachRequest_Message() {}
+
+type ListExecsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsRequest) Reset() {
+	*x = ListExecsRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsRequest) ProtoMessage() {}
+
+func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
+func (*ListExecsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListExecsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+type ListExecsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Execs         []*DetachedExec        `protobuf:"bytes,1,rep,name=execs,proto3" json:"execs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExecsResponse) Reset() {
+	*x = ListExecsResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExecsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExecsResponse) ProtoMessage() {}
+
+func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
+func (*ListExecsResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListExecsResponse) GetExecs() []*DetachedExec {
+	if x != nil {
+		return x.Execs
+	}
+	return nil
+}
+
+// DetachedExec is a command that goes on without its client.
+type DetachedExec struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// The program and its arguments; the text of a session's command. What is no UTF-8 has
+	// replacement characters. Its beginning, where it is longer than 4 KiB.
+	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
+	// That it is a command of; else empty.
+	SessionId string                 `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// Absent while it runs. 128 and its number where a signal ended the command; 124 at a time-out.
+	ExitCode      *int32 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachedExec) Reset() {
+	*x = DetachedExec{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachedExec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachedExec) ProtoMessage() {}
+
+func (x *DetachedExec) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
+func (*DetachedExec) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DetachedExec) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *DetachedExec) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *DetachedExec) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *DetachedExec) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *DetachedExec) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
 
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1491,7 +1697,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1709,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1722,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Session) GetId() string {
@@ -1573,7 +1779,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1791,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1804,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -1631,7 +1837,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1643,7 +1849,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1862,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -1675,7 +1881,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1893,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1906,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -1719,7 +1925,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1937,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1950,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1763,7 +1969,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1981,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1994,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -1803,7 +2009,7 @@ type SessionExecRequest struct {
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Command   string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
 	Timeout   *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// The command goes on when the client is gone; the audit log tells how it ended.
+	// As in ExecRequest. It can be sent no input and no signals.
 	Detach        bool `protobuf:"varint,100,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1811,7 +2017,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2029,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2042,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -1884,7 +2090,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2102,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2115,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -1958,7 +2164,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2176,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1983,7 +2189,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -2033,7 +2239,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2251,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2264,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -2180,7 +2386,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2398,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2411,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -2242,7 +2448,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2254,7 +2460,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2267,7 +2473,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -2304,7 +2510,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2522,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2535,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -2376,7 +2582,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2594,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2607,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -2445,7 +2651,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2663,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2676,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -2508,7 +2714,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2520,7 +2726,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2533,7 +2739,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -2568,7 +2774,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2580,7 +2786,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2593,7 +2799,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -2620,7 +2826,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2838,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2851,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -2684,7 +2890,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2902,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2915,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -2780,7 +2986,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2998,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +3011,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -2835,7 +3041,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2847,7 +3053,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2860,7 +3066,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -2894,7 +3100,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3112,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3125,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -2948,7 +3154,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2960,7 +3166,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2973,7 +3179,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -3035,7 +3241,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3253,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3266,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -3086,7 +3292,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3098,7 +3304,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3111,7 +3317,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -3138,7 +3344,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3356,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3369,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -3218,7 +3424,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3436,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3449,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -3283,7 +3489,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3295,7 +3501,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3308,7 +3514,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -3347,7 +3553,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3359,7 +3565,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3372,7 +3578,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -3460,17 +3666,19 @@ type AttachRequest_Start struct {
 	Env  map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Empty is the workspace.
 	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	// 0 is the server's default.
+	// 0 is none, or the longest that the server allows.
 	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Gives the command a terminal of this size. Its output then is all of OUTPUT_TYPE_STDOUT.
-	Terminal      *AttachRequest_WindowSize `protobuf:"bytes,6,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	Terminal *AttachRequest_WindowSize `protobuf:"bytes,6,opt,name=terminal,proto3" json:"terminal,omitempty"`
+	// The command goes on when the client is gone, as in ExecRequest. Its input stays open.
+	Detach        bool `protobuf:"varint,7,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3690,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3540,6 +3748,83 @@ func (x *AttachRequest_Start) GetTerminal() *AttachRequest_WindowSize {
 	return nil
 }
 
+func (x *AttachRequest_Start) GetDetach() bool {
+	if x != nil {
+		return x.Detach
+	}
+	return false
+}
+
+type AttachRequest_Resume struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Of ListExecs, or of the first answer.
+	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Bytes of its output that the client has already.
+	StdoutOffset  int64 `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
+	StderrOffset  int64 `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachRequest_Resume) Reset() {
+	*x = AttachRequest_Resume{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachRequest_Resume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachRequest_Resume) ProtoMessage() {}
+
+func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
+func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 1}
+}
+
+func (x *AttachRequest_Resume) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *AttachRequest_Resume) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *AttachRequest_Resume) GetStdoutOffset() int64 {
+	if x != nil {
+		return x.StdoutOffset
+	}
+	return 0
+}
+
+func (x *AttachRequest_Resume) GetStderrOffset() int64 {
+	if x != nil {
+		return x.StderrOffset
+	}
+	return 0
+}
+
 type AttachRequest_WindowSize struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Rows          uint32                 `protobuf:"varint,1,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -3550,7 +3835,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3847,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3575,7 +3860,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -3700,27 +3985,31 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10stdout_truncated\x18f \x01(\bR\x0fstdoutTruncated\x12)\n" +
 	"\x10stderr_truncated\x18g \x01(\bR\x0fstderrTruncated\x12\x1c\n" +
 	"\tconflicts\x18h \x03(\tR\tconflicts\x12%\n" +
-	"\x0econflict_count\x18i \x01(\x03R\rconflictCount\"\xa7\x02\n" +
+	"\x0econflict_count\x18i \x01(\x03R\rconflictCount\"\xdf\x02\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12 \n" +
 	"\texit_code\x18d \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x1c\n" +
 	"\tconflicts\x18e \x03(\tR\tconflicts\x12%\n" +
-	"\x0econflict_count\x18f \x01(\x03R\rconflictCount\"Y\n" +
+	"\x0econflict_count\x18f \x01(\x03R\rconflictCount\x12\x17\n" +
+	"\aexec_id\x18g \x01(\tR\x06execId\x12\x1d\n" +
+	"\n" +
+	"lost_bytes\x18h \x01(\x03R\tlostBytes\"Y\n" +
 	"\n" +
 	"OutputType\x12\x1b\n" +
 	"\x17OUTPUT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12OUTPUT_TYPE_STDOUT\x10\x01\x12\x16\n" +
 	"\x12OUTPUT_TYPE_STDERR\x10\x02B\f\n" +
 	"\n" +
-	"_exit_code\"\xe2\x04\n" +
+	"_exit_code\"\xc3\x06\n" +
 	"\rAttachRequest\x127\n" +
 	"\x05start\x18\x01 \x01(\v2\x1f.sandbox.v1.AttachRequest.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12\x1d\n" +
 	"\tstdin_end\x18\x03 \x01(\bH\x00R\bstdinEnd\x12>\n" +
 	"\x06resize\x18\x04 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeH\x00R\x06resize\x12\x18\n" +
-	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x1a\xbf\x02\n" +
+	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12:\n" +
+	"\x06resume\x18\x06 \x01(\v2 .sandbox.v1.AttachRequest.ResumeH\x00R\x06resume\x1a\xd7\x02\n" +
 	"\x05Start\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -3728,15 +4017,37 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x03env\x18\x03 \x03(\v2(.sandbox.v1.AttachRequest.Start.EnvEntryR\x03env\x12\x18\n" +
 	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
-	"\bterminal\x18\x06 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeR\bterminal\x1a6\n" +
+	"\bterminal\x18\x06 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeR\bterminal\x12\x16\n" +
+	"\x06detach\x18\a \x01(\bR\x06detach\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\x8a\x01\n" +
+	"\x06Resume\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x17\n" +
+	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12#\n" +
+	"\rstdout_offset\x18\x03 \x01(\x03R\fstdoutOffset\x12#\n" +
+	"\rstderr_offset\x18\x04 \x01(\x03R\fstderrOffset\x1a:\n" +
 	"\n" +
 	"WindowSize\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\rR\x04rows\x12\x18\n" +
 	"\acolumns\x18\x02 \x01(\rR\acolumnsB\t\n" +
-	"\amessage\"\xf5\x01\n" +
+	"\amessage\"1\n" +
+	"\x10ListExecsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"C\n" +
+	"\x11ListExecsResponse\x12.\n" +
+	"\x05execs\x18\x01 \x03(\v2\x18.sandbox.v1.DetachedExecR\x05execs\"\xc5\x01\n" +
+	"\fDetachedExec\x12\x17\n" +
+	"\aexec_id\x18\x01 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\x129\n" +
+	"\n" +
+	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12 \n" +
+	"\texit_code\x18\x05 \x01(\x05H\x00R\bexitCode\x88\x01\x01B\f\n" +
+	"\n" +
+	"_exit_code\"\xf5\x01\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3945,7 +4256,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xbe\x13\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xb2\x14\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -3964,7 +4275,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0eDestroySession\x12!.sandbox.v1.DestroySessionRequest\x1a\x11.sandbox.v1.Empty\"!\x82\xd3\xe4\x93\x02\x1b*\x19/v1/sessions/{session_id}\x12p\n" +
 	"\vSessionExec\x12\x1e.sandbox.v1.SessionExecRequest\x1a\x16.sandbox.v1.ExecResult\")\x82\xd3\xe4\x93\x02#:\x01*\"\x1e/v1/sessions/{session_id}/exec\x12M\n" +
 	"\x11SessionExecStream\x12\x1e.sandbox.v1.SessionExecRequest\x1a\x16.sandbox.v1.ExecOutput0\x01\x12?\n" +
-	"\x06Attach\x12\x19.sandbox.v1.AttachRequest\x1a\x16.sandbox.v1.ExecOutput(\x010\x01\x12b\n" +
+	"\x06Attach\x12\x19.sandbox.v1.AttachRequest\x1a\x16.sandbox.v1.ExecOutput(\x010\x01\x12r\n" +
+	"\tListExecs\x12\x1c.sandbox.v1.ListExecsRequest\x1a\x1d.sandbox.v1.ListExecsResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/execs\x12b\n" +
 	"\x04Diff\x12\x17.sandbox.v1.DiffRequest\x1a\x18.sandbox.v1.DiffResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/diff\x12i\n" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
@@ -3988,7 +4300,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
 	(ChangeStatus)(0),                // 1: sandbox.v1.ChangeStatus
@@ -4009,157 +4321,166 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*ExecResult)(nil),               // 16: sandbox.v1.ExecResult
 	(*ExecOutput)(nil),               // 17: sandbox.v1.ExecOutput
 	(*AttachRequest)(nil),            // 18: sandbox.v1.AttachRequest
-	(*Session)(nil),                  // 19: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),     // 20: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),        // 21: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),      // 22: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 23: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),    // 24: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),       // 25: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),              // 26: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),             // 27: sandbox.v1.DiffResponse
-	(*FileDiff)(nil),                 // 28: sandbox.v1.FileDiff
-	(*FileState)(nil),                // 29: sandbox.v1.FileState
-	(*ApplyRequest)(nil),             // 30: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),              // 31: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),            // 32: sandbox.v1.ApplyResponse
-	(*DiscardRequest)(nil),           // 33: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),          // 34: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),         // 35: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),     // 36: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),    // 37: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                // 38: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),          // 39: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),         // 40: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                // 41: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),          // 42: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),         // 43: sandbox.v1.ReadViewResponse
-	(*AuditRequest)(nil),             // 44: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),               // 45: sandbox.v1.AuditEvent
-	(*GetStatsRequest)(nil),          // 46: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 47: sandbox.v1.Stats
-	nil,                              // 48: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 49: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 50: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 51: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 52: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_WindowSize)(nil), // 53: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 54: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 55: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 56: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 57: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 58: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 59: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 60: google.protobuf.Duration
-	(SessionStatus)(0),               // 61: sandbox.v1.SessionStatus
-	(Permission)(0),                  // 62: sandbox.v1.Permission
-	(*Empty)(nil),                    // 63: sandbox.v1.Empty
+	(*ListExecsRequest)(nil),         // 19: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),        // 20: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),             // 21: sandbox.v1.DetachedExec
+	(*Session)(nil),                  // 22: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),     // 23: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),        // 24: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),      // 25: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 26: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),    // 27: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),       // 28: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),              // 29: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),             // 30: sandbox.v1.DiffResponse
+	(*FileDiff)(nil),                 // 31: sandbox.v1.FileDiff
+	(*FileState)(nil),                // 32: sandbox.v1.FileState
+	(*ApplyRequest)(nil),             // 33: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),              // 34: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),            // 35: sandbox.v1.ApplyResponse
+	(*DiscardRequest)(nil),           // 36: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),          // 37: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),         // 38: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),     // 39: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),    // 40: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                // 41: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),          // 42: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),         // 43: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                // 44: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),          // 45: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),         // 46: sandbox.v1.ReadViewResponse
+	(*AuditRequest)(nil),             // 47: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),               // 48: sandbox.v1.AuditEvent
+	(*GetStatsRequest)(nil),          // 49: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                    // 50: sandbox.v1.Stats
+	nil,                              // 51: sandbox.v1.Sandbox.LabelsEntry
+	nil,                              // 52: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                              // 53: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                              // 54: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),      // 55: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),     // 56: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil), // 57: sandbox.v1.AttachRequest.WindowSize
+	nil,                              // 58: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                              // 59: sandbox.v1.CreateSessionRequest.EnvEntry
+	nil,                              // 60: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 61: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 62: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 64: google.protobuf.Duration
+	(SessionStatus)(0),               // 65: sandbox.v1.SessionStatus
+	(Permission)(0),                  // 66: sandbox.v1.Permission
+	(*Empty)(nil),                    // 67: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	57, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	58, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	48, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	59, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	59, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	59, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	59, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	61, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	62, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	51, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	63, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	63, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	63, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	63, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	6,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	57, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	60, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	49, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	61, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	64, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	52, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	6,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	50, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	53, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	7,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	51, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	60, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	60, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	54, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	64, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	64, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	5,  // 19: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	52, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	53, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	61, // 22: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	59, // 23: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	59, // 24: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	55, // 25: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	19, // 26: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	60, // 27: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	28, // 28: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	1,  // 29: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	2,  // 30: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	29, // 31: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	29, // 32: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	3,  // 33: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	1,  // 34: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	31, // 35: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	57, // 36: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	62, // 37: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	57, // 38: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	38, // 39: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	41, // 40: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	62, // 41: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	59, // 42: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	4,  // 43: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	59, // 44: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	59, // 45: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	60, // 46: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	56, // 47: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	54, // 48: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	60, // 49: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	53, // 50: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	8,  // 51: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	9,  // 52: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	10, // 53: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	12, // 54: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	13, // 55: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	14, // 56: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	15, // 57: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	15, // 58: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	20, // 59: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	21, // 60: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	22, // 61: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	24, // 62: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	25, // 63: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	25, // 64: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	18, // 65: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	26, // 66: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	30, // 67: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	33, // 68: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	35, // 69: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	36, // 70: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	39, // 71: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	42, // 72: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	44, // 73: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	46, // 74: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	7,  // 75: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	7,  // 76: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	11, // 77: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	7,  // 78: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	7,  // 79: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	63, // 80: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	16, // 81: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	17, // 82: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	19, // 83: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	19, // 84: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	23, // 85: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	63, // 86: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	16, // 87: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	17, // 88: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	17, // 89: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	27, // 90: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	32, // 91: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	34, // 92: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	7,  // 93: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	37, // 94: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	40, // 95: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	43, // 96: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	45, // 97: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	47, // 98: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	75, // [75:99] is the sub-list for method output_type
-	51, // [51:75] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	55, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	57, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	56, // 22: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	21, // 23: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	63, // 24: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	65, // 25: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	63, // 26: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	63, // 27: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	59, // 28: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	22, // 29: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	64, // 30: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	31, // 31: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	1,  // 32: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	2,  // 33: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	32, // 34: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	32, // 35: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	3,  // 36: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	1,  // 37: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	34, // 38: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	61, // 39: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	66, // 40: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	61, // 41: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	41, // 42: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	44, // 43: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	66, // 44: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	63, // 45: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	4,  // 46: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	63, // 47: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	63, // 48: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	64, // 49: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	60, // 50: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	58, // 51: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	64, // 52: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	57, // 53: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	8,  // 54: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	9,  // 55: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	10, // 56: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	12, // 57: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	13, // 58: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	14, // 59: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	15, // 60: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	15, // 61: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	23, // 62: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	24, // 63: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	25, // 64: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	27, // 65: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	28, // 66: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	28, // 67: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	18, // 68: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	19, // 69: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	29, // 70: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	33, // 71: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	36, // 72: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	38, // 73: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	39, // 74: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	42, // 75: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	45, // 76: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	47, // 77: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	49, // 78: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	7,  // 79: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	7,  // 80: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	11, // 81: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	7,  // 82: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	7,  // 83: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	67, // 84: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	16, // 85: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	17, // 86: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	22, // 87: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	22, // 88: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	26, // 89: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	67, // 90: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	16, // 91: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	17, // 92: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	17, // 93: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	20, // 94: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	30, // 95: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	35, // 96: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	37, // 97: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	7,  // 98: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	40, // 99: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	43, // 100: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	46, // 101: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	48, // 102: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	50, // 103: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	79, // [79:104] is the sub-list for method output_type
+	54, // [54:79] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -4175,16 +4496,18 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_StdinEnd)(nil),
 		(*AttachRequest_Resize)(nil),
 		(*AttachRequest_Signal)(nil),
+		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[31].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[34].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   51,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

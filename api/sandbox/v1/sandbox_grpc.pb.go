@@ -34,6 +34,7 @@ const (
 	SandboxService_SessionExec_FullMethodName       = "/sandbox.v1.SandboxService/SessionExec"
 	SandboxService_SessionExecStream_FullMethodName = "/sandbox.v1.SandboxService/SessionExecStream"
 	SandboxService_Attach_FullMethodName            = "/sandbox.v1.SandboxService/Attach"
+	SandboxService_ListExecs_FullMethodName         = "/sandbox.v1.SandboxService/ListExecs"
 	SandboxService_Diff_FullMethodName              = "/sandbox.v1.SandboxService/Diff"
 	SandboxService_Apply_FullMethodName             = "/sandbox.v1.SandboxService/Apply"
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
@@ -89,9 +90,13 @@ type SandboxServiceClient interface {
 	// SessionExecStream is SessionExec with the output as it comes.
 	SessionExecStream(ctx context.Context, in *SessionExecRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ExecOutput], error)
 	// Attach runs a command with its standard input, output and signals as they come, on a terminal
-	// of its own where one is asked for. The first message is start; the last answer has exit_code.
-	// When the client is gone, the command is ended.
+	// of its own where one is asked for; or takes up one that was left detached. The first message is
+	// start or resume; the first answer has exec_id, the last one exit_code. When the client is gone,
+	// the command is ended, unless it is detached. NOT_FOUND for one that is not kept.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[AttachRequest, ExecOutput], error)
+	// ListExecs lists a running sandbox's detached commands, the oldest first: those that run, and
+	// the last ones that have ended. FAILED_PRECONDITION if the sandbox does not run.
+	ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error)
 	// Diff says what a sandbox changed against its source, in pages: files that could act on the host
 	// once applied first, then by path.
 	Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error)
@@ -301,6 +306,16 @@ func (c *sandboxServiceClient) Attach(ctx context.Context, opts ...grpc.CallOpti
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_AttachClient = grpc.BidiStreamingClient[AttachRequest, ExecOutput]
 
+func (c *sandboxServiceClient) ListExecs(ctx context.Context, in *ListExecsRequest, opts ...grpc.CallOption) (*ListExecsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExecsResponse)
+	err := c.cc.Invoke(ctx, SandboxService_ListExecs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *sandboxServiceClient) Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DiffResponse)
@@ -453,9 +468,13 @@ type SandboxServiceServer interface {
 	// SessionExecStream is SessionExec with the output as it comes.
 	SessionExecStream(*SessionExecRequest, grpc.ServerStreamingServer[ExecOutput]) error
 	// Attach runs a command with its standard input, output and signals as they come, on a terminal
-	// of its own where one is asked for. The first message is start; the last answer has exit_code.
-	// When the client is gone, the command is ended.
+	// of its own where one is asked for; or takes up one that was left detached. The first message is
+	// start or resume; the first answer has exec_id, the last one exit_code. When the client is gone,
+	// the command is ended, unless it is detached. NOT_FOUND for one that is not kept.
 	Attach(grpc.BidiStreamingServer[AttachRequest, ExecOutput]) error
+	// ListExecs lists a running sandbox's detached commands, the oldest first: those that run, and
+	// the last ones that have ended. FAILED_PRECONDITION if the sandbox does not run.
+	ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error)
 	// Diff says what a sandbox changed against its source, in pages: files that could act on the host
 	// once applied first, then by path.
 	Diff(context.Context, *DiffRequest) (*DiffResponse, error)
@@ -538,6 +557,9 @@ func (UnimplementedSandboxServiceServer) SessionExecStream(*SessionExecRequest, 
 }
 func (UnimplementedSandboxServiceServer) Attach(grpc.BidiStreamingServer[AttachRequest, ExecOutput]) error {
 	return status.Error(codes.Unimplemented, "method Attach not implemented")
+}
+func (UnimplementedSandboxServiceServer) ListExecs(context.Context, *ListExecsRequest) (*ListExecsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExecs not implemented")
 }
 func (UnimplementedSandboxServiceServer) Diff(context.Context, *DiffRequest) (*DiffResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Diff not implemented")
@@ -832,6 +854,24 @@ func _SandboxService_Attach_Handler(srv interface{}, stream grpc.ServerStream) e
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_AttachServer = grpc.BidiStreamingServer[AttachRequest, ExecOutput]
 
+func _SandboxService_ListExecs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExecsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(SandboxServiceServer).ListExecs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: SandboxService_ListExecs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(SandboxServiceServer).ListExecs(ctx, req.(*ListExecsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _SandboxService_Diff_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DiffRequest)
 	if err := dec(in); err != nil {
@@ -1034,6 +1074,10 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SessionExec",
 			Handler:    _SandboxService_SessionExec_Handler,
+		},
+		{
+			MethodName: "ListExecs",
+			Handler:    _SandboxService_ListExecs_Handler,
 		},
 		{
 			MethodName: "Diff",

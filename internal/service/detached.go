@@ -1,0 +1,125 @@
+package service
+
+import (
+	"context"
+	"strings"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// outlive makes of run what goes on when its caller is gone, as long as the
+// server does.
+func (s *Service) outlive(run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		done := make(chan error, 1)
+		s.background.Go(func() {
+			ctx, cancel := s.detached(ctx)
+			defer cancel()
+			done <- run(ctx)
+		})
+		select {
+		case err := <-done:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.draining.Done():
+			return errEnding()
+		}
+	}
+}
+
+// detached is a context that outlives the call, but not the server.
+func (s *Service) detached(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(s.stopped, cancel)
+	return ctx, cancel
+}
+
+// awaitDetached has what a detached command changes carried over at its end, if
+// the server that has started it is gone.
+func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) {
+	execs, err := client.Execs(ctx)
+	if err != nil {
+		s.log.WarnContext(ctx, "sandbox: does not tell what runs", "sandbox", sb.ID(), "err", err)
+		return
+	}
+	for _, x := range execs {
+		if x.Exit != nil {
+			continue
+		}
+		s.background.Go(func() {
+			running, err := client.Attach(s.stopped, x.ID, [2]int64{})
+			if err == nil {
+				_, err = running.Wait(s.stopped)
+			}
+			if s.stopped.Err() != nil {
+				return // the next server waits
+			}
+			if err == nil {
+				_, err = s.syncAfter(s.stopped, &job{sandbox: sb, client: client})
+			}
+			if err != nil {
+				s.log.Warn("sandbox: the end of a command was not seen", "sandbox", sb.ID(), "exec", x.ID, "err", err)
+			}
+		})
+	}
+}
+
+// ListExecs lists the detached commands of a running sandbox.
+func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsRequest) (*sandboxv1.ListExecsResponse, error) {
+	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return nil, err
+	}
+	execs, err := supervise.At(sb.Dir()).Execs(ctx)
+	if fault.Is(err, fault.NotFound) {
+		return nil, notRunning(sb)
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer := &sandboxv1.ListExecsResponse{}
+	for _, x := range execs {
+		answer.Execs = append(answer.Execs, wireExec(x))
+	}
+	return answer, nil
+}
+
+// maxArgvBytes bounds what a listing shows of one command.
+const maxArgvBytes = 4 << 10
+
+func wireExec(x supervise.KeptExec) *sandboxv1.DetachedExec {
+	d := &sandboxv1.DetachedExec{ExecId: x.ID, SessionId: x.Session, StartedAt: timeOf(x.StartedAt)}
+	room := maxArgvBytes
+	for _, arg := range x.Argv {
+		if len(arg) > room {
+			arg = cutText(arg, room)
+		}
+		room -= len(arg)
+		d.Argv = append(d.Argv, strings.ToValidUTF8(string(arg), "\uFFFD"))
+		if room <= 0 {
+			break
+		}
+	}
+	if x.Exit != nil {
+		code := codeOfEnd(*x.Exit)
+		d.ExitCode = &code
+	}
+	return d
+}
+
+// codeOfEnd is the exit code of a command however it has ended.
+func codeOfEnd(exit supervise.Exit) int32 {
+	switch {
+	case exit.Reason == supervise.ReasonTimeout:
+		return exitTimeout
+	case exit.Reason == supervise.ReasonOutOfMemory:
+		return exitOutOfMemory
+	case exit.Signal != 0:
+		return int32(exitSignalBase + exit.Signal)
+	}
+	return int32(exit.Code)
+}

@@ -1,0 +1,318 @@
+package supervise
+
+import (
+	"cmp"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/guest"
+)
+
+// keptCommand is a command whose streams are the supervisor's own, so that it
+// does not matter to it which clients come and go.
+type keptCommand struct {
+	x       *execution
+	streams [2]*spool // output and errors; a terminal has no errors
+	input   *keptInput
+	copies  []*Output // into the spools
+
+	ended chan struct{}
+	exit  Exit  // set before ended is closed
+	err   error // instead of exit
+}
+
+// keptTable holds commands by their ids: those that run, and the last detached
+// ones that have ended.
+type keptTable struct {
+	mu   sync.Mutex
+	byID map[string]*keptCommand
+}
+
+// maxKept is how many commands that have ended are remembered.
+const maxKept = 16
+
+func (t *keptTable) add(k *keptCommand) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.byID == nil {
+		t.byID = map[string]*keptCommand{}
+	}
+	t.byID[k.x.id] = k
+}
+
+func (t *keptTable) remove(k *keptCommand) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.byID, k.x.id)
+}
+
+// get returns a command. Errors: NotFound.
+func (t *keptTable) get(id string) (*keptCommand, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if k := t.byID[id]; k != nil {
+		return k, nil
+	}
+	return nil, fault.New(fault.NotFound, "exec %q: no such command is kept", id)
+}
+
+// list returns the detached commands, the oldest first.
+func (t *keptTable) list() []*keptCommand {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*keptCommand
+	for _, k := range t.byID {
+		if k.x.command.Detached {
+			list = append(list, k)
+		}
+	}
+	slices.SortFunc(list, func(a, b *keptCommand) int { return cmp.Compare(numberOfExec(a.x.id), numberOfExec(b.x.id)) })
+	return list
+}
+
+// numberOfExec is what newExecution has put into an id.
+func numberOfExec(id string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(id, execPrefix))
+	return n
+}
+
+// trim forgets all but the last that have ended.
+func (t *keptTable) trim() {
+	ended := slices.DeleteFunc(t.list(), func(k *keptCommand) bool { return !k.isOver() })
+	for _, k := range ended[:max(0, len(ended)-maxKept)] {
+		t.remove(k)
+	}
+}
+
+func (k *keptCommand) isOver() bool {
+	select {
+	case <-k.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// keep gives a command that is about to start streams of ours. The command's
+// ends are in inner.Files; the caller closes them when they have been passed on.
+func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, error) {
+	k := &keptCommand{x: x, ended: make(chan struct{})}
+	if x.command.TTY {
+		master, number, err := s.terminals.open(x.command.Rows, x.command.Columns)
+		if err != nil {
+			return nil, err
+		}
+		inner.TTY = number
+		terminal, err := pollable(master)
+		if err != nil {
+			return nil, err
+		}
+		k.input = &keptInput{to: terminal, terminal: true}
+		k.copyFrom(0, terminal)
+		return k, nil
+	}
+	for i := range inner.Files {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(inner.Files[:]...)
+			if k.input != nil {
+				k.input.to.Close()
+			}
+			return nil, fault.New(fault.Exhausted, "pipe: %w", err)
+		}
+		if i == 0 {
+			inner.Files[i], k.input = r, &keptInput{to: w}
+			continue
+		}
+		inner.Files[i] = w
+		k.copyFrom(i-1, r)
+	}
+	return k, nil
+}
+
+// copyFrom keeps what comes from a stream's other end.
+func (k *keptCommand) copyFrom(stream int, from *os.File) {
+	k.streams[stream] = newSpool()
+	k.copies = append(k.copies, CopyOutput(k.streams[stream], from))
+}
+
+// pollable returns f as a file whose reading and writing closing it ends.
+// It closes f.
+func pollable(f *os.File) (*os.File, error) {
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		return nil, fault.New(fault.Exhausted, "stream: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// finish says how the command ended, once all is kept that it wrote before.
+func (k *keptCommand) finish(exit Exit, err error) {
+	for _, c := range k.copies {
+		c.Finish()
+		c.from.Close()
+	}
+	for _, p := range k.streams {
+		if p != nil {
+			p.close()
+		}
+	}
+	if k.input != nil {
+		k.input.to.Close()
+	}
+	k.exit, k.err = exit, err
+	close(k.ended)
+}
+
+// keptInput is where the input of clients goes.
+type keptInput struct {
+	to       *os.File
+	terminal bool
+}
+
+// endOfFile is what a terminal takes for it, VEOF of termios(3) by default.
+const endOfFile = "\x04"
+
+// end tells the command that no input comes any more.
+func (i *keptInput) end() {
+	if i.terminal {
+		_, _ = io.WriteString(i.to, endOfFile) // it may have ended
+		return
+	}
+	i.to.Close()
+}
+
+// attachment is a client of a kept command.
+type attachment struct {
+	k       *keptCommand
+	readers []*spoolReader
+	files   []*os.File // the client's pipes
+	copying sync.WaitGroup
+	typed   chan struct{} // closed when no input comes from this client any more
+	gone    chan struct{} // closed when the client has left
+	leaving sync.Once
+}
+
+// attach has a client read and write a command's streams: files are its pipes
+// for input, output and errors; none, and it only waits. from is how much of
+// output and errors it has already. lost is how much more is kept no longer.
+// Errors: Invalid.
+func (k *keptCommand) attach(files []*os.File, from [2]int64) (a *attachment, lost int64, err error) {
+	a = &attachment{k: k, typed: make(chan struct{}), gone: make(chan struct{})}
+	if a.files, err = pipesOf(files); err != nil || len(files) == 0 {
+		close(a.typed)
+		return a, 0, err
+	}
+	for i, p := range k.streams {
+		if p == nil {
+			continue
+		}
+		r, missed := p.read(from[i])
+		lost += missed
+		a.readers = append(a.readers, r)
+		a.copying.Go(func() {
+			_, _ = io.Copy(a.files[i+1], r) // a client that takes no more has left
+			r.close()
+			a.files[i+1].Close()
+		})
+	}
+	go func() {
+		defer close(a.typed)
+		if k.input != nil {
+			_, _ = io.Copy(k.input.to, a.files[0]) // the command may take no more
+		}
+	}()
+	return a, lost, nil
+}
+
+// pipesOf takes the three pipes of a client, or none. Errors: Invalid.
+func pipesOf(files []*os.File) ([]*os.File, error) {
+	if len(files) != 0 && len(files) != 3 {
+		closeAll(files...)
+		return nil, fault.New(fault.Invalid, "attach: want three pipes, got %d descriptors", len(files))
+	}
+	var taken []*os.File
+	for i, f := range files {
+		err := checkPipe(f)
+		if err == nil {
+			f, err = pollable(f)
+		}
+		if err != nil {
+			closeAll(files[i:]...)
+			closeAll(taken...)
+			return nil, err
+		}
+		taken = append(taken, f)
+	}
+	return taken, nil
+}
+
+// wait waits until the client has all that the command wrote, or has left.
+func (a *attachment) wait() {
+	a.copying.Wait()
+	closeAll(a.files...)
+}
+
+func (a *attachment) signal(sig unix.Signal) {
+	if a.k.x.inside != nil { // a command of a session gets none
+		a.k.x.signal(sig)
+	}
+}
+
+// abandon lets the client go. The command goes on if it is detached.
+func (a *attachment) abandon() {
+	a.leaving.Do(func() {
+		close(a.gone)
+		for _, r := range a.readers {
+			r.close()
+		}
+		closeAll(a.files...)
+	})
+	if !a.k.x.command.Detached {
+		a.k.x.end(ReasonStopped)
+	}
+}
+
+// told does what the client asks for besides.
+func (a *attachment) told(r request) {
+	input := a.k.input
+	switch {
+	case input == nil:
+	case r.Op == opResize && input.terminal && r.Size != nil:
+		raw, err := input.to.SyscallConn()
+		if err != nil {
+			return
+		}
+		size := unix.Winsize{Row: r.Size.Rows, Col: r.Size.Columns}
+		_ = raw.Control(func(fd uintptr) { _ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &size) }) // it may have ended
+	case r.Op == opEndInput:
+		go func() { // a command that reads nothing must not keep its client from being heard
+			<-a.typed
+			input.end()
+		}()
+	}
+}
+
+// describe says what command it is and how it stands.
+func (k *keptCommand) describe() KeptExec {
+	d := KeptExec{ID: k.x.id, Session: k.x.session, Argv: toBytes(k.x.command.Argv), StartedAt: k.x.begun.UTC().Truncate(time.Millisecond)}
+	if k.isOver() {
+		d.Exit = &k.exit
+		if k.err != nil {
+			d.Exit = &Exit{Signal: int(unix.SIGKILL), Reason: ReasonStopped}
+		}
+	}
+	return d
+}

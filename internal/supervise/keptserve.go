@@ -1,0 +1,138 @@
+package supervise
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// handleKept runs one command on streams of ours for the client at c. A client
+// that leaves ends the command, unless it is detached.
+func (s *supervisor) handleKept(ctx context.Context, c conn, command Command, files []*os.File) {
+	startCtx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	caller := &caller{stays: command.Detached, giveUp: giveUp, ready: make(chan struct{}), over: startCtx.Done()}
+	go caller.listen(c)
+	x, _, err := s.begin(startCtx, command, nil)
+	if err != nil {
+		closeAll(files...)
+		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
+		return
+	}
+	s.kept.add(x.kept)
+	a := s.greet(c, caller, x.kept, files, [2]int64{}, x.inside.HostPID())
+	if command.NoInput {
+		x.kept.input.end()
+	}
+	s.conclude(x.kept, s.finish(ctx, x), nil)
+	a.takeLeave(c)
+}
+
+// greet attaches the first or a later client to a command and tells it so.
+func (s *supervisor) greet(c conn, caller *caller, k *keptCommand, files []*os.File, from [2]int64, pid int) *attachment {
+	a, lost, err := k.attach(files, from)
+	answer := reply{Started: &started{PID: pid, ID: k.x.id, LostBytes: lost}}
+	if err != nil {
+		answer = reply{Error: failureOf(err)}
+	}
+	if sendErr := c.send(answer); err != nil || sendErr != nil {
+		a.abandon()
+	}
+	caller.connect(a)
+	return a
+}
+
+// conclude keeps how a command ended.
+func (s *supervisor) conclude(k *keptCommand, exit Exit, err error) {
+	k.finish(exit, err)
+	if !k.x.command.Detached {
+		s.kept.remove(k)
+	}
+	s.kept.trim()
+}
+
+// takeLeave tells the client how its command ended, unless it has left before.
+func (a *attachment) takeLeave(c conn) {
+	select {
+	case <-a.k.ended:
+	case <-a.gone:
+		return
+	}
+	a.wait()
+	answer := reply{Exited: &a.k.exit}
+	if a.k.err != nil {
+		answer = reply{Error: failureOf(a.k.err)}
+	}
+	_ = c.send(answer) // the client may have left
+}
+
+// handleAttach attaches the client at c to a command that is kept.
+func (s *supervisor) handleAttach(ctx context.Context, c conn, r attachRequest, files []*os.File) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	k, err := s.kept.get(r.ID)
+	if err != nil {
+		closeAll(files...)
+		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
+		return
+	}
+	caller := &caller{stays: true, giveUp: func() {}, ready: make(chan struct{}), over: ctx.Done()}
+	go caller.listen(c)
+	s.greet(c, caller, k, files, r.From, 0).takeLeave(c)
+}
+
+// handleKeptSession runs a detached command of a session on streams of ours.
+func (s *supervisor) handleKeptSession(ctx context.Context, c conn, r sessionRequest, files []*os.File) {
+	if err := s.sessions.check(r.ID); err != nil {
+		closeAll(files...)
+		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
+		return
+	}
+	x := s.newExecution(Command{Argv: []string{string(r.Text)}, Timeout: r.Timeout, Detached: true, Kept: true})
+	x.session = r.ID
+	k := &keptCommand{x: x, ended: make(chan struct{})}
+	var theirs []*os.File
+	for stream := range k.streams {
+		ours, their, err := os.Pipe()
+		if err != nil {
+			closeAll(append(files, theirs...)...)
+			_ = c.send(reply{Error: failureOf(fault.New(fault.Exhausted, "pipe: %w", err))})
+			return
+		}
+		theirs = append(theirs, their)
+		k.copyFrom(stream, ours)
+	}
+	over, cancel := context.WithCancel(ctx)
+	defer cancel()
+	caller := &caller{stays: true, giveUp: func() {}, ready: make(chan struct{}), over: over.Done()}
+	go caller.listen(c)
+	s.kept.add(k)
+	a := s.greet(c, caller, k, files, [2]int64{}, 0)
+	exit, err := s.sessionExec(ctx, r, x, theirs)
+	closeAll(theirs...)
+	s.conclude(k, exit, err)
+	if err != nil {
+		s.kept.remove(k) // it never ran
+	}
+	a.takeLeave(c)
+}
+
+// answerExecs lists the detached commands.
+func (s *supervisor) answerExecs() reply {
+	answer := reply{OK: true}
+	for _, k := range s.kept.list() {
+		answer.Execs = append(answer.Execs, k.describe())
+	}
+	return answer
+}
+
+// KeptExec is a detached command that is kept.
+type KeptExec struct {
+	ID        string    `json:"id"` // unique while the sandbox runs
+	Session   string    `json:"session,omitempty"`
+	Argv      [][]byte  `json:"argv"`
+	StartedAt time.Time `json:"started_at"`
+	Exit      *Exit     `json:"exit,omitempty"` // nil while it runs
+}
