@@ -2,6 +2,7 @@ package codebase
 
 import (
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -28,7 +29,7 @@ func (l Limits) allowFile(p vpath.Path, size int64) error {
 func (c *Codebase) allowLocked(p vpath.Path, g Growth) error {
 	l := c.store.limits
 	switch {
-	case l.Bytes > 0 && g.SizeBytes > 0 && c.usage.SizeBytes+g.SizeBytes > l.Bytes:
+	case l.Bytes > 0 && g.SizeBytes > 0 && hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes) > l.Bytes:
 		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d bytes", p, l.Bytes)
 	case l.Files > 0 && g.FileCount > 0 && c.usage.FileCount+g.FileCount > l.Files:
 		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d files", p, l.Files)

@@ -75,7 +75,7 @@ func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 			return c.recountLocked(d.files)
 		}
 		g.FileCount -= below.FileCount
-		g.SizeBytes -= below.SizeBytes
+		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, -below.SizeBytes)
 	}
 	c.growLocked(g)
 	return nil

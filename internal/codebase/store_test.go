@@ -1,6 +1,7 @@
 package codebase
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -277,6 +278,24 @@ func TestLimitsOfACodebase(t *testing.T) {
 		t.Errorf("there is %q", got)
 	}
 	wantEmptyStaging(t, c)
+}
+
+// Files with holes may be of any size, and each counts with it: together they do
+// not seem to be few.
+func TestSizesBeyondAllNumbersAreBeyondTheLimits(t *testing.T) {
+	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{Bytes: 1 << 40}})
+	must(t, err)
+	defer s.Close()
+	c, err := s.Create(newID())
+	must(t, err)
+	for range 2 {
+		must(t, c.Change(func() (*Growth, error) { return &Growth{FileCount: 1, SizeBytes: math.MaxInt64}, nil }))
+	}
+	if u := c.Usage(); u.SizeBytes != math.MaxInt64 {
+		t.Errorf("it holds %d bytes", u.SizeBytes)
+	}
+	_, err = upload(c, path(t, "f"), "x", 0)
+	wantKind(t, "one more file", err, fault.Exhausted)
 }
 
 // What a sandbox closed even to its owner does not make the codebase unusable.

@@ -33,7 +33,7 @@ func (g *Growth) add(st *unix.Stat_t, sign int64) {
 	}
 	g.FileCount += sign
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		g.SizeBytes += sign * st.Size
+		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, sign*st.Size)
 	}
 }
 
@@ -49,7 +49,7 @@ func (c *Codebase) Usage() Usage {
 
 func (c *Codebase) growLocked(g Growth) {
 	c.usage.FileCount += g.FileCount
-	c.usage.SizeBytes += g.SizeBytes
+	c.usage.SizeBytes = hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes)
 	c.usage.UpdatedAt = time.Now()
 }
 

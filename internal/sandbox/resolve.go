@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/layer"
 )
 
@@ -121,11 +122,11 @@ func (p *plan) growth() Growth {
 		}
 		if was := s.was; was != nil && !was.Absent && !isDir(was.Mode) {
 			g.Files--
-			g.Bytes -= regularSize(was.Mode, was.Size)
+			g.Bytes = hostfile.AddSizes(g.Bytes, -regularSize(was.Mode, was.Size))
 		}
 		if s.status != Deleted && !isDir(s.Info.Mode) {
 			g.Files++
-			g.Bytes += regularSize(s.Info.Mode, s.Info.Size)
+			g.Bytes = hostfile.AddSizes(g.Bytes, regularSize(s.Info.Mode, s.Info.Size))
 		}
 	}
 	return g

@@ -87,14 +87,21 @@ type Door struct {
 	// certKey names the metadata with the DER form of a certificate that was
 	// verified elsewhere; "" for a door that everybody can reach.
 	certKey string
+	// strangers has a place for each who asks how the server is and shows nothing.
+	strangers chan struct{}
 }
 
+// maxStrangers bounds what they can have the server keep, a message each.
+const maxStrangers = 64
+
 // Door returns what stands before the calls that come from the network.
-func (s *Service) Door() Door { return Door{service: s} }
+func (s *Service) Door() Door { return s.GatewayDoor("") }
 
 // GatewayDoor returns what stands before the calls of a gateway, which tells
 // by the metadata key which client certificate it has verified.
-func (s *Service) GatewayDoor(key string) Door { return Door{service: s, certKey: key} }
+func (s *Service) GatewayDoor(key string) Door {
+	return Door{service: s, certKey: key, strangers: make(chan struct{}, maxStrangers)}
+}
 
 // shown returns what a call shows of its caller.
 func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
@@ -153,7 +160,25 @@ func (d Door) admit(ctx context.Context, method string) (context.Context, error)
 // has read a whole request, and keeps it in memory for whoever sends it slowly.
 func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, err := d.admit(ctx, info.FullMethodName)
+	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
+		err = d.seat(ctx)
+	}
 	return ctx, d.service.toStatus(ctx, info.FullMethodName, err)
+}
+
+// seat takes a place for who calls as ctx, until that is done, unless they show
+// that they need none.
+func (d Door) seat(ctx context.Context) error {
+	if _, err := d.identify(ctx); err == nil {
+		return nil
+	}
+	select {
+	case d.strangers <- struct{}{}:
+		context.AfterFunc(ctx, func() { <-d.strangers })
+		return nil
+	default:
+		return fault.New(fault.Exhausted, "too many ask at once without a token")
+	}
 }
 
 // Known refuses whoever makes the calls with the incoming metadata of ctx if

@@ -3,7 +3,9 @@ package service
 import (
 	"cmp"
 	"context"
+	"io/fs"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -42,8 +44,35 @@ var (
 	}
 )
 
+// The most that rules may take: those of a request, and all that a sandbox has
+// had. Its record holds them, and is read whole whenever any sandbox is made.
+const (
+	maxRuleBytes      = 1 << 20
+	maxEveryRuleBytes = 4 << 20
+	oneRuleBytes      = 64 // besides its pattern
+)
+
+// checkRuleRoom refuses rules for which a sandbox's record has no room.
+func checkRuleRoom(r sandbox.Record, rules []policy.Rule) error {
+	size := 0
+	for _, rule := range slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...) {
+		size += len(rule.Pattern) + oneRuleBytes
+	}
+	if size > maxEveryRuleBytes {
+		return fault.New(fault.Exhausted, "permissions: with all that the sandbox has had before they take more than %d bytes: make a new one", maxEveryRuleBytes)
+	}
+	return nil
+}
+
 // rulesOf reads the rules of a request: what they mean, and as they were sent.
 func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []sandbox.SentRule, error) {
+	size := 0
+	for _, r := range sent {
+		size += len(r.GetPattern()) + oneRuleBytes
+	}
+	if size > maxRuleBytes {
+		return nil, nil, fault.New(fault.Invalid, "permissions: %d rules take more than %d bytes", len(sent), maxRuleBytes)
+	}
 	rules := make([]policy.Rule, 0, len(sent))
 	var kept []sandbox.SentRule
 	for i, r := range sent {
@@ -86,7 +115,7 @@ func (s *Service) runtimeOf(runtime sandboxv1.RuntimeType, image string) (confin
 	switch {
 	case !known:
 		return confinement{}, fault.New(fault.Invalid, "runtime: %d is none", runtime)
-	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl):
+	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !fs.ValidPath(image):
 		return confinement{}, fault.New(fault.Invalid, "image: is no name of one")
 	case cmp.Or(name, string(c.Type)) == sandbox.RuntimeDocker:
 		return confinement{sandbox.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,6 +99,7 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 // recoverCodebase takes up a codebase that the database knows: a deletion of it
 // had only begun, and what it holds may not have been noted.
 func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry store.Codebase) error {
+	s.hidden.add(entry.LinkedPath)
 	if err := s.codebases.Spare(id); err != nil {
 		return err
 	}
@@ -230,9 +232,37 @@ func (s *Service) cleanUp() {
 	}
 }
 
-// scrub takes the state directory's name out of a text for a client.
+// scrub takes the host's paths out of a text for a client.
 func (s *Service) scrub(text string) string {
-	return strings.ToValidUTF8(strings.ReplaceAll(text, s.home.Dir(), "(state)"), "\uFFFD")
+	text = strings.ReplaceAll(text, s.home.Dir(), "(state)")
+	return strings.ToValidUTF8(s.hidden.scrub(text), "\uFFFD")
+}
+
+// hidden are directories of the host whose names no client is told: those that
+// are linked, and that of the codebases.
+type hidden struct {
+	mu    sync.Mutex
+	paths []string // as errors have them
+}
+
+func (h *hidden) add(path string) {
+	if path == "" {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if path = vpath.Escape(path); !slices.Contains(h.paths, path) {
+		h.paths = append(h.paths, path)
+	}
+}
+
+func (h *hidden) scrub(text string) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, path := range h.paths {
+		text = strings.ReplaceAll(text, path, "(codebase)")
+	}
+	return text
 }
 
 var _ codebase.Observer = Observer{}

@@ -2,7 +2,9 @@ package service_test
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +85,30 @@ func TestUploadsHaveLimits(t *testing.T) {
 		}
 	}
 	wantCode(t, "a third file", w.upload(t.Context(), cb, "c", "x"), codes.ResourceExhausted)
+}
+
+// A record is read whole, whenever any sandbox is made: it does not grow for ever.
+func TestRulesHaveLimits(t *testing.T) {
+	w := newWorld(t, nil)
+	cb := w.codebase(t.Context(), "me")
+	rules := func(first string, n int) []*sandboxv1.PermissionRule {
+		list := []*sandboxv1.PermissionRule{{Pattern: first}}
+		for range n {
+			list = append(list, &sandboxv1.PermissionRule{Pattern: strings.Repeat("/x", 2000)})
+		}
+		return list
+	}
+	_, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: rules("a", 300)})
+	wantCode(t, "more than a megabyte", err, codes.InvalidArgument)
+	sb, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: rules("a", 200)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; err == nil && n < 10; n++ {
+		request := &sandboxv1.SetPolicyRequest{SandboxId: sb.Id, Permissions: rules(fmt.Sprint("a", n), 200)}
+		_, err = w.sandboxes.SetPolicy(t.Context(), request)
+	}
+	wantCode(t, "one after another", err, codes.ResourceExhausted)
 }
 
 // An upload beyond the limits is over when it is known to be, not when its client

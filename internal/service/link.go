@@ -38,5 +38,6 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
+	c.service.hidden.add(link.Path)
 	return wireCodebase(entry), nil
 }

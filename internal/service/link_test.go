@@ -3,6 +3,7 @@ package service_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -51,5 +52,53 @@ func TestALinkedDirectoryChangesByApplyAlone(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Errorf("deleting the codebase took the directory: %v", err)
+	}
+}
+
+// Whoever works in a linked directory is not told where on the host it is, also
+// when it is not there any more.
+func TestALinkedDirectorysPathIsNotTold(t *testing.T) {
+	w := newWorld(t, nil)
+	dir := filepath.Join(t.TempDir(), "secret")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.codebases.LinkCodebase(t.Context(), &sandboxv1.LinkCodebaseRequest{Name: "host", OwnerId: "me", Path: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	me := w.as("me", store.AllScopes)
+	sb, err := w.sandboxes.CreateSandbox(me, &sandboxv1.CreateSandboxRequest{CodebaseId: made.Id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(dir, dir+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func() error{
+		"CreateSandbox": func() error {
+			_, err := w.sandboxes.CreateSandbox(me, &sandboxv1.CreateSandboxRequest{CodebaseId: made.Id})
+			return err
+		},
+		"StartSandbox": func() error {
+			_, err := w.sandboxes.StartSandbox(me, &sandboxv1.StartSandboxRequest{SandboxId: sb.Id})
+			return err
+		},
+		"ListView": func() error {
+			_, err := w.sandboxes.ListView(me, &sandboxv1.ListViewRequest{SandboxId: sb.Id})
+			return err
+		},
+		"Diff": func() error {
+			_, err := w.sandboxes.Diff(me, &sandboxv1.DiffRequest{SandboxId: sb.Id})
+			return err
+		},
+	} {
+		if err := call(); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	got, err := w.sandboxes.GetSandbox(me, &sandboxv1.GetSandboxRequest{SandboxId: sb.Id})
+	if err != nil || got.StatusReason == "" || strings.Contains(got.StatusReason, "secret") {
+		t.Errorf("GetSandbox: %v, %v", got, err)
 	}
 }

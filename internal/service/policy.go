@@ -20,9 +20,12 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, r *sandboxv1.SetPolicyReq
 		return nil, err
 	}
 	// Not while it starts: the supervisor reads the record once.
-	defer s.lives.lock(r.SandboxId)()
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	sb, unlock, err := s.locked(ctx, r.SandboxId)
 	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := checkRuleRoom(sb.Record(), rules); err != nil {
 		return nil, err
 	}
 	err = sb.ReplaceRules(rules, sentNote, "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(r *sandbox.Record) { r.Served.Sent = sent })

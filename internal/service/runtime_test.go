@@ -36,6 +36,8 @@ func TestTheRuntimeIsTheOneAskedForOrTheConfigured(t *testing.T) {
 		{name: "bwrap has docker's network never", runtime: bwrap, want: bwrap, wantNet: "none"},
 		{name: "bwrap has no images", runtime: bwrap, image: "own:1", wantRefuse: true},
 		{name: "an image's name has an end", runtime: docker, image: strings.Repeat("a", 5000), wantRefuse: true},
+		{name: "an image's name leads nowhere else in the daemon's API", runtime: docker, image: "../containers/other", wantRefuse: true},
+		{name: "nor by a detour", runtime: docker, image: "own/../../containers/other", wantRefuse: true},
 		{name: "an image's name is one line", runtime: docker, image: "a\nb", wantRefuse: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -180,11 +180,11 @@ func (s *Service) listed(ctx context.Context, entry store.Sandbox, labels map[st
 // StartSandbox starts a sandbox that does not run.
 func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	defer s.lives.lock(r.SandboxId)()
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	sb, unlock, err := s.locked(ctx, r.SandboxId)
 	if err != nil {
 		return nil, err
 	}
+	defer unlock()
 	_, err = supervise.Dial(ctx, sb.Dir())
 	record := sb.Record()
 	switch {
@@ -282,6 +282,20 @@ func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, err
 		return nil, err
 	}
 	return s.open(ctx, entry)
+}
+
+// locked is sandbox, with its lock, which unlock gives back. Who may not know of a
+// sandbox does not wait for it either.
+func (s *Service) locked(ctx context.Context, id string) (sb *sandbox.Sandbox, unlock func(), err error) {
+	if _, err := s.sandbox(ctx, id); err != nil {
+		return nil, nil, err
+	}
+	unlock = s.lives.lock(id)
+	if sb, err = s.sandbox(ctx, id); err != nil {
+		unlock()
+		return nil, nil, err
+	}
+	return sb, unlock, nil
 }
 
 // open opens a sandbox of the index. One that was removed by the command line

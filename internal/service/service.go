@@ -51,6 +51,7 @@ type Service struct {
 	lives    keyed // by sandbox
 	expiries expiries
 	sessions sessionIndex
+	hidden   hidden
 }
 
 // Options are what a Service is made of; all are needed.
@@ -70,6 +71,7 @@ func New(o Options) *Service {
 	}
 	s.stopped, s.stop = context.WithCancel(context.Background())
 	s.draining, s.drain = context.WithCancel(s.stopped)
+	s.hidden.add(o.Config.Storage.CodebasePath)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -41,6 +42,8 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 		}
 	}
 
+	holdHealth(ctx, t, conn)
+
 	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/sb_0123456789abcdef/exec:stream", "/v1/codebases/cb_0123456789abcdef/files/f"} {
 		body, never := io.Pipe()
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.addrs["http"]+path, body)
@@ -57,5 +60,33 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 			}
 		}
 		never.Close()
+	}
+}
+
+// holdHealth asks without a token how the server is, and never says so: that is
+// for everybody, but not for any number at once.
+func holdHealth(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	const places = 64
+	for range places {
+		if _, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, healthv1.Health_Check_FullMethodName); err != nil {
+			t.Fatal(err)
+		}
+	}
+	health := healthv1.NewHealthClient(conn)
+	if _, err := health.Check(ctx, &healthv1.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("one more: %v", err)
+	}
+	leave()
+	for {
+		_, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{})
+		if err == nil {
+			return
+		}
+		if status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
 	}
 }
