@@ -24,7 +24,9 @@ func newVersion(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
+		Example: `  agentfense version
+  agentfense version --json`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if asJSON {
