@@ -67,9 +67,30 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 		return err
 	}
 	p := e.progressUnless(o.JSON, "applying")
+	defer p.stop()
+	marks, err := marksOnServer(ctx, s, sb, paths)
+	if err != nil {
+		return err
+	}
 	result, err := s.Apply(ctx, sb, paths, o.DryRun)
 	p.stop()
+	for i := range result.Paths {
+		result.Paths[i].Mark = marks[result.Paths[i].Path]
+	}
 	return e.tellApplied(sb.Record.Name, result, err, o)
+}
+
+// marksOnServer are the marks of changed paths, which an apply does not tell.
+func marksOnServer(ctx context.Context, s control.Server, sb control.Sandbox, paths []vpath.Path) (map[vpath.Path]*sandbox.Mark, error) {
+	review, err := s.Review(ctx, sb, paths, true)
+	if err != nil {
+		return nil, err
+	}
+	marks := map[vpath.Path]*sandbox.Mark{}
+	for _, f := range review.Files() {
+		marks[f.Path] = f.Mark
+	}
+	return marks, nil
 }
 
 // tellApplied says how an apply went, which err says too.

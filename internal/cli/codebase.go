@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os/signal"
 	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -94,6 +96,8 @@ type codebaseDocument struct {
 // push uploads a directory. A new codebase into which not all could be uploaded
 // does not stay.
 func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions) (control.Codebase, error) {
+	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	defer stop()
 	tree, err := openTree(dir)
 	if err != nil {
 		return control.Codebase{}, err

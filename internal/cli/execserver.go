@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
+	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -31,8 +33,29 @@ func (e *env) execOnServer(ctx context.Context, s control.Server, name string, o
 		err = leaveErr
 	}
 	e.sayConflicts(exit)
+	if err == nil {
+		err = e.explainOnServer(ctx, s, c, exit)
+	}
 	if err == nil && exit.Code != exitOK {
 		return exitError(exit.Code)
+	}
+	return err
+}
+
+// explainOnServer says why a command was killed, if it was the limit of memory.
+func (e *env) explainOnServer(ctx context.Context, s control.Server, c control.Command, exit control.Exit) error {
+	if exit.Code != exitOutOfMemory {
+		return nil
+	}
+	outOfMemory := false
+	err := s.Audit(ctx, c.SandboxID, 0, false, func(r audit.Record) error {
+		if v, ok := r.Event.(audit.CommandExecuted); ok && slices.EqualFunc(v.Argv, c.Argv, func(a audit.Text, b string) bool { return string(a) == b }) {
+			outOfMemory = v.OOMKilled // of the last such command
+		}
+		return nil
+	})
+	if outOfMemory {
+		e.explainExit(supervise.Exit{Reason: supervise.ReasonOutOfMemory})
 	}
 	return err
 }

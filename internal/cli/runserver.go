@@ -204,24 +204,41 @@ func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Comm
 	}
 	c := o.serverCommand(e, m.Sandbox, args)
 	c.Timeout = o.Timeout
+	var exit control.Exit
 	if o.Detach {
-		if len(args) > 0 {
-			if err := s.Detach(ctx, c); err != nil {
-				return err
-			}
+		err = e.detachOnServer(ctx, s, m, c)
+	} else {
+		exit, err = e.attach(ctx, s, c)
+		if leaveErr := leave(); err == nil {
+			err = leaveErr
 		}
-		_, err := fmt.Fprintln(e.stdout, m.Record.Name)
-		return err
 	}
-	exit, err := e.attach(ctx, s, c)
-	err = errors.Join(err, leave())
 	if m.isNew && wasRefused(err) {
 		return errors.Join(err, m.undo(ctx, s))
 	}
-	if err != nil {
+	if err != nil || o.Detach {
+		return err
+	}
+	if err := e.explainOnServer(ctx, s, c, exit); err != nil {
 		return err
 	}
 	return e.finishOnServer(ctx, s, m, o, exit, before)
+}
+
+// detachOnServer leaves the sandbox running, with the command in it if there is
+// one.
+func (e *env) detachOnServer(ctx context.Context, s control.Server, m *made, c control.Command) error {
+	if len(c.Argv) > 0 {
+		exit, err := s.Detach(ctx, c, e.stderr)
+		if err == nil && exit.Code != exitOK {
+			err = exitError(exit.Code)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintln(e.stdout, m.Record.Name)
+	return err
 }
 
 // wasRefused reports whether the server has certainly run nothing.

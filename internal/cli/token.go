@@ -126,7 +126,7 @@ func runTokenCreate(cmd *cobra.Command, e *env, o tokenCreateOptions) error {
 				Secret string `json:"token"`
 			}{schemaVersion, t, secret})
 		}
-		e.say("token %s: kept nowhere but here; agentfense token revoke %[1]s ends it", t.Name)
+		e.say("token %s is shown this once; agentfense token revoke %[1]s ends it", t.Name)
 		_, err = fmt.Fprintln(e.stdout, secret)
 		return err
 	})

@@ -34,7 +34,7 @@ type Server interface {
 	InUse(ctx context.Context, id string) (bool, error)
 
 	Attach(ctx context.Context, c Command) (Attached, error)
-	Detach(ctx context.Context, c Command) error
+	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
 
 	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error)
 	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error)

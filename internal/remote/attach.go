@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,8 +34,15 @@ func (c *Client) Attach(ctx context.Context, command control.Command) (control.A
 		cancel()
 		return nil, c.failed(err)
 	}
+	a := &attached{client: c, stream: stream, cancel: cancel}
+	a.start(command, false)
+	return a, nil
+}
+
+// start says what is to be run.
+func (a *attached) start(command control.Command, detach bool) {
 	start := &sandboxv1.AttachRequest_Start{
-		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir,
+		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir, Detach: detach,
 	}
 	if command.Timeout > 0 {
 		start.Timeout = durationpb.New(command.Timeout)
@@ -44,9 +50,7 @@ func (c *Client) Attach(ctx context.Context, command control.Command) (control.A
 	if command.Rows > 0 {
 		start.Terminal = windowSize(command.Rows, command.Columns)
 	}
-	a := &attached{client: c, stream: stream, cancel: cancel}
 	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}})
-	return a, nil
 }
 
 func windowSize(rows, columns uint16) *sandboxv1.AttachRequest_WindowSize {
@@ -103,46 +107,68 @@ func (a *attached) Signal(s syscall.Signal) {
 func (a *attached) Wait(stdout, stderr io.Writer) (control.Exit, error) {
 	defer a.cancel()
 	for {
-		out, err := a.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return control.Exit{}, fault.New(fault.Unavailable, "the server at %s does not say how the command ended", a.client.at)
-		}
-		if err != nil {
-			return control.Exit{}, a.client.failed(err)
-		}
-		if out.ExitCode != nil {
-			return control.Exit{Code: int(*out.ExitCode), Conflicts: out.Conflicts, ConflictCount: out.ConflictCount}, nil
-		}
-		to := stdout
-		if out.Type == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
-			to = stderr
-		}
-		if _, err := to.Write(out.Data); err != nil {
-			return control.Exit{Code: 128 + int(syscall.SIGPIPE)}, nil //nolint:nilerr // as for who writes into a pipe that nobody reads
+		out, err := a.next(stdout, stderr)
+		switch {
+		case errors.Is(err, errUnwritten):
+			return control.Exit{Code: 128 + int(syscall.SIGPIPE)}, nil // as for who writes into a pipe that nobody reads
+		case err != nil:
+			return control.Exit{}, err
+		case out.ExitCode != nil:
+			return exitOf(out), nil
 		}
 	}
 }
 
-// Detach starts a command that goes on without us. Its output is thrown away.
-func (c *Client) Detach(ctx context.Context, command control.Command) error {
+// errUnwritten says that output could not be written.
+var errUnwritten = errors.New("output cannot be written")
+
+// next takes a message of the server and writes the output in it.
+func (a *attached) next(stdout, stderr io.Writer) (*sandboxv1.ExecOutput, error) {
+	out, err := a.stream.Recv()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, fault.New(fault.Unavailable, "the server at %s does not say how the command ended", a.client.at)
+	case err != nil:
+		return nil, a.client.failed(err)
+	}
+	to := stdout
+	if out.Type == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
+		to = stderr
+	}
+	if len(out.Data) > 0 {
+		if _, err := to.Write(out.Data); err != nil {
+			return nil, errUnwritten
+		}
+	}
+	return out, nil
+}
+
+func exitOf(last *sandboxv1.ExecOutput) control.Exit {
+	return control.Exit{Code: int(*last.ExitCode), Conflicts: last.Conflicts, ConflictCount: last.ConflictCount}
+}
+
+// Detach starts a command that goes on without us, its input at its end and its
+// output thrown away. If it could not be started, stderr says why and the exit
+// code is that of shells.
+func (c *Client) Detach(ctx context.Context, command control.Command, stderr io.Writer) (control.Exit, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.sandboxes.ExecStream(ctx, &sandboxv1.ExecRequest{
-		SandboxId: command.SandboxID, Command: shellText(command.Argv), Env: command.Env, Workdir: command.Dir,
-		Timeout: durationpb.New(command.Timeout), Detach: true,
-	})
+	stream, err := c.sandboxes.Attach(ctx)
 	if err != nil {
-		return c.failed(err)
+		return control.Exit{}, c.failed(err)
 	}
-	_, err = stream.Header() // comes when the server has taken it on
-	return c.failed(err)
-}
-
-// shellText is a command line for sh(1) that runs argv.
-func shellText(argv []string) string {
-	words := make([]string, len(argv))
-	for i, a := range argv {
-		words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+	a := &attached{client: c, stream: stream, cancel: cancel}
+	a.start(command, true)
+	a.CloseInput()
+	for {
+		out, err := a.next(io.Discard, stderr)
+		switch {
+		case err != nil:
+			return control.Exit{}, err
+		case out.ExecId != "": // it runs
+			return control.Exit{}, nil
+		case out.ExitCode != nil:
+			return exitOf(out), nil
+		}
 	}
-	return "exec " + strings.Join(words, " ")
 }

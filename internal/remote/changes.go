@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -116,6 +118,9 @@ func sideOf(s *sandboxv1.FileState) *sandbox.Side {
 // contentOf reads the content of f, or of the part of it that is a deletion or
 // an addition, from the server's patch.
 func contentOf(d *sandboxv1.FileDiff, f *sandbox.FileDiff) (sandbox.Content, error) {
+	if link := onlyLink(f); link != nil { // its target is its content, and always there
+		return contentOfLink(f, link.Target), nil
+	}
 	c := sandbox.Content{Binary: d.Binary, TooLarge: d.TooLarge || d.PatchOmitted, Unknown: d.OldContentUnknown}
 	text := d.Patch
 	if len(d.PatchBytes) > 0 {
@@ -126,13 +131,54 @@ func contentOf(d *sandboxv1.FileDiff, f *sandbox.FileDiff) (sandbox.Content, err
 		return c, fault.New(fault.Internal, "diff %s: the server's patch: %w", f.Path, err)
 	}
 	for _, p := range patches {
-		if f.Old == nil && p.Deleted || f.New == nil && p.Added {
-			continue // the other part
+		otherPart := f.Old == nil && p.Deleted || f.New == nil && p.Added
+		if !otherPart {
+			c.Hunks = append(c.Hunks, p.Hunks...)
 		}
-		c.Hunks = append(c.Hunks, p.Hunks...)
+	}
+	if len(patches) > 1 && f.Old != nil && f.New != nil { // it became something else
+		c.Hunks = textdiff.Hunks(sideText(c.Hunks, textdiff.Insert), sideText(c.Hunks, textdiff.Delete))
 	}
 	c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
 	return c, nil
+}
+
+// sideText is what hunks that are whole files hold, without the lines of one
+// kind.
+func sideText(hunks []textdiff.Hunk, without textdiff.Op) []byte {
+	var text []byte
+	for _, h := range hunks {
+		for _, l := range h.Lines {
+			if l.Op != without {
+				text = append(text, l.Text...)
+			}
+		}
+	}
+	return text
+}
+
+// onlyLink returns the one side of f if that is a symbolic link.
+func onlyLink(f *sandbox.FileDiff) *sandbox.Side {
+	side := f.New
+	if side == nil {
+		side = f.Old
+	}
+	if side == nil || f.Old != nil && f.New != nil || side.Mode&unix.S_IFMT != unix.S_IFLNK {
+		return nil
+	}
+	return side
+}
+
+func contentOfLink(f *sandbox.FileDiff, target string) sandbox.Content {
+	var before, after []byte
+	if f.Old != nil {
+		before = []byte(target)
+	} else {
+		after = []byte(target)
+	}
+	c := sandbox.Content{Hunks: textdiff.Hunks(before, after)}
+	c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
+	return c
 }
 
 // Apply brings changes into the codebase. If something stands in the way, the

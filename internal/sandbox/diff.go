@@ -170,6 +170,9 @@ func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
 
 func (r *Review) compare(f *FileDiff) (Content, error) {
 	var c Content
+	if f.change.sameContent {
+		return c, nil
+	}
 	before, err := r.oldContent(f, &c)
 	if err != nil {
 		return c, err

@@ -149,7 +149,6 @@ func (p *patchWriter) content(f *FileDiff, c Content) {
 		newName = "/dev/null"
 	}
 	switch {
-	case f.change.sameContent:
 	case !c.isShown():
 		p.line("", fmt.Sprintf("Binary files %s and %s differ", oldName, newName))
 		p.line(colourWarn, "# "+describe(f, c))

@@ -25,7 +25,7 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	harness.Main(m, &binary, harness.Build)
+	harness.Main(m, &binary, harness.BuildWithServer)
 }
 
 // patience bounds waiting for something to appear on the screen.
