@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/codebase"
@@ -24,6 +27,7 @@ type incoming struct {
 	codebase *codebase.Codebase // nil before the first metadata
 	id       string             // as the client wrote it
 	file     *codebase.Upload   // nil between files
+	make     func() error       // makes what has no data, once that is sure
 	path     vpath.Path
 	last     codebase.Uploaded
 	stored   []vpath.Path
@@ -96,7 +100,7 @@ func (in *incoming) receive(most int) (err error) {
 	}
 }
 
-// begin starts the next file, or makes at once what has no data.
+// begin starts the next file.
 func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 	switch {
 	case in.codebase == nil:
@@ -109,23 +113,36 @@ func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 		return fault.New(fault.Invalid, "metadata.codebase_id: another than the first")
 	}
 	p, err := parseFilePath(m.FilePath)
+	if err == nil {
+		err = checkTarget(m)
+	}
 	if err != nil {
 		return err
 	}
 	in.path, in.last = p, codebase.Uploaded{}
 	switch {
 	case m.Directory:
-		err = in.codebase.MakeDir(p, m.Mode)
+		in.make = func() error { return in.codebase.MakeDir(p, m.Mode) }
 	case m.SymlinkTarget != "":
-		err = in.codebase.MakeLink(p, vpath.DecodeText(m.SymlinkTarget))
+		in.make = func() error { return in.codebase.MakeLink(p, vpath.DecodeText(m.SymlinkTarget)) }
 	default:
 		in.file, err = in.codebase.Upload(p, m.TotalSize, m.Mode)
-		return err
-	}
-	if err == nil {
-		in.stored = append(in.stored, p)
 	}
 	return err
+}
+
+// checkTarget refuses a link's target that no link could have. Whether it leads
+// anywhere does not matter: nothing follows it here.
+func checkTarget(m *sandboxv1.UploadChunk_Metadata) error {
+	switch target := vpath.DecodeText(m.SymlinkTarget); {
+	case strings.ContainsRune(target, 0):
+		return fault.New(fault.Invalid, "symlink_target: holds a NUL")
+	case len(target) >= unix.PathMax:
+		return fault.New(fault.Invalid, "symlink_target: is longer than %d bytes", unix.PathMax-1)
+	case target != "" && m.Directory:
+		return fault.New(fault.Invalid, "symlink_target: a directory has none")
+	}
+	return nil
 }
 
 func (in *incoming) write(data []byte) error {
@@ -138,6 +155,14 @@ func (in *incoming) write(data []byte) error {
 
 // finish stores the file that was begun, if one was.
 func (in *incoming) finish() error {
+	if made := in.make; made != nil {
+		in.make = nil
+		if err := made(); err != nil {
+			return err
+		}
+		in.stored = append(in.stored, in.path)
+		return nil
+	}
 	if in.file == nil {
 		return nil
 	}

@@ -35,9 +35,6 @@ func Calls() []protoreflect.MethodDescriptor {
 	return all
 }
 
-// IsServed is false for a call that the server does not know yet.
-func IsServed(call protoreflect.MethodDescriptor) bool { return call.Name() != "Attach" }
-
 // Call returns the call of a name, which no two services share.
 func Call(name string) (protoreflect.MethodDescriptor, error) {
 	for _, m := range Calls() {
