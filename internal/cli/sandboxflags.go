@@ -65,7 +65,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringVar(&o.Runtime, "runtime", sandbox.RuntimeBwrap, "what confines it: bwrap, with the host's system inside, or docker, with an image's")
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
-	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path SRC inside, read-only, there or at DST: `SRC[:DST]`")
+	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST]` inside, read-only, there or at DST")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
