@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
@@ -37,7 +39,9 @@ type ServerOptions struct {
 	Home   *sandbox.Home
 	NoAuth bool
 	Log    *slog.Logger
-	Ready  func(grpcAddr, httpAddr string)
+	// IdleExit, if not 0, ends the server when nobody has needed it for as long.
+	IdleExit time.Duration
+	Ready    func(grpcAddr, httpAddr string)
 }
 
 // ServerMain is Main of the program that has the parts.
@@ -48,8 +52,9 @@ func ServerMain(args []string, parts Parts) int {
 }
 
 type serveOptions struct {
-	Config string
-	NoAuth bool
+	Config   string
+	NoAuth   bool
+	IdleExit time.Duration
 }
 
 func newServe(e *env) *cobra.Command {
@@ -62,7 +67,8 @@ Sandboxes that run go on without the server, and the next one finds them.
 
 Programs show the token of the state directory (file "token") as
 "authorization: Bearer TOKEN". The addresses that are listened on are printed on
-stdout once calls are answered, the log goes to stderr.`,
+stdout once calls are answered, the log goes to stderr. For as long as the server
+serves, they also stand in the state directory (file "server.json").`,
 		Example: `  agentfense serve
   agentfense serve --config /etc/agentfense/agentfense.yaml`,
 		Args: cobra.NoArgs,
@@ -72,6 +78,7 @@ stdout once calls are answered, the log goes to stderr.`,
 	}
 	cmd.Flags().StringVar(&o.Config, "config", "", "configuration `FILE` (default: none)")
 	cmd.Flags().BoolVar(&o.NoAuth, "no-auth", false, "ask for no token; only where the server listens on loopback addresses")
+	cmd.Flags().DurationVar(&o.IdleExit, "idle-exit", 0, "end when nobody has been connected for `DURATION` and no sandbox is to expire; 0: never")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
@@ -85,6 +92,9 @@ func runServe(ctx context.Context, e *env, o serveOptions) error {
 		return err
 	}
 	supervise.UseProgram(program)
+	if o.IdleExit < 0 {
+		return usageError{fault.New(fault.Invalid, "--idle-exit %s: want a duration of at least 0", o.IdleExit)}
+	}
 	c, err := config.Load(o.Config, os.Environ())
 	if err != nil {
 		return err
@@ -96,7 +106,7 @@ func runServe(ctx context.Context, e *env, o serveOptions) error {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	return e.parts.Serve(ctx, ServerOptions{
-		Config: c, Home: home, NoAuth: o.NoAuth, Log: e.logger(c.Logging),
+		Config: c, Home: home, NoAuth: o.NoAuth, IdleExit: o.IdleExit, Log: e.logger(c.Logging),
 		Ready: func(grpcAddr, httpAddr string) {
 			fmt.Fprintf(e.stdout, "grpc %s\n", grpcAddr)
 			if httpAddr != "" {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/codebase"
@@ -28,6 +29,9 @@ type Options struct {
 	Home   *sandbox.Home
 	NoAuth bool // who shows nothing may do everything; on loopback only
 	Log    *slog.Logger
+	// IdleExit, if not 0, ends the server when nobody has been connected for as
+	// long and no sandbox is to expire.
+	IdleExit time.Duration
 	// Ready, if not nil, is called once with the addresses that are listened on;
 	// httpAddr is "" without REST.
 	Ready func(grpcAddr, httpAddr string)
@@ -49,11 +53,17 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	f, err := p.faces(ctx, o)
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	f, err := p.faces(ctx, o, leave)
 	if err != nil {
 		return err
 	}
 	if err := p.service.Recover(ctx); err != nil {
+		return errors.Join(err, f.close())
+	}
+	withdraw, err := f.whereabouts(o).publish(o.Home.Dir())
+	if err != nil {
 		return errors.Join(err, f.close())
 	}
 	o.Log.Info("serving", "grpc", f.grpcAddr(), "http", f.httpAddr())
@@ -66,6 +76,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	case <-ctx.Done():
 		o.Log.Info("ending; sandboxes go on")
 	}
+	err = errors.Join(err, withdraw())
 	f.end()
 	return err
 }

@@ -38,14 +38,15 @@ type faces struct {
 	pipe       *bufconn.Listener
 	conn       *grpc.ClientConn
 	rest       *http.Server
+	idle       *idle // nil if the server stays
 }
 
 // pipeBytes is how much may wait between the gateway and the services.
 const pipeBytes = 256 << 10
 
 // faces opens the listeners, so that clients wait rather than fail while the
-// server takes up its work.
-func (p *parts) faces(ctx context.Context, o Options) (f *faces, err error) {
+// server takes up its work. leave ends the server, when it is idle.
+func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, err error) {
 	f = new(faces)
 	defer func() {
 		if err != nil {
@@ -60,6 +61,10 @@ func (p *parts) faces(ctx context.Context, o Options) (f *faces, err error) {
 		return f, err
 	}
 	var options []grpc.ServerOption
+	if o.IdleExit > 0 {
+		f.idle = watchIdle(o.IdleExit, p.service.Busy, leave)
+		options = append(options, grpc.StatsHandler(f.idle))
+	}
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
@@ -102,6 +107,9 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 		return fault.New(fault.Internal, "gateway: %w", err)
 	}
 	f.rest = gateway.Server(handler)
+	if f.idle != nil {
+		f.rest.ConnState = f.idle.httpState
+	}
 	f.rest.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
 	if secure != nil {
 		secure = secure.Clone()
@@ -154,6 +162,13 @@ func (f *faces) httpAddr() string {
 	return f.http.Addr().String()
 }
 
+// whereabouts is what programs of this user need to find us.
+func (f *faces) whereabouts(o Options) whereabouts {
+	return whereabouts{
+		GRPC: f.grpcAddr(), HTTP: f.httpAddr(), TLS: o.Config.Server.TLS.Enabled(), TokenFile: o.Config.Auth.TokenFile,
+	}
+}
+
 // serve answers on all listeners and says which of them failed.
 func (f *faces) serve() <-chan error {
 	failed := make(chan error, 3)
@@ -178,6 +193,9 @@ const gracePeriod = 10 * time.Second
 // end lets the calls under way end, for a while: first those of REST, which are
 // calls of gRPC too.
 func (f *faces) end() {
+	if f.idle != nil {
+		f.idle.stop()
+	}
 	f.health.Shutdown()
 	f.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), gracePeriod)
@@ -205,6 +223,9 @@ func (f *faces) end() {
 // close gives up what never served.
 func (f *faces) close() error {
 	var err error
+	if f.idle != nil {
+		f.idle.stop()
+	}
 	for _, l := range []net.Listener{f.grpc, f.http} {
 		if l != nil {
 			err = errors.Join(err, l.Close())

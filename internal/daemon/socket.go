@@ -3,10 +3,13 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
 )
@@ -31,7 +34,11 @@ func listenSocket(ctx context.Context, path string) (made net.Listener, err erro
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	hidden := filepath.Join(dir, "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	var l *net.UnixListener
+	err = shortly(hidden, func(name string) error {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +51,17 @@ func listenSocket(ctx context.Context, path string) (made net.Listener, err erro
 		return nil, errors.Join(err, l.Close())
 	}
 	return &socket{UnixListener: l, path: path}, nil
+}
+
+// shortly gives do a name of the socket path that the kernel takes: it has room
+// for 107 bytes.
+func shortly(path string, do func(name string) error) error {
+	dir, err := os.OpenFile(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return do(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
 // answerTimeout is how long a server may take to take a connection.
@@ -63,11 +81,19 @@ func checkFree(ctx context.Context, path string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-	if err != nil {
-		return nil //nolint:nilerr // nobody listens any more
+	err = shortly(path, func(name string) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", name)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, unix.ECONNREFUSED), errors.Is(err, os.ErrNotExist): // nobody listens any more
+		return nil
+	case err != nil:
+		return err
 	}
-	conn.Close()
 	return fault.New(fault.Precondition, "%s: another server listens there", path)
 }
 

@@ -162,6 +162,12 @@ func (e *expiries) forget(id sandbox.ID) {
 	}
 }
 
+func (e *expiries) any() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.timers) > 0
+}
+
 func (e *expiries) stopAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,6 +215,10 @@ func (s *Service) expire(ctx context.Context, id sandbox.ID) {
 	}
 	s.log.InfoContext(ctx, "sandbox: expired", "sandbox", id, "removed", !changed)
 }
+
+// Busy tells whether there is something to do without a client: a sandbox that
+// is to expire. A command that its client has left goes on without a server.
+func (s *Service) Busy() bool { return s.expiries.any() }
 
 // cleanUp looks from time to time for what expired and is still there.
 func (s *Service) cleanUp() {

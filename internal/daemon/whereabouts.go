@@ -1,0 +1,55 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// whereaboutsFile is the name of the file in the state directory that tells
+// this user's programs where the server is (docs/server.md).
+const whereaboutsFile = "server.json"
+
+// whereabouts is its content.
+type whereabouts struct {
+	SchemaVersion int    `json:"schema_version"`
+	PID           int    `json:"pid"`
+	GRPC          string `json:"grpc"` // host:port or unix:///path
+	HTTP          string `json:"http"` // "" for no REST
+	TLS           bool   `json:"tls"`
+	TokenFile     string `json:"token_file"`
+}
+
+// publish writes the file, locked for as long as it is true: whoever finds it
+// unlocked knows that the server was killed. withdraw removes it.
+func (w whereabouts) publish(dir string) (withdraw func() error, err error) {
+	w.SchemaVersion, w.PID = 1, os.Getpid()
+	text, err := json.Marshal(w)
+	if err != nil {
+		return nil, fault.New(fault.Internal, "%s: %w", whereaboutsFile, err)
+	}
+	f, err := os.CreateTemp(dir, "."+whereaboutsFile+"-") // mode 0600
+	if err != nil {
+		return nil, fault.New(fault.Precondition, "%s: %w", whereaboutsFile, err)
+	}
+	path := filepath.Join(dir, whereaboutsFile)
+	_, err = f.Write(append(text, '\n'))
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return nil, errors.Join(fault.New(fault.Precondition, "%s: %w", whereaboutsFile, err), os.Remove(f.Name()), f.Close())
+	}
+	return func() error {
+		// Nobody is to find it who is then turned away.
+		return errors.Join(os.Remove(path), f.Close())
+	}, nil
+}
