@@ -47,10 +47,10 @@ var mayImport = map[string]string{
 	"internal/isolate/handover": "fault",
 	// memory
 	"internal/audit":    "fault vpath",
-	"internal/codebase": "crash fault hostfile vpath",
+	"internal/codebase": "crash fault hostfile ignore vpath",
 	"internal/store":    "fault hostfile vpath",
 	// meaning
-	"internal/sandbox":   "crash fault hostfile vpath policy textdiff layer audit",
+	"internal/sandbox":   "crash fault hostfile ignore vpath policy textdiff layer audit",
 	"internal/auth":      "fault hostfile vpath config store",
 	"internal/supervise": "crash fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "crash fault vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",

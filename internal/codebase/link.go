@@ -37,13 +37,17 @@ type linkJSON struct {
 // Link makes a codebase of the directory at path, which stays as it is and
 // where it is. Errors: Invalid if path is not absolute, not a directory, or is,
 // contains or lies in the state directory or the store; NotFound; Denied if this
-// process cannot read it; as Create.
+// process cannot read it; as Create. With ignoreFiles also as Ignores.
 func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	l, err := s.resolve(path)
 	if err != nil {
 		return nil, err
 	}
-	l.IgnoreFiles = ignoreFiles
+	if l.IgnoreFiles = ignoreFiles; ignoreFiles {
+		if _, err := l.ignores(); err != nil {
+			return nil, err
+		}
+	}
 	text, err := json.Marshal(linkJSON{Path: vpath.Escape(l.Path), Dev: l.Dev, Ino: l.Ino, IgnoreFiles: ignoreFiles})
 	if err != nil {
 		return nil, fault.New(fault.Internal, "link: %w", err)

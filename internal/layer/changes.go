@@ -237,14 +237,9 @@ func (w *changeWalk) decideEntry(names map[string]*decision, dir, n int, name st
 // name reports one name of the delta and returns it if it is a directory.
 func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) ([]changeDir, error) {
 	p := d.path.Child(name)
-	var below *stat // what the source has there
-	if source >= 0 {
-		st, err := statAt(source, name)
-		if err == nil {
-			below = &st
-		} else if !isAbsent(err) {
-			return nil, err
-		}
+	below, err := w.below(source, name, p)
+	if err != nil {
+		return nil, err
 	}
 	if dec.deleted {
 		if below == nil || d.source == sourceHidden {
@@ -268,6 +263,21 @@ func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) (
 		sub.source = sourceShown
 	}
 	return []changeDir{sub}, nil
+}
+
+// below is what the source's directory shows at p; nil for nothing.
+func (w *changeWalk) below(source int, name string, p vpath.Path) (*stat, error) {
+	if source < 0 {
+		return nil, nil
+	}
+	st, err := statAt(source, name)
+	if err != nil {
+		return nil, orAbsent(err)
+	}
+	if absent := w.s.o.Absent; absent != nil && absent(p, st.isDir()) {
+		return nil, nil
+	}
+	return &st, nil
 }
 
 // entry reports an entry of the delta, unless it is a directory that is only

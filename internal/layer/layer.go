@@ -58,6 +58,11 @@ type Options struct {
 	// User refuses what the user's own mode bits would refuse where this
 	// process has the capability to override them. Nil checks nothing.
 	User *User
+	// Absent says what of the source counts as not being there: entries at these
+	// paths, and all below. The layers above may have something in their place.
+	// Changes, applying and what asks for the source itself see it all the same.
+	// Nil: nothing.
+	Absent func(p vpath.Path, isDir bool) bool
 }
 
 // Quota bounds the delta, the frozen layers and the recorded contents

@@ -78,6 +78,9 @@ func (s *Stack) listSource(pt part, seen map[string]struct{}, do func(child)) er
 			}
 			mode = st.kind()
 		}
+		if pt.leavesOut(string(name), mode == unix.S_IFDIR) {
+			return nil
+		}
 		do(child{string(name), mode, ino, pt.layer})
 		return nil
 	})

@@ -31,7 +31,14 @@ type part struct {
 	noList   bool // Options.User may not list it
 	noSearch bool // Options.User may not look names up in it
 
-	spelling *spelling // of a source directory
+	spelling *spelling                          // of a source directory
+	absent   func(name string, isDir bool) bool // of a source directory, nil for nothing
+}
+
+// leavesOut reports whether an entry of a source directory counts as not being
+// there.
+func (pt *part) leavesOut(name string, isDir bool) bool {
+	return pt.absent != nil && pt.absent(name, isDir)
 }
 
 // inTop reports whether the directory is in the delta.
@@ -200,6 +207,9 @@ func (s *Stack) addPart(v *view, n, fd int) error {
 	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
 	if pt.origin == Source {
 		pt.spelling = &spelling{}
+		if absent := s.o.Absent; absent != nil {
+			pt.absent = func(name string, isDir bool) bool { return absent(v.path.Child(name), isDir) }
+		}
 	}
 	if s.o.User != nil && pt.origin == Source {
 		st, err := statFd(fd)
@@ -268,6 +278,9 @@ func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err erro
 func (s *Stack) descendSource(v *view, pt part, name string) error {
 	if pt.noSearch {
 		return unix.EACCES
+	}
+	if pt.leavesOut(name, true) {
+		return nil // what is no directory there is left out by find, if it is
 	}
 	fd, err := openDir(pt.fd, name)
 	switch err {
@@ -369,7 +382,7 @@ func findSource(pt part, name string) (entry, error) {
 		return entry{}, err
 	}
 	spelt, err := pt.spelling.spelt(pt.fd, name, &st)
-	if err == nil && !spelt {
+	if err == nil && (!spelt || pt.leavesOut(name, st.isDir())) {
 		err = unix.ENOENT
 	}
 	return entry{part: pt, stored: name, st: st}, err

@@ -150,10 +150,14 @@ func (p *plan) answer(how OnConflict, name string) error {
 func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err error) {
 	paths := p.paths()
 	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+		v, forgets, err := p.work.markKept(v)
+		if err != nil {
+			return nil, err
+		}
 		switch {
 		case o.Drop != nil:
 			return o.Drop(v)
-		case all && len(o.Paths) == 0:
+		case all && forgets && len(o.Paths) == 0:
 			return nil, p.work.stack.DropAll() // the same, at once
 		}
 		return DropVersions(p.work.stack, v)

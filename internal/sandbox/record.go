@@ -56,6 +56,9 @@ type Record struct {
 	Net          string          `json:"net"`             // NetNone, NetHost or NetBridge
 	Mounts       []Mount         `json:"mounts,omitempty"`
 	Limits       Limits          `json:"limits"`
+	// Ignore are patterns as of gitignore(5): what of the source they match is not
+	// there for the sandbox. They are those of the time when it was made.
+	Ignore []byte `json:"ignore,omitempty"`
 	// HostUID is the user that the sandbox's processes are on the host when
 	// root runs it, no other sandbox's; 0 = they are the user who runs it.
 	HostUID   uint32    `json:"host_uid,omitempty"`
@@ -110,6 +113,7 @@ func (r *Record) clone() Record {
 	c := *r
 	c.Rules = slices.Clone(r.Rules)
 	c.Mounts = slices.Clone(r.Mounts)
+	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
 	c.EarlierRules = make([][]policy.Rule, len(r.EarlierRules))
 	for i, rules := range r.EarlierRules {

@@ -22,6 +22,8 @@ type Version struct {
 	Mode    uint32        `json:"mode"`
 	Size    int64         `json:"size"`
 	Mtime   unix.Timespec `json:"mtime"`
+	// Keep has the delta keep the entry, as made of what the source has now.
+	Keep bool `json:"keep,omitempty"`
 }
 
 func versionOf(p vpath.Path, i *layer.Info) Version {
@@ -42,7 +44,7 @@ func (c *change) version() Version {
 }
 
 // DropVersions forgets the entries of the delta that still are what versions
-// say and returns the paths of the others. It is for the process that owns
+// say, or keeps those that are so marked, and returns the paths of the others. It is for the process that owns
 // the stack: a command that holds the sandbox's lock, or the supervisor, who
 // then lets its view forget the paths too. Errors: Invalid for a path that is
 // not escaped; those of layer.Stack.Drop.
@@ -62,6 +64,9 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		default:
 			stale = append(stale, p)
 		}
+	}
+	if err := adoptKept(s, current); err != nil {
+		return nil, err
 	}
 	var paths []vpath.Path
 	gone := map[vpath.Path]bool{} // directories deleted with all below
@@ -90,6 +95,20 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	}
 	maps.DeleteFunc(gone, func(_ vpath.Path, still bool) bool { return !still })
 	return stale, deleteAgain(s, slices.SortedFunc(maps.Keys(gone), deepestFirst))
+}
+
+// adoptKept takes the versions out of current whose entries stay.
+func adoptKept(s *layer.Stack, current map[vpath.Path]Version) error {
+	for p, v := range current {
+		if !v.Keep {
+			continue
+		}
+		if err := s.Adopt(p); err != nil && !fault.Is(err, fault.NotFound) { // it may be gone again
+			return err
+		}
+		delete(current, p)
+	}
+	return nil
 }
 
 // noteGone adds to gone the directories above the deleted p that the view does
@@ -148,5 +167,6 @@ func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	case err != nil:
 		return false, err
 	}
+	v.Keep = false
 	return versionOf(p, &info) == v, nil
 }

@@ -50,7 +50,11 @@ func (s *Sandbox) OpenLayers(source *os.File, readOnly bool) (*layer.Stack, erro
 	if err != nil {
 		return nil, err
 	}
-	return layer.Open(layer.Options{Source: source, Dir: s.LayersDir(), ReadOnly: readOnly, User: user})
+	absent, err := s.record.Absent()
+	if err != nil {
+		return nil, err
+	}
+	return layer.Open(layer.Options{Source: source, Dir: s.LayersDir(), ReadOnly: readOnly, User: user, Absent: absent})
 }
 
 // openTo opens the sandbox in order to change its source or its delta: by

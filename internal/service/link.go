@@ -24,11 +24,8 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	if err := caller.ReachHost(); err != nil {
 		return nil, err
 	}
-	if r.IgnoreFiles {
-		return nil, fault.New(fault.Unsupported, "ignore_files: this server cannot leave files out of a linked directory; hide them by rules")
-	}
 	id := store.NewCodebaseID()
-	made, err := c.service.codebases.Link(codebase.ID(id), r.Path, false)
+	made, err := c.service.codebases.Link(codebase.ID(id), r.Path, r.IgnoreFiles)
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "path: %w", err)
 	}

@@ -99,10 +99,14 @@ func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase
 	if err != nil {
 		return sandbox.Record{}, err
 	}
+	ignored, err := files.Ignores()
+	if err != nil {
+		return sandbox.Record{}, err
+	}
 	source, err := s.home.ResolveSource(path)
 	return sandbox.Record{
 		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: sentNote,
-		Runtime: how.name, Image: how.image, Net: how.net, Limits: limits, Served: served,
+		Runtime: how.name, Image: how.image, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
 	}, err
 }
 

@@ -142,6 +142,9 @@ func (s *supervisor) openLayers(context.Context) error {
 	if uid := os.Geteuid(); uid != 0 {
 		options.User = &layer.User{UID: uint32(uid), GID: uint32(os.Getegid()), Groups: s.groups}
 	}
+	if options.Absent, err = s.record.Absent(); err != nil {
+		return err
+	}
 	s.stack, err = layer.Open(options)
 	return err
 }

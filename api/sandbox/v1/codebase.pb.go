@@ -902,7 +902,10 @@ type LinkCodebaseRequest struct {
 	OwnerId string `protobuf:"bytes,2,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	// An absolute path on the server's host, which the server's user can read.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// Leaves out of the view what an upload would: the default ignores, .gitignore, .sandboxignore.
+	// Leaves out of the view what an upload would: the default ignores, and what .gitignore and
+	// .sandboxignore at the root say when a sandbox is made. A sandbox may make such files of its
+	// own; applying one onto the host's is a conflict. INVALID_ARGUMENT for such a file that is no
+	// regular one or has more than 128 KiB.
 	IgnoreFiles   bool `protobuf:"varint,4,opt,name=ignore_files,json=ignoreFiles,proto3" json:"ignore_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

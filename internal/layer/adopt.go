@@ -1,0 +1,108 @@
+package layer
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Adopt records what the source has at p now as what the delta's entry there was
+// made of, if both are the same: for an entry that was applied and yet is to stay,
+// because the source does not show (Options.Absent). Where they differ, or one
+// cannot be read, it does nothing. Errors: NotFound if the view has nothing there;
+// Internal, Exhausted.
+func (s *Stack) Adopt(p vpath.Path) error {
+	if err := s.writable(); err != nil {
+		return wrap("adopt", p, err)
+	}
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	return wrap("adopt", p, s.adopt(p))
+}
+
+func (s *Stack) adopt(p vpath.Path) error {
+	v, own, err := s.locate(p)
+	if err != nil {
+		return err
+	}
+	defer s.views.release(v)
+	if own.part.layer != top {
+		return nil
+	}
+	err = s.atSource(p, func(theirs entry) error {
+		if same, err := s.isSame(own, theirs); !same || err != nil {
+			return err
+		}
+		base := baseOf(&theirs.st)
+		if theirs.st.isRegular() {
+			s.addContent(&base, theirs)
+		}
+		return s.journal.append(baseRecord(p, base))
+	})
+	if err == unix.EACCES {
+		return nil
+	}
+	return orAbsent(err)
+}
+
+// isSame compares type and content.
+func (s *Stack) isSame(a, b entry) (bool, error) {
+	switch {
+	case a.st.kind() != b.st.kind():
+		return false, nil
+	case a.st.isDir():
+		return true, nil
+	case a.st.kind() == unix.S_IFLNK:
+		x, err := readlinkAt(a.part.fd, a.stored)
+		if err != nil {
+			return false, err
+		}
+		y, err := readlinkAt(b.part.fd, b.stored)
+		return x == y, err
+	case !a.st.isRegular() || a.st.size != b.st.size:
+		return false, nil
+	}
+	x, err := s.openToCompare(a)
+	if err != nil {
+		return false, err
+	}
+	defer x.Close()
+	y, err := s.openToCompare(b)
+	if err != nil {
+		return false, err
+	}
+	defer y.Close()
+	return isSameContent(x, y)
+}
+
+func (s *Stack) openToCompare(e entry) (*os.File, error) {
+	fd, _, err := s.openEntry(e, false)
+	if err != nil {
+		return nil, err
+	}
+	return asOS(fd, e.stored), nil
+}
+
+func isSameContent(x, y io.Reader) (bool, error) {
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, err := io.ReadFull(x, a)
+		m, otherErr := io.ReadFull(y, b)
+		if !bytes.Equal(a[:n], b[:m]) {
+			return false, nil
+		}
+		for _, err := range []error{err, otherErr} {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				return false, err
+			}
+		}
+		if err != nil || otherErr != nil {
+			return err != nil && otherErr != nil, nil
+		}
+	}
+}
