@@ -2,9 +2,12 @@ package cli
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/agentfense/agentfense/internal/needs"
 )
 
 // TestUnitsStartWhatThereIs: the command line of each systemd unit is one that
@@ -40,6 +43,27 @@ func TestUnitsStartWhatThereIs(t *testing.T) {
 		}
 		if settings["KillMode"] != "process" || settings["Delegate"] != "yes" {
 			t.Errorf("%s: KillMode=%s Delegate=%s, want process and yes", unit, settings["KillMode"], settings["Delegate"])
+		}
+	}
+}
+
+// TestUnitsAreUnderstood: systemd knows all that the units say.
+func TestUnitsAreUnderstood(t *testing.T) {
+	needs.Command(t, "systemd-analyze")
+	for unit, flags := range map[string][]string{"agentfense.service": {"verify"}, "agentfense.user.service": {"--user", "verify"}} {
+		text, err := os.ReadFile("../../deploy/systemd/" + unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The program need not be installed here.
+		installed := filepath.Join(t.TempDir(), strings.ReplaceAll(unit, ".user.", "-user."))
+		if err := os.WriteFile(installed, []byte(strings.ReplaceAll(string(text), "/usr/local/bin/agentfense", "/bin/true")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("systemd-analyze", append(flags, installed)...)
+		cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+t.TempDir())
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v: %s", unit, err, out)
 		}
 	}
 }

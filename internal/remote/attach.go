@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,7 +24,13 @@ type attached struct {
 	stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	cancel context.CancelFunc
 
-	sending sync.Mutex
+	sending  sync.Mutex
+	patience time.Duration // of a signal, see signalPatience
+	gaveUp   atomic.Int32  // the signal that got through to nobody, 0 for none
+}
+
+func newAttached(c *Client, stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput], cancel context.CancelFunc) *attached {
+	return &attached{client: c, stream: stream, cancel: cancel, patience: signalPatience}
 }
 
 // Attach runs a command. When ctx ends, or Wait has returned, so does it.
@@ -34,7 +41,7 @@ func (c *Client) Attach(ctx context.Context, command control.Command) (control.A
 		cancel()
 		return nil, c.failed(err)
 	}
-	a := &attached{client: c, stream: stream, cancel: cancel}
+	a := newAttached(c, stream, cancel)
 	a.start(command, false)
 	return a, nil
 }
@@ -97,7 +104,8 @@ func (a *attached) Signal(s syscall.Signal) {
 	}()
 	select {
 	case <-sent:
-	case <-time.After(signalPatience):
+	case <-time.After(a.patience):
+		a.gaveUp.Store(int32(s))
 		a.cancel()
 	}
 }
@@ -108,9 +116,12 @@ func (a *attached) Wait(stdout, stderr io.Writer) (control.Exit, error) {
 	defer a.cancel()
 	for {
 		out, err := a.next(stdout, stderr)
+		signal := a.gaveUp.Load()
 		switch {
-		case errors.Is(err, errUnwritten):
-			return control.Exit{Code: 128 + int(syscall.SIGPIPE)}, nil // as for who writes into a pipe that nobody reads
+		case err != nil && signal != 0:
+			return control.Exit{Code: exitSignalBase + int(signal)}, nil
+		case errors.Is(err, errUnwritten): // as for who writes into a pipe that nobody reads
+			return control.Exit{Code: exitSignalBase + int(syscall.SIGPIPE)}, nil
 		case err != nil:
 			return control.Exit{}, err
 		case out.ExitCode != nil:
@@ -118,6 +129,10 @@ func (a *attached) Wait(stdout, stderr io.Writer) (control.Exit, error) {
 		}
 	}
 }
+
+// exitSignalBase is the exit code of shells for a command that a signal ended,
+// less the signal's number.
+const exitSignalBase = 128
 
 // errUnwritten says that output could not be written.
 var errUnwritten = errors.New("output cannot be written")
@@ -157,7 +172,7 @@ func (c *Client) Detach(ctx context.Context, command control.Command, stderr io.
 	if err != nil {
 		return control.Exit{}, c.failed(err)
 	}
-	a := &attached{client: c, stream: stream, cancel: cancel}
+	a := newAttached(c, stream, cancel)
 	a.start(command, true)
 	a.CloseInput()
 	for {

@@ -60,6 +60,8 @@ type cause struct {
 	advice string
 }
 
+const noAnswer = "nothing answers there: is the address right, and does a firewall let you through?"
+
 const otherProtocol = "it speaks TLS, or is no gRPC server: write the endpoint with https://, and the address of server.grpc_addr"
 
 // causes are tried in order.
@@ -80,7 +82,8 @@ var causes = []cause{
 	{"permission denied", "the socket is another user's"},
 	{"no such host", "there is no such host: give another --endpoint"},
 	{"produced zero addresses", "there is no such host: give another --endpoint"},
-	{"context deadline exceeded", "nothing answers there: is the address right, and does a firewall let you through?"},
+	{"context deadline exceeded", noAnswer},
+	{"i/o timeout", noAnswer},
 	{"unexpected HTTP status code", "it is no gRPC server: give the address of server.grpc_addr"},
 	{"malformed header", "it is no gRPC server: give the address of server.grpc_addr"},
 }

@@ -1,0 +1,248 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"pgregory.net/rapid"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// fake answers as a test says.
+type fake struct {
+	sandboxv1.UnimplementedCodebaseServiceServer
+	sandboxv1.UnimplementedSandboxServiceServer
+	upload func(sandboxv1.CodebaseService_UploadTreeServer) error
+	attach func(sandboxv1.SandboxService_AttachServer) error
+}
+
+func (f *fake) UploadTree(s sandboxv1.CodebaseService_UploadTreeServer) error { return f.upload(s) }
+
+func (f *fake) Attach(s sandboxv1.SandboxService_AttachServer) error { return f.attach(s) }
+
+// dial serves f on a socket and connects to it.
+func dial(t *testing.T, f *fake) *Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	sandboxv1.RegisterCodebaseServiceServer(server, f)
+	sandboxv1.RegisterSandboxServiceServer(server, f)
+	healthv1.RegisterHealthServer(server, health.NewServer())
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := Dial(t.Context(), control.Endpoint{Unix: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
+	for _, tls := range []bool{false, true} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close() // it takes connections, and says nothing
+		_, port, err := net.SplitHostPort(listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err = Dial(ctx, control.Endpoint{Host: "127.0.0.1", Port: port, TLS: tls})
+		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "nothing answers there") {
+			t.Errorf("TLS %t: Dial = %v", tls, err)
+		}
+	}
+}
+
+func TestUploadTellsWhyItWasRefused(t *testing.T) {
+	client := dial(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+		return status.Error(codes.ResourceExhausted, "upload /big: more than is allowed")
+	}})
+	big := filepath.Join(t.TempDir(), "big")
+	const size = 64 << 20 // more than any window
+	if err := os.WriteFile(big, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(big, size); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Upload(t.Context(), "cb_1", func() (control.File, *os.File, error) {
+		f, err := os.Open(big)
+		return control.File{Path: "/big", SizeBytes: size}, f, err
+	})
+	if !fault.Is(err, fault.Exhausted) || err.Error() != "upload /big: more than is allowed" {
+		t.Errorf("Upload = %v", err)
+	}
+}
+
+func TestUploadSendsWhatItAnnounced(t *testing.T) {
+	var got []string
+	client := dial(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
+		for {
+			chunk, err := s.Recv()
+			if errors.Is(err, io.EOF) {
+				return s.SendAndClose(&sandboxv1.UploadTreeResult{FileCount: int64(len(got))})
+			}
+			if err != nil {
+				return err
+			}
+			if m := chunk.GetMetadata(); m != nil {
+				got = append(got, m.FilePath+" ")
+			}
+			got[len(got)-1] += string(chunk.GetData())
+		}
+	}})
+	dir := t.TempDir()
+	write := func(name, content string) control.File {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return control.File{Path: vpath.Path("/" + name), SizeBytes: int64(len(content))}
+	}
+	files := []control.File{write("a", "one"), write("empty", ""), write("grown", "four")}
+	write("grown", "four and more")
+	upload := func(files []control.File) (int64, error) {
+		return client.Upload(t.Context(), "cb_1", func() (control.File, *os.File, error) {
+			if len(files) == 0 {
+				return control.File{}, nil, io.EOF
+			}
+			f := files[0]
+			files = files[1:]
+			content, err := os.Open(filepath.Join(dir, f.Path.Rel()))
+			return f, content, err
+		})
+	}
+	n, err := upload(files)
+	if want := []string{"a one", "empty ", "grown four"}; err != nil || n != 3 || !slices.Equal(got, want) {
+		t.Errorf("Upload = %d, %v; the server got %q, want %q", n, err, got, want)
+	}
+	shorter := write("shorter", "long content")
+	write("shorter", "short")
+	if _, err := upload([]control.File{shorter}); !fault.Is(err, fault.Precondition) {
+		t.Errorf("Upload of a file that became shorter = %v", err)
+	}
+}
+
+// A command that reads no input keeps what comes behind the input waiting.
+func TestASignalBehindInputEndsTheCommand(t *testing.T) {
+	client := dial(t, &fake{attach: func(s sandboxv1.SandboxService_AttachServer) error {
+		if _, err := s.Recv(); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return s.Context().Err()
+	}})
+	running, err := client.Attach(t.Context(), control.Command{SandboxID: "sb_1", Argv: []string{"sleep"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := running.(*attached)
+	a.patience = 10 * time.Millisecond
+	go func() {
+		block := make([]byte, 1<<20)
+		for a.gaveUp.Load() == 0 {
+			_, _ = a.Write(block)
+		}
+	}()
+	go func() {
+		for a.gaveUp.Load() == 0 { // the first may still get past
+			a.Signal(syscall.SIGINT)
+		}
+	}()
+	exit, err := running.Wait(io.Discard, io.Discard)
+	if err != nil || exit.Code != 130 {
+		t.Errorf("Wait = %+v, %v, want 130", exit, err)
+	}
+}
+
+func TestRulesSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := policy.Rule{
+			Pattern:    rapid.SampledFrom([]string{"a", "src/", "**/*.key", "/x/y", "ä b"}).Draw(t, "pattern"),
+			Permission: policy.Permission(rapid.IntRange(0, 3).Draw(t, "permission")),
+			Type:       policy.PatternType(rapid.IntRange(0, 3).Draw(t, "type")),
+			Priority:   rapid.Int32().Draw(t, "priority"),
+			Origin:     policy.Origin(rapid.IntRange(0, 2).Draw(t, "origin")),
+			Source:     "--write",
+		}
+		sent, err := wireRules([]policy.Rule{rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := rulesOf(sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Source = sentNote
+		if diff := cmp.Diff([]policy.Rule{rule}, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+	if _, err := wireRules([]policy.Rule{{Pattern: "\xff"}}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a pattern that is no UTF-8: %v", err)
+	}
+	if got, err := rulesOf([]*sandboxv1.PermissionRule{{Pattern: "a", Permission: 77}}); !fault.Is(err, fault.Unsupported) {
+		t.Errorf("a permission of a newer server: %v, %v", got, err)
+	}
+}
+
+func TestEveryCodeIsAKind(t *testing.T) {
+	client := &Client{at: control.Endpoint{Host: "localhost", Port: "1", Token: "x", TokenFrom: "AGENTFENSE_TOKEN"}}
+	want := map[codes.Code]fault.Kind{
+		codes.Unknown: fault.Internal, codes.Internal: fault.Internal, codes.DataLoss: fault.Internal,
+		codes.Aborted: fault.Internal, codes.OutOfRange: fault.Internal,
+		codes.InvalidArgument: fault.Invalid, codes.Unauthenticated: fault.Unauthenticated, codes.NotFound: fault.NotFound,
+		codes.AlreadyExists: fault.Exists, codes.PermissionDenied: fault.Denied, codes.FailedPrecondition: fault.Precondition,
+		codes.ResourceExhausted: fault.Exhausted, codes.Unavailable: fault.Unavailable, codes.Canceled: fault.Canceled,
+		codes.DeadlineExceeded: fault.Deadline, codes.Unimplemented: fault.Unsupported,
+	}
+	for code := codes.OK + 1; code <= codes.Unauthenticated; code++ {
+		err := client.failed(status.Error(code, "what the server said"))
+		if got := fault.KindOf(err); got != want[code] {
+			t.Errorf("%s is %s, want %s", code, got, want[code])
+		}
+		if !strings.Contains(err.Error(), "what the server said") {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	if err := client.failed(nil); err != nil {
+		t.Error(err)
+	}
+}
