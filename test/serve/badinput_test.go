@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,6 +146,7 @@ func TestBadFields(t *testing.T) {
 		{"CreateSandbox", create.with("permissions", rules(object{"pattern": "a\x00b"})), invalid, "permissions[1].pattern: "},
 		{"CreateSandbox", create.with("permissions", rules(object{"pattern": "x", "permission": 9})), invalid, "permissions[1].permission: "},
 		{"CreateSandbox", create.with("permissions", rules(object{"pattern": "x", "type": -1})), invalid, "permissions[1].type: "},
+		{"CreateSandbox", create.with("permissions", slices.Repeat(rules(object{"pattern": "x"}), 9_000)), invalid, "permissions: "},
 		{"CreateSandbox", create.with("expiresIn", "-1s"), invalid, "expires_in: "},
 		{"CreateSandbox", create.with("labels", object{"": "x"}), invalid, "labels: "},
 		{"CreateSandbox", create.with("labels", object{"x": strings.Repeat("x", 70_000)}), invalid, "labels: "},
@@ -153,6 +155,7 @@ func TestBadFields(t *testing.T) {
 		{"CreateSandbox", create.with("resources", object{"memoryBytes": -1}), invalid, "resources.memory_bytes: "},
 		{"CreateSandbox", create.with("resources", object{"cpuQuota": 1}), invalid, "resources.cpu_quota: "},
 		{"CreateSandbox", create.with("resources", object{"pidsLimit": -1}), invalid, "resources.pids_limit: "},
+		{"CreateSandbox", create.with("resources", object{"pidsLimit": 1 << 40}), invalid, "resources.pids_limit: "},
 		{"CreateSandbox", create.with("resources", object{"cpuShares": 1}), invalid, "resources.cpu_shares: "},
 		{"CreateSandbox", create.with("resources", object{"diskBytes": -1}), invalid, "resources.disk_bytes: "},
 		{"CreateSandbox", create.with("resources", object{"diskInodes": -1}), invalid, "resources.disk_inodes: "},
