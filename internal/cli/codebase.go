@@ -17,16 +17,13 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// defaultEndpoint is the server of the verbs that need one.
-const defaultEndpoint = "localhost:" + control.DefaultPort
-
 func newCodebase(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "codebase",
 		Short: "Bring directories to a server, and back",
 		Long: `Bring directories to a server as codebases, of which its sandboxes are made, and
-back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else the one
-at ` + defaultEndpoint + `.`,
+back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else your own
+if one serves, else the one at ` + usualEndpoint + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -38,7 +35,7 @@ at ` + defaultEndpoint + `.`,
 func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s control.Server, args []string) error) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.onServer(cmd.Context(), cmp.Or(e.address(), defaultEndpoint), func(ctx context.Context, s control.Server) error {
+		return e.onServer(cmd.Context(), cmp.Or(e.address(), e.defaultEndpoint()), func(ctx context.Context, s control.Server) error {
 			return do(ctx, s, args)
 		})
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -153,11 +152,9 @@ func (e *env) token(at control.Endpoint) (token, from string, err error) {
 		token, err = e.parts.ReadToken(path)
 		return token, sandbox.HostPath(path).String(), err
 	}
-	dir, err := sandbox.HomeDir(e.getenv)
-	if err != nil || !at.IsLocal() {
-		return "", "", nil //nolint:nilerr // then there is none to find
+	if path = e.ownTokenFile(); path == "" || !at.IsLocal() {
+		return "", "", nil
 	}
-	path = filepath.Join(dir, "token")
 	token, err = e.parts.ReadToken(path)
 	if fault.Is(err, fault.NotFound) {
 		return "", "", nil
