@@ -68,7 +68,7 @@ type Limits struct {
 
 // SandboxCreated tells what a sandbox was made of.
 type SandboxCreated struct {
-	Source       Text    `json:"source"`    // host directory
+	Source       Text    `json:"source"`    // host directory, or a server's codebase
 	Workspace    Text    `json:"workspace"` // path of it inside
 	Runtime      string  `json:"runtime"`
 	Net          string  `json:"net"`

@@ -59,6 +59,9 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 			TimeoutMS: time.Duration(r.Limits.Timeout).Milliseconds(),
 		},
 	}
+	if r.Served != nil { // a server's clients read its log
+		e.Source = audit.Text(r.Served.CodebaseID)
+	}
 	for _, m := range r.Mounts {
 		e.Mounts = append(e.Mounts, audit.Mount{Source: audit.Text(m.Source), Target: audit.Text(m.Target)})
 	}

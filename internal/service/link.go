@@ -36,5 +36,6 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
 	c.service.hidden.add(link.Path)
+	c.service.log.InfoContext(ctx, "codebase: linked", "codebase", id, "path", link.Path, "by", caller.Name)
 	return wireCodebase(entry), nil
 }

@@ -97,6 +97,14 @@ func TestALinkedDirectorysPathIsNotTold(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	log, err := w.sandboxes.Audit(me, &sandboxv1.AuditRequest{SandboxId: sb.Id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	created, err := log.Recv()
+	if err != nil || !strings.Contains(created.Record, `"source":"`+made.Id+`"`) || strings.Contains(created.Record, "secret") {
+		t.Errorf("the log tells of %v, %v", created, err)
+	}
 	got, err := w.sandboxes.GetSandbox(me, &sandboxv1.GetSandboxRequest{SandboxId: sb.Id})
 	if err != nil || got.StatusReason == "" || strings.Contains(got.StatusReason, "secret") {
 		t.Errorf("GetSandbox: %v, %v", got, err)
