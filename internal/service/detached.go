@@ -40,11 +40,12 @@ func (s *Service) detached(ctx context.Context) (context.Context, context.Cancel
 
 // awaitDetached has what a detached command changes carried over at its end, if
 // the server that has started it is gone.
-func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) {
+func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
 	execs, err := client.Execs(ctx)
 	if err != nil {
-		s.log.WarnContext(ctx, "sandbox: does not tell what runs", "sandbox", sb.ID(), "err", err)
-		return
+		return err
 	}
 	for _, x := range execs {
 		if x.Exit != nil {
@@ -66,6 +67,7 @@ func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client
 			}
 		})
 	}
+	return nil
 }
 
 // ListExecs lists the detached commands of a running sandbox.

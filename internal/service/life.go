@@ -121,8 +121,8 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 	switch {
 	case err == nil:
 		s.log.InfoContext(ctx, "sandbox: runs, attached again", "sandbox", sb.ID())
-		s.awaitDetached(ctx, sb, client)
-		if s.config.Sandbox.Sync == config.SyncOnExec {
+		err = s.awaitDetached(ctx, sb, client)
+		if err == nil && s.config.Sandbox.Sync == config.SyncOnExec {
 			_, err = s.sync(ctx, sb, client)
 		}
 	case fault.Is(err, fault.NotFound):

@@ -249,19 +249,25 @@ func (s *Service) session(ctx context.Context, id string) (foundSession, error) 
 	}
 	page := store.Page{Size: s.config.Limits.MaxPageSize}
 	filter := store.SandboxFilter{OwnerID: callerOf(ctx).Owner}
+	absent := store.NoSuch("session", id)
 	for {
 		entries, next, err := s.store.Sandboxes(ctx, filter, page)
 		if err != nil {
 			return foundSession{}, err
 		}
 		for _, entry := range entries {
-			found, err := s.sessionIn(ctx, string(entry.ID), id)
-			if !fault.Is(err, fault.NotFound) {
-				return found, err
+			bounded, cancel := context.WithTimeout(ctx, answerPatience)
+			found, err := s.sessionIn(bounded, string(entry.ID), id)
+			cancel()
+			switch {
+			case err == nil:
+				return found, nil
+			case !fault.Is(err, fault.NotFound): // one that does not answer may have it
+				absent = err
 			}
 		}
 		if page.Token = cmp.Or(next, page.Token); next == "" {
-			return foundSession{}, store.NoSuch("session", id)
+			return foundSession{}, absent
 		}
 	}
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -80,6 +81,10 @@ func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervi
 // tellAtOnce is how many supervisors are told at once.
 const tellAtOnce = 8
 
+// answerPatience is how long the supervisor of one sandbox may take to answer for
+// the sake of others. One that takes longer has been stopped, or is swapped out.
+const answerPatience = 10 * time.Second
+
 // tell has the sandboxes of a codebase, except one, show what changed in it. It
 // returns when they do.
 func (s *Service) tell(ctx context.Context, id codebase.ID, except sandbox.ID, paths []vpath.Path) error {
@@ -116,11 +121,18 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 	if err != nil {
 		return err
 	}
-	client, err := supervise.Dial(ctx, sb.Dir())
+	bounded, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	client, err := supervise.Dial(bounded, sb.Dir())
 	if err == nil {
-		err = client.Renew(ctx, paths)
+		err = client.Renew(bounded, paths)
 	}
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Unavailable) {
+	switch {
+	case bounded.Err() != nil && ctx.Err() == nil:
+		// It shows nothing new to anybody now, and has been told what to forget first.
+		s.log.WarnContext(ctx, "sandbox: its supervisor does not answer, and is not waited for", "sandbox", sb.ID())
+		return nil
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
 		return nil
 	}
 	return err

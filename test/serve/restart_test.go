@@ -48,19 +48,26 @@ func TestAServerThatIsKilledLosesNothing(t *testing.T) {
 	}
 }
 
-// killSupervisor kills a sandbox's supervisor.
-func (s *server) killSupervisor(id string) {
+// signalSupervisor sends a signal to a sandbox's supervisor and returns its pid.
+func (s *server) signalSupervisor(id string, signal syscall.Signal) int {
 	s.t.Helper()
 	inspect := s.agentfense("inspect", id)
 	_, rest, _ := strings.Cut(inspect, "supervisor:")
 	number, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(rest), "process "), ",")
 	pid, err := strconv.Atoi(number)
 	if err == nil {
-		err = syscall.Kill(pid, syscall.SIGKILL)
+		err = syscall.Kill(pid, signal)
 	}
 	if err != nil {
 		s.t.Fatalf("%v; inspect says %s", err, inspect)
 	}
+	return pid
+}
+
+// killSupervisor kills a sandbox's supervisor.
+func (s *server) killSupervisor(id string) {
+	s.t.Helper()
+	pid := s.signalSupervisor(id, syscall.SIGKILL)
 	eventually(s.t, "the supervisor has ended", func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may have asked for it yet
