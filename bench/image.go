@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/bench/serve"
 )
 
 // imageBytes is the size of a fresh file system: three times what all rows of
@@ -69,10 +71,24 @@ func imageMain(args []string) error {
 	if out, err := exec.Command("mount", "-o", "loop", image, mountpoint).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %s: %w: %s", image, err, out)
 	}
-	o, err := parseOptions(args[2:], os.Stderr)
+	if args = args[2:]; len(args) > 0 && args[0] == serveVerb {
+		return serveOnImage(args[1:], mountpoint)
+	}
+	o, err := parseOptions(args, os.Stderr)
 	if err != nil {
 		return err
 	}
 	o.Dir, o.Image = mountpoint, false
 	return perform(o)
+}
+
+func serveOnImage(args []string, mountpoint string) error {
+	o, err := serve.Parse(args)
+	if err != nil {
+		return err
+	}
+	o.Dir = mountpoint
+	ctx, stop := untilStopped()
+	defer stop()
+	return serve.Run(ctx, o, os.Stdout)
 }

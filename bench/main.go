@@ -51,7 +51,7 @@ func main() {
 		end(hidden[os.Args[1]](os.Args[2:]))
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == "serve" {
+	if len(os.Args) > 1 && os.Args[1] == serveVerb {
 		end(measureServer(os.Args[2:]))
 		return
 	}
@@ -81,9 +81,19 @@ func untilStopped() (context.Context, context.CancelFunc) {
 
 // measureServer is the benchmark of the server.
 func measureServer(args []string) error {
+	o, err := serve.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
 	ctx, stop := untilStopped()
 	defer stop()
-	return serve.Main(ctx, args, os.Stdout)
+	if o.Image {
+		return onImage(ctx, o.Dir, append([]string{serveVerb}, args...))
+	}
+	return serve.Run(ctx, o, os.Stdout)
 }
 
 // perform runs the benchmark until it is done or the person stops it.
@@ -95,6 +105,9 @@ func perform(o options) error {
 	}
 	return bench(ctx, o, os.Stdout)
 }
+
+// serveVerb asks for the benchmark of the server.
+const serveVerb = "serve"
 
 // hidden are the verbs under which the program runs inside a place.
 var hidden = map[string]func(args []string) error{

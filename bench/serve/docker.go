@@ -19,8 +19,8 @@ func measureDocker(ctx context.Context, b *bench) ([]figure, error) {
 	if out, err := docker(ctx, "version", "--format", "{{.Server.Version}}").CombinedOutput(); err != nil {
 		return nil, errNotHere("docker: " + strings.TrimSpace(string(out)))
 	}
-	if b.Image == "" {
-		return nil, errNotHere("no --image")
+	if b.DockerImage == "" {
+		return nil, errNotHere("no --docker-image")
 	}
 	codebase, err := b.smallCodebase(ctx)
 	if err != nil {
@@ -30,12 +30,12 @@ func measureDocker(ctx context.Context, b *bench) ([]figure, error) {
 	var ratios []float64
 	for i := range untimed + b.Rounds {
 		begun := time.Now()
-		if out, err := docker(ctx, "run", "--rm", "--network", "none", b.Image, "true").CombinedOutput(); err != nil {
+		if out, err := docker(ctx, "run", "--rm", "--network", "none", b.DockerImage, "true").CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("docker run: %w: %s", err, out)
 		}
 		between := time.Now()
 		err := b.live(ctx, &sandboxv1.CreateSandboxRequest{
-			CodebaseId: codebase, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER, Image: b.Image,
+			CodebaseId: codebase, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER, Image: b.DockerImage,
 		})
 		if err != nil {
 			return nil, err

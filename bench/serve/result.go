@@ -114,7 +114,7 @@ type rowSum struct {
 	Figures []figure `json:"figures"`
 }
 
-func newResult(o options) *result {
+func newResult(o Options) *result {
 	return &result{
 		SchemaVersion: 1, Kernel: host.KernelRelease(), CPUs: runtime.NumCPU(), Root: os.Geteuid() == 0,
 		Load: host.LoadAverage(), Rounds: o.Rounds, Rows: []rowSum{}, Notes: []string{}, begun: time.Now(),

@@ -4,7 +4,7 @@
 // as programs do, over gRPC and REST. Rows with a bound on a ratio measure both
 // sides in turn within one run.
 //
-// Whatever it starts is gone when Main returns, also when it was interrupted:
+// Whatever it starts is gone when Run returns, also when it was interrupted:
 // sandboxes, the server, the directory.
 package serve
 
@@ -20,16 +20,17 @@ import (
 	"time"
 )
 
-// options are the flags.
-type options struct {
-	Dir       string // where the state directory is made
-	Binary    string // agentfense
-	JSON      string
-	Rows      *regexp.Regexp
-	Rounds    int // of the calls that are measured one by one
-	Sandboxes int // of the row load
-	Load      time.Duration
-	Image     string // of the docker rows; empty: one is made of busybox
+// Options are the flags.
+type Options struct {
+	Dir         string // where the state directory is made
+	Image       bool   // in a file system made for it, by whoever calls Run
+	Binary      string // agentfense
+	JSON        string // a file for the result
+	Rows        *regexp.Regexp
+	Rounds      int // of the calls that are measured one by one
+	Sandboxes   int // of the row load
+	Load        time.Duration
+	DockerImage string // of the row docker; empty leaves it out
 }
 
 // Defaults of the flags.
@@ -39,16 +40,9 @@ const (
 	defaultLoad      = time.Minute
 )
 
-// Main runs the benchmark; its table goes to stdout.
-func Main(ctx context.Context, args []string, stdout io.Writer) error {
-	o, err := parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	err = measure(ctx, o, stdout)
+// Run runs the benchmark; its table goes to stdout.
+func Run(ctx context.Context, o Options, stdout io.Writer) error {
+	err := measure(ctx, o, stdout)
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("interrupted"), notOnlyInterrupted(err))
 	}
@@ -63,18 +57,20 @@ func notOnlyInterrupted(err error) error {
 	return nil
 }
 
-func parse(args []string) (options, error) {
-	var o options
+// Parse reads the flags. Errors: flag.ErrHelp.
+func Parse(args []string) (Options, error) {
+	var o Options
 	var rows string
 	f := flag.NewFlagSet("bench serve", flag.ContinueOnError)
 	f.StringVar(&o.Dir, "dir", "/var/tmp", "directory below which the server's state is made")
+	f.BoolVar(&o.Image, "image", false, "make a fresh ext4 in a file below --dir and measure there (root); not for docker, which cannot see it")
 	f.StringVar(&o.Binary, "agentfense", "", "the agentfense binary (default bin/agentfense, then the PATH)")
 	f.StringVar(&o.JSON, "json", "", "write the result as JSON to this `file` too")
 	f.StringVar(&rows, "run", "", "measure only the rows whose id matches this `regexp`")
 	f.IntVar(&o.Rounds, "rounds", defaultRounds, "how often each call is measured")
 	f.IntVar(&o.Sandboxes, "sandboxes", defaultSandboxes, "sandboxes alive at once in the row load")
 	f.DurationVar(&o.Load, "for", defaultLoad, "how long the row load lasts")
-	f.StringVar(&o.Image, "image", "", "image of the docker rows (default: one made of busybox)")
+	f.StringVar(&o.DockerImage, "docker-image", "", "image of the row docker (default: it is left out)")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -124,7 +120,7 @@ func rowIDs() string {
 
 // bench is what the rows share.
 type bench struct {
-	options
+	Options
 	*server
 	say func(string)
 }
@@ -135,7 +131,7 @@ type errNotHere string
 func (e errNotHere) Error() string { return string(e) }
 
 // measure runs the rows that are wanted.
-func measure(ctx context.Context, o options, stdout io.Writer) (err error) {
+func measure(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	var rows []row
 	for _, r := range allRows {
 		if o.Rows.MatchString(r.ID) {
@@ -151,7 +147,7 @@ func measure(ctx context.Context, o options, stdout io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	b := &bench{options: o, server: s, say: func(what string) { fmt.Fprintln(os.Stderr, "bench:", what) }}
+	b := &bench{Options: o, server: s, say: func(what string) { fmt.Fprintln(os.Stderr, "bench:", what) }}
 	for _, r := range rows {
 		b.say(r.ID + ": " + r.Title)
 		figures, err := r.Measure(ctx, b)

@@ -93,18 +93,22 @@ func TestMakeFiles(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, wrong := range [][]string{{"--rounds", "0"}, {"--run", "("}, {"more"}, {"--for", "-1s"}} {
-		if _, err := parse(wrong); err == nil {
+		if _, err := Parse(wrong); err == nil {
 			t.Errorf("%q: no error", wrong)
 		}
 	}
-	err := Main(context.Background(), []string{"--run", "nonsense"}, &bytes.Buffer{})
+	o, err := Parse([]string{"--run", "nonsense"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = Run(context.Background(), o, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "the rows are life exec") {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestARowThatCannotBeMeasuredHasANote(t *testing.T) {
-	r := newResult(options{Rounds: 1})
+	r := newResult(Options{Rounds: 1})
 	r.add(row{ID: "a"}, nil, errNotHere("docker: no"))
 	r.add(row{ID: "b"}, []figure{{Name: "errors", Value: 1, Exact: true}}, errors.New("broken"))
 	var out bytes.Buffer

@@ -44,7 +44,7 @@ const (
 type leftover struct{ error }
 
 // startServer starts a server in a new directory below o.Dir.
-func startServer(ctx context.Context, o options) (*server, error) {
+func startServer(ctx context.Context, o Options) (*server, error) {
 	binary, err := host.FindAgentfense(o.Binary)
 	if err != nil {
 		return nil, err
