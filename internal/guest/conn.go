@@ -22,15 +22,17 @@ type Conn struct {
 	ready chan struct{}
 	done  chan struct{}
 
-	mu    sync.Mutex
-	err   error // why done is closed
-	next  uint32
-	execs map[uint32]*Exec // those whose leader PID 1 has not reported gone
+	mu      sync.Mutex
+	err     error // why done is closed
+	next    uint32
+	execs   map[uint32]*Exec    // those whose leader PID 1 has not reported gone
+	resting *resting            // nil: none
+	leaving map[uint32]struct{} // execs whose leader is to go after its rest
 }
 
 // NewConn takes over the supervisor's end of a guest socket.
 func NewConn(sock *os.File) *Conn {
-	c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}}
+	c := &Conn{ready: make(chan struct{}), done: make(chan struct{}), execs: map[uint32]*Exec{}, leaving: map[uint32]struct{}{}}
 	var err error
 	if c.link, err = newLink(sock); err != nil {
 		c.err = err
@@ -84,6 +86,10 @@ func (c *Conn) fail(err error) {
 	for _, x := range c.execs {
 		x.link.file.SetReadDeadline(time.Now().Add(lastWords))
 	}
+	if c.resting != nil {
+		c.resting.close()
+		c.resting = nil
+	}
 }
 
 // serve handles what PID 1 says.
@@ -135,7 +141,7 @@ func (c *Conn) ended(id uint32, refused error) error {
 	defer c.mu.Unlock()
 	x := c.execs[id]
 	if x == nil {
-		return errProtocol
+		return c.restedLocked(id)
 	}
 	delete(c.execs, id)
 	x.refused = refused
@@ -151,7 +157,7 @@ func (c *Conn) register(x *Exec) error {
 	if c.err != nil {
 		return c.err
 	}
-	for c.execs[c.next] != nil {
+	for c.isTakenLocked(c.next) {
 		c.next++
 	}
 	x.id = c.next

@@ -99,6 +99,29 @@ var hostile = map[string]func(){
 		say(link, encode(msgAnswer, 1, 2, 0))
 		untilEnd(link)
 	},
+	"has a leader that rests while its command runs": func() {
+		_, link := asLeader()
+		say(link, encode(msgHello))
+		say(link, encode(msgStarted))
+		say(link, encode(msgRest))
+		untilEnd(link)
+	},
+	"has a leader that never wakes": func() {
+		_, link := asLeader()
+		say(link, encode(msgHello))
+		say(link, encode(msgStarted))
+		say(link, encodeExited(3<<8, &unix.Rusage{}))
+		say(link, encode(msgRest))
+		untilEnd(link)
+	},
+	"has a leader that rests unasked": func() {
+		_, link := asLeader()
+		say(link, encode(msgHello))
+		say(link, encode(msgStarted))
+		say(link, encodeExited(3<<8, &unix.Rusage{}))
+		say(link, encode(msgRest))
+		untilEnd(link)
+	},
 	"has a command that ends twice": func() {
 		_, link := asLeader()
 		say(link, encode(msgHello))
@@ -196,13 +219,16 @@ func TestHostileEndIsAKill(t *testing.T) {
 		exit Exit
 		kind fault.Kind
 	}{
-		"has a command that stops instead of ending":  {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
-		"has a command that ends twice":               {Exit{Code: 3}, fault.Internal},
-		"has a leader that answers what nobody asked": {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
+		"has a command that stops instead of ending":     {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
+		"has a command that ends twice":                  {Exit{Code: 3}, fault.Internal},
+		"has a leader that answers what nobody asked":    {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
+		"has a leader that rests unasked":                {Exit{Code: 3}, fault.Internal},
+		"has a leader that rests while its command runs": {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := play(t, name)
-			x, err := c.Exec(context.Background(), Command{Argv: []string{"true"}, TTY: -1}, nil)
+			rest := name == "has a leader that rests while its command runs"
+			x, err := c.Exec(context.Background(), Command{Argv: []string{"true"}, TTY: -1, Rest: rest}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,6 +244,24 @@ func TestHostileEndIsAKill(t *testing.T) {
 			<-c.Done() // the hostile process was killed
 		})
 	}
+}
+
+func TestALeaderThatNeverWakesIsKilled(t *testing.T) {
+	c := play(t, "has a leader that never wakes")
+	command := Command{Argv: []string{"true"}, TTY: -1, Rest: true}
+	x, err := c.Exec(context.Background(), command, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-x.Done()
+	if exit, err := x.Wait(context.Background()); exit.Code != 3 || err != nil {
+		t.Errorf("got %+v, %v", exit, err)
+	}
+	// It is PID 1, too, so that nobody can take its place.
+	if _, err := c.Exec(context.Background(), command, nil); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("got %v", err)
+	}
+	<-c.Done()
 }
 
 func TestMalformedCommandsAreRefused(t *testing.T) {

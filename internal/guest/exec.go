@@ -21,6 +21,10 @@ type Exec struct {
 	pid    int
 	leader *os.File // pidfd
 	hello  received // whose process the leader is
+	rests  bool     // the leader may
+
+	mu       sync.RWMutex
+	released bool // the leader rests: it is none of ours any more
 
 	asking  sync.Mutex  // held for a request and its answer
 	answers chan answer // has room for one
@@ -49,9 +53,12 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 	if len(payload) > maxPayload {
 		return nil, fault.New(fault.Invalid, "exec %q: %w", command.Argv[0], unix.E2BIG)
 	}
-	x := &Exec{conn: c, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}), answers: make(chan answer, 1)}
-	if err := c.spawn(x, command.Files); err != nil {
-		return nil, err
+	x := c.wake(command)
+	if x == nil {
+		x = c.newExec(command)
+		if err := c.spawn(x, command.Files); err != nil {
+			return nil, err
+		}
 	}
 	stop := context.AfterFunc(ctx, func() { x.link.file.SetReadDeadline(time.Unix(1, 0)) })
 	err := x.begin(command, payload, placed)
@@ -67,6 +74,29 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 	return x, nil
 }
 
+func (c *Conn) newExec(command Command) *Exec {
+	return &Exec{
+		conn: c, rests: command.Rest, ended: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
+		answers: make(chan answer, 1),
+	}
+}
+
+// streams are the descriptors of the streams, and which they are.
+func streams(files [3]*os.File) (passed []*os.File, which byte, err error) {
+	for i, f := range files {
+		if f == nil {
+			continue
+		}
+		// Ends of os.Pipe are non-blocking, which commands do not expect.
+		control(f, func(fd int) { err = unix.SetNonblock(fd, false) })
+		if err != nil {
+			return nil, 0, fault.New(fault.Internal, "exec: stream: %w", err)
+		}
+		passed, which = append(passed, f), which|1<<i
+	}
+	return passed, which, nil
+}
+
 // spawn asks PID 1 for a leader that has the other end of x's link.
 func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	ours, theirs, err := Pair()
@@ -77,24 +107,15 @@ func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	if x.link, err = newLink(ours); err != nil {
 		return err
 	}
-	passed, which := []*os.File{theirs}, byte(0)
-	for i, f := range files {
-		if f == nil {
-			continue
-		}
-		// Ends of os.Pipe are non-blocking, which commands do not expect.
-		control(f, func(fd int) { err = unix.SetNonblock(fd, false) })
-		if err != nil {
-			x.link.file.Close()
-			return fault.New(fault.Internal, "exec: stream: %w", err)
-		}
-		passed, which = append(passed, f), which|1<<i
+	passed, which, err := streams(files)
+	if err == nil {
+		err = c.register(x)
 	}
-	if err := c.register(x); err != nil {
+	if err != nil {
 		x.link.file.Close()
 		return err
 	}
-	if err := c.link.send(append(encode(msgSpawn, x.id), which), passed...); err != nil {
+	if err := c.link.send(append(encode(msgSpawn, x.id), which), append([]*os.File{theirs}, passed...)...); err != nil {
 		x.link.file.Close()
 		c.fail(fault.New(fault.Unavailable, "sandbox: PID 1 does not listen: %w", err))
 		return c.Err()
@@ -102,8 +123,8 @@ func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	return nil
 }
 
-// begin meets the leader and has it start the command.
-func (x *Exec) begin(command Command, payload []byte, placed func(int) error) error {
+// meet waits for the leader.
+func (x *Exec) meet() error {
 	hello, err := x.expect()
 	if err != nil {
 		return err
@@ -111,11 +132,21 @@ func (x *Exec) begin(command Command, payload []byte, placed func(int) error) er
 	if _, err := decode(hello.message, msgHello, 0); err != nil {
 		return fault.New(fault.Internal, "exec: leader: %w", err)
 	}
-	if err := x.identify(hello.pid); err != nil {
-		return err
-	}
 	x.hello = hello
-	if err := handOver(command.Files, hello); err != nil {
+	if x.leader != nil {
+		return nil // we know it already
+	}
+	return x.identify(hello.pid)
+}
+
+// begin meets the leader and has it start the command.
+func (x *Exec) begin(command Command, payload []byte, placed func(int) error) error {
+	if x.leader == nil {
+		if err := x.meet(); err != nil {
+			return err
+		}
+	}
+	if err := handOver(command.Files, x.hello); err != nil {
 		return err
 	}
 	if placed != nil {
@@ -265,6 +296,10 @@ func (x *Exec) watch() {
 		if r.pid == x.pid && x.answered(r.message) {
 			continue
 		}
+		if r.pid == x.pid && reported && x.rests && kindOf(r.message) == msgRest {
+			x.release()
+			return
+		}
 		exit, err := decodeExited(r.message)
 		if err != nil || reported || r.pid != x.pid {
 			x.Kill()
@@ -325,7 +360,7 @@ func (x *Exec) Signal(sig unix.Signal) error {
 	if isClosed(x.exited) {
 		return nil
 	}
-	if err := x.link.send(encode(msgSignal, uint32(sig))); err != nil && !isClosed(x.exited) {
+	if err := x.tell(encode(msgSignal, uint32(sig))); err != nil && !isClosed(x.exited) {
 		return fault.New(fault.Unavailable, "signal %d: leader does not listen: %w", sig, err)
 	}
 	return nil
@@ -336,13 +371,30 @@ func (x *Exec) Signal(sig unix.Signal) error {
 // It does not wait: Done does. Processes that fork faster than they are killed
 // can keep Done open; then end the sandbox.
 func (x *Exec) Kill() error {
-	if x.leader == nil {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.leader == nil || x.released {
 		return nil
 	}
-	err := error(unix.ESRCH)
-	control(x.leader, func(fd int) { err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) })
+	err := signal(x.leader, unix.SIGKILL)
 	if err == nil || errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	return fault.New(fault.Internal, "kill the command: %w", err)
+}
+
+func signal(process *os.File, sig unix.Signal) error {
+	err := error(unix.ESRCH)
+	control(process, func(fd int) { err = unix.PidfdSendSignal(fd, sig, nil, 0) })
+	return err
+}
+
+// tell sends a message to the leader, unless it is none of ours any more.
+func (x *Exec) tell(message []byte, files ...*os.File) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.released {
+		return os.ErrClosed
+	}
+	return x.link.send(message, files...)
 }

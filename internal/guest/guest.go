@@ -12,6 +12,10 @@
 // host pid of a leader is what the kernel says (SCM_CREDENTIALS), not the
 // sender. A peer that breaks the rules is cut off.
 //
+// A leader whose command and all its descendants are gone may rest, and lead
+// another command then: it is nobody's parent, and nothing inside can look into
+// it or trace it. One that does not wake at once is killed and replaced.
+//
 // A command that is a session's shell gets more pipes later, as loans, and its
 // leader ends for it what a command of the session has started.
 //
@@ -61,6 +65,10 @@ type Command struct {
 	Files [3]*os.File
 	// Umask is the file mode creation mask; zero stands for 022.
 	Umask int
+	// Rest lets the leader wait a little for another command once nothing of
+	// this one is left, which saves its start: half of what a short command
+	// takes. It must be in no control group of the command's own.
+	Rest bool
 }
 
 // Exit says how a command ended.

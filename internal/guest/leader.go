@@ -21,37 +21,63 @@ func ExecMain() {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		die("become a subreaper", err)
 	}
-	if err := sendRaw(socketFD, encode(msgHello)); err != nil {
-		os.Exit(1)
-	}
-	command, err := receiveCommand()
+	l := &leader{buffer: make([]byte, 1+pieceBytes), next: make(chan Command)}
+	command, err := l.greet()
 	if err != nil {
 		os.Exit(1)
 	}
-	l := &leader{tty: command.TTY >= 0}
+	l.lead(command)
+	time.AfterFunc(idleAfter, DropText)
+	go l.listen()
+	for range maxCommands {
+		l.reap()
+		if !command.Rest {
+			break
+		}
+		l.resting.Store(true)
+		report(encode(msgRest))
+		command = <-l.next
+		l.lead(command)
+	}
+	l.reap()
+	os.Exit(0)
+}
+
+// maxCommands bounds for how many commands more a leader rests: its memory is
+// never collected.
+const maxCommands = 50
+
+// greet says that the leader is there and returns its command.
+func (l *leader) greet() (Command, error) {
+	if err := sendRaw(socketFD, encode(msgHello)); err != nil {
+		return Command{}, err
+	}
+	return l.receiveCommand()
+}
+
+// lead starts a command. Where that fails the leader ends.
+func (l *leader) lead(command Command) {
+	l.tty = command.TTY >= 0
 	at, err := l.start(command)
 	if err != nil {
 		report(binary.LittleEndian.AppendUint32([]byte{byte(msgFailed), byte(at)}, uint32(errnoOf(err))))
 		os.Exit(1)
 	}
 	l.letGo()
+	l.ended.Store(false)
 	report(encode(msgStarted))
-	time.AfterFunc(idleAfter, DropText)
-	go l.listen()
-	l.reap()
-	os.Exit(0)
 }
 
 // report sends what a supervisor that is still there wants to know. If it is
 // not, PID 1 is about to end.
 func report(message []byte) { _ = sendRaw(socketFD, message) }
 
-// receiveCommand puts the pieces of a command together.
-func receiveCommand() (Command, error) {
+// receiveCommand puts the pieces of a command together. After a long one the
+// leader does not rest, because it keeps the memory.
+func (l *leader) receiveCommand() (Command, error) {
 	var payload []byte
-	buffer := make([]byte, 1+pieceBytes)
 	for {
-		piece, fds, err := receiveRaw(socketFD, buffer)
+		piece, fds, err := receiveRaw(socketFD, l.buffer)
 		if err != nil {
 			return Command{}, err
 		}
@@ -59,18 +85,24 @@ func receiveCommand() (Command, error) {
 			return Command{}, errProtocol
 		}
 		payload = append(payload, piece[1:]...)
-		if len(piece) < len(buffer) {
-			return decodeCommand(payload)
+		if len(piece) < len(l.buffer) {
+			c, err := decodeCommand(payload)
+			c.Rest = c.Rest && len(payload) < pieceBytes
+			return c, err
 		}
 	}
 }
 
-// leader is a leader's state.
+// leader is a leader's state. One goroutine starts commands and reaps, another
+// listens.
 type leader struct {
-	pid   int // of the command, which leads a session and a process group
-	tty   bool
-	ended atomic.Bool
-	loans loans
+	pid     int // of the command, which leads a session and a process group
+	tty     bool
+	ended   atomic.Bool // the command; pid and tty are the reaper's then
+	resting atomic.Bool
+	next    chan Command // for the one that rests
+	loans   loans
+	buffer  []byte // the listener's, once there is one
 }
 
 // start starts the command as the leader of a new session, on its terminal if
@@ -142,20 +174,52 @@ func takeOver(fd int) error {
 
 // listen does what the supervisor asks until it is gone.
 func (l *leader) listen() {
-	buffer := make([]byte, maxIncoming)
 	for {
-		message, fds, err := receiveRaw(socketFD, buffer)
+		message, fds, err := receiveRaw(socketFD, l.buffer)
 		if errors.Is(err, io.EOF) {
+			if l.resting.Load() {
+				os.Exit(0)
+			}
 			return
 		}
 		if err != nil {
 			die("listen", err)
+		}
+		if kindOf(message) == msgWake {
+			l.wake(message, fds)
+			continue
 		}
 		l.serve(message, fds)
 		for _, fd := range fds {
 			unix.Close(fd)
 		}
 	}
+}
+
+// wake takes the streams of another command, and the command. The leader ends
+// where it cannot, and another is started.
+func (l *leader) wake(message []byte, fds []int) {
+	if len(message) != 1+1 || !l.resting.CompareAndSwap(true, false) {
+		die("wake", errProtocol)
+	}
+	for stream := range 3 {
+		if message[1]&(1<<stream) == 0 {
+			continue // it is /dev/null
+		}
+		if len(fds) == 0 {
+			die("wake", errProtocol)
+		}
+		if err := unix.Dup3(fds[0], stream, 0); err != nil {
+			die("wake", err)
+		}
+		unix.Close(fds[0])
+		fds = fds[1:]
+	}
+	command, err := l.greet()
+	if err != nil {
+		os.Exit(1)
+	}
+	l.next <- command
 }
 
 func (l *leader) serve(message []byte, fds []int) {

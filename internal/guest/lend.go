@@ -56,7 +56,7 @@ func (x *Exec) Interrupt(own, others unix.Signal) (int, error) {
 func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, error) {
 	x.asking.Lock()
 	defer x.asking.Unlock()
-	if err := x.link.send(message, files...); err != nil {
+	if err := x.tell(message, files...); err != nil {
 		return answer{}, fault.New(fault.Unavailable, "%s: leader does not listen: %w", what, err)
 	}
 	timeout := time.NewTimer(sendTimeout)

@@ -23,6 +23,7 @@ const (
 	msgFailed  // u8 stage, u32 errno: it does not
 	msgExited  // u32 wait status, u64 user and u64 system microseconds, u64 KiB
 	msgAnswer  // u32 and u32, as the request below says, then u32 errno: done
+	msgRest    // nothing of the exec is left; it waits for another
 
 	// To PID 1.
 	msgSpawn // u32 exec, u8 which streams come; with the leader's socket and these
@@ -30,6 +31,7 @@ const (
 	// To a leader.
 	msgCommand // a piece of the encoded command; the last has fewer bytes than pieceBytes
 	msgSignal  // u32 signal, for the foreground process group
+	msgWake    // u8 which streams come, with these: another command follows; it says hello again
 
 	// To a leader that answers each. A loan is three pipes in a holder's hands.
 	msgLend      // with the pipes; the holder's pid, its start time
@@ -134,11 +136,17 @@ func decodeExited(b []byte) (Exit, error) {
 	return exit, nil
 }
 
-// encodeCommand returns what of c travels as text: terminal, mask, directory,
-// arguments, environment; lists with their lengths before them.
+// encodeCommand returns what of c travels as text: terminal, mask, whether the
+// leader rests, directory, arguments, environment; lists with their lengths
+// before them.
 func encodeCommand(c Command) []byte {
+	rest := uint32(0)
+	if c.Rest {
+		rest = 1
+	}
 	b := binary.LittleEndian.AppendUint32(nil, uint32(int32(c.TTY)))
 	b = binary.LittleEndian.AppendUint32(b, uint32(c.Umask))
+	b = binary.LittleEndian.AppendUint32(b, rest)
 	b = appendString(b, c.Dir)
 	for _, list := range [][]string{c.Argv, c.Env} {
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(list)))
@@ -155,7 +163,7 @@ func appendString(b []byte, s string) []byte {
 
 func decodeCommand(b []byte) (Command, error) {
 	r := reader{rest: b}
-	c := Command{TTY: int(int32(r.number())), Umask: int(r.number()), Dir: r.text()}
+	c := Command{TTY: int(int32(r.number())), Umask: int(r.number()), Rest: r.number() != 0, Dir: r.text()}
 	c.Argv, c.Env = r.list(), r.list()
 	if r.failed || len(r.rest) != 0 || len(c.Argv) == 0 {
 		return Command{}, errProtocol

@@ -19,6 +19,7 @@ func TestCommandSurvivesTheWire(t *testing.T) {
 			Dir:   text.Draw(t, "dir"),
 			TTY:   rapid.IntRange(-1, 1<<20).Draw(t, "tty"),
 			Umask: rapid.IntRange(0, 0o777).Draw(t, "umask"),
+			Rest:  rapid.Bool().Draw(t, "rest"),
 		}
 		got, err := decodeCommand(encodeCommand(want))
 		if err != nil {

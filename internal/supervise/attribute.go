@@ -33,11 +33,13 @@ func (a *attribution) add(pid int, x *execution) {
 	a.leader[pid] = x
 }
 
-func (a *attribution) remove(pid int) {
+// remove drops a command and its processes. Its leader may lead another by now.
+func (a *attribution) remove(pid int, x *execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	x := a.leader[pid]
-	delete(a.leader, pid)
+	if a.leader[pid] == x {
+		delete(a.leader, pid)
+	}
 	a.forgetLocked(x)
 }
 

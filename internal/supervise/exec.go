@@ -101,6 +101,8 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	if command.Detached || command.Kept {
 		defer closeAll(inner.Files[:]...)
 	}
+	// Where processes are counted, one that rests would be one too many.
+	inner.Rest = s.group == nil && s.record.Limits.PIDs == 0 && !command.TTY
 	if err := s.launch(ctx, x, inner); err != nil {
 		closeAll(master)
 		if x.kept != nil {
@@ -291,7 +293,7 @@ func (s *supervisor) isUntouched() bool {
 // background processes live in it; the sandbox's end removes it.
 func (s *supervisor) forget(x *execution) {
 	if x.inside != nil {
-		s.attribution.remove(x.inside.HostPID())
+		s.attribution.remove(x.inside.HostPID(), x)
 	} else {
 		s.attribution.forget(x)
 	}

@@ -200,7 +200,7 @@ func runCases(t *testing.T, factory Factory) {
 		private(t)
 	}
 	unix.Umask(0) // as a supervisor's
-	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, loanCases, killCases, terminalCases) {
+	for _, c := range slices.Concat(confinementCases, systemCases, lifeCases, restCases, loanCases, killCases, terminalCases) {
 		if images == nil || !c.hostOnly {
 			t.Run(c.name, func(t *testing.T) { c.run(t, factory) })
 		}
