@@ -2,7 +2,6 @@ package guest
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"os"
 	"sync"
@@ -238,76 +237,12 @@ func handOver(files [3]*os.File, hello received) error {
 	return nil
 }
 
-// judgeStart reads the leader's answer to a command.
-func judgeStart(message []byte, command Command) error {
-	if _, err := decode(message, msgStarted, 0); err == nil {
-		return nil
-	}
-	if len(message) != 1+1+4 || kindOf(message) != msgFailed {
-		return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
-	}
-	name, errno := command.Argv[0], unix.Errno(binary.LittleEndian.Uint32(message[2:]))
-	switch stage(message[1]) {
-	case stageDirectory:
-		return fault.New(fault.Invalid, "exec %q: %w", name, &startError{ErrDirectory, command.Dir, errno})
-	case stageTerminal:
-		return startFault("exec: open terminal", errno)
-	case stageLookup:
-		if errno == unix.ENOENT {
-			return fault.New(fault.NotFound, "exec %q: %w", name, ErrNotFound)
-		}
-		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
-	case stageExec:
-		if errno == unix.EAGAIN || errno == unix.ENOMEM {
-			return startFault("exec: start a process", errno)
-		}
-		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
-	}
-	return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
-}
-
-// startError says why a command was not started.
-type startError struct {
-	what   error // ErrDirectory or ErrNotExecutable
-	object string
-	errno  unix.Errno
-}
-
-func (e *startError) Error() string {
-	if e.object != "" {
-		return e.what.Error() + " " + e.object + ": " + e.errno.Error()
-	}
-	return e.what.Error() + ": " + e.errno.Error()
-}
-
-func (e *startError) Unwrap() []error { return []error{e.what, e.errno} }
-
-// watch reads what the leader says until it is gone.
+// watch waits until the leader is gone, or rests.
 func (x *Exec) watch() {
-	reported := false
-	for {
-		r, err := x.link.receive()
-		if err != nil {
-			if errors.Is(err, errProtocol) {
-				x.Kill()
-			}
-			break
-		}
-		if r.pid == x.pid && x.answered(r.message) {
-			continue
-		}
-		if r.pid == x.pid && reported && x.rests && kindOf(r.message) == msgRest {
-			x.release()
-			return
-		}
-		exit, err := decodeExited(r.message)
-		if err != nil || reported || r.pid != x.pid {
-			x.Kill()
-			break
-		}
-		reported = true
-		x.exit = exit
-		close(x.exited)
+	reported, rests := x.hear()
+	if rests {
+		x.release()
+		return
 	}
 	var lost error
 	select {
@@ -321,6 +256,33 @@ func (x *Exec) watch() {
 	}
 	x.close()
 	close(x.done)
+}
+
+// hear reads what the leader says: whether it has reported the command's end,
+// and whether it rests.
+func (x *Exec) hear() (reported, rests bool) {
+	for {
+		r, err := x.link.receive()
+		switch {
+		case errors.Is(err, errProtocol), err == nil && r.pid != x.pid:
+			x.Kill()
+			return reported, false
+		case err != nil:
+			return reported, false
+		case x.answered(r.message):
+			continue
+		case reported && x.rests && kindOf(r.message) == msgRest:
+			return true, true
+		}
+		exit, err := decodeExited(r.message)
+		if err != nil || reported {
+			x.Kill()
+			return reported, false
+		}
+		reported = true
+		x.exit = exit
+		close(x.exited)
+	}
 }
 
 func (x *Exec) close() {
