@@ -1,10 +1,14 @@
 package layer
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -81,6 +85,41 @@ func TestSomethingIsMadeInPlaceOfWhatIsLeftOut(t *testing.T) {
 	if _, err := b.Lookup("/out"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("removed, it is %v", err)
 	}
+}
+
+// TestStackBehavesAsIfWhatIsLeftOutWereNotThere compares it with a copy of the
+// source without that.
+func TestStackBehavesAsIfWhatIsLeftOutWereNotThere(t *testing.T) {
+	base := t.TempDir()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		m := newModel(t, rt, filepath.Join(base, fmt.Sprint(n)))
+		for _, left := range plainTree(t, m.plain) {
+			if filepath.Base(left.Path) == "b" {
+				must(t, os.RemoveAll(filepath.Join(m.plain, left.Path)))
+			}
+		}
+		m.b.o.Absent = func(p vpath.Path, _ bool) bool { return p.Base() == "b" }
+		m.b.open()
+		defer m.b.close()
+		rt.Repeat(map[string]func(*rapid.T){
+			"":          m.check,
+			"create":    m.create,
+			"mkdir":     m.mkdir,
+			"symlink":   m.symlink,
+			"link":      m.link,
+			"write":     m.write,
+			"truncate":  m.truncate,
+			"unlink":    m.unlink,
+			"rmdir":     m.rmdir,
+			"removeAll": m.removeAll,
+			"rename":    m.rename,
+			"exchange":  m.exchange,
+			"reopen":    func(*rapid.T) { m.b.reopen() },
+			"freeze":    m.freeze,
+		})
+	})
 }
 
 func TestADirectoryOfWhatIsLeftOutIsEmpty(t *testing.T) {

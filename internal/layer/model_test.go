@@ -37,15 +37,7 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		root := filepath.Join(base, fmt.Sprint(n))
-		must(t, os.Mkdir(root, 0o755))
-		m := &model{
-			b:     &bench{t: t, source: filepath.Join(root, "source"), dir: filepath.Join(root, "layers")},
-			plain: filepath.Join(root, "plain"),
-		}
-		must(t, os.Mkdir(m.b.source, 0o755))
-		m.fill(rt)
-		copyTree(t, m.b.source, m.plain)
+		m := newModel(t, rt, filepath.Join(base, fmt.Sprint(n)))
 		m.b.open()
 		defer m.b.close()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -73,6 +65,19 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 			"apply":     m.compareApplied,
 		})
 	})
+}
+
+// newModel makes a source and a plain copy of it below root.
+func newModel(t *testing.T, rt *rapid.T, root string) *model {
+	must(t, os.Mkdir(root, 0o755))
+	m := &model{
+		b:     &bench{t: t, source: filepath.Join(root, "source"), dir: filepath.Join(root, "layers")},
+		plain: filepath.Join(root, "plain"),
+	}
+	must(t, os.Mkdir(m.b.source, 0o755))
+	m.fill(rt)
+	copyTree(t, m.b.source, m.plain)
+	return m
 }
 
 // fill gives the source some content.
