@@ -59,7 +59,7 @@ type Options struct {
 	// process has the capability to override them. Nil checks nothing.
 	User *User
 	// Absent says what of the source counts as not being there: entries at these
-	// paths, and all below. The layers above may have something in their place.
+	// paths, and all below, for which it is not asked. The layers above may have something in their place.
 	// Changes, applying and what asks for the source itself see it all the same.
 	// Nil: nothing.
 	Absent func(p vpath.Path, isDir bool) bool
