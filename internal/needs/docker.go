@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,20 +44,49 @@ const daemonPatience = time.Minute
 
 // DockerDaemon starts a docker daemon of the test's own, in its mount
 // namespace, and returns its address. It ends with the test. It needs Docker.
-func DockerDaemon(t testing.TB) string {
+func DockerDaemon(t testing.TB) string { return NewDaemon(t).Host }
+
+// Daemon is a docker daemon of a test.
+type Daemon struct {
+	Host string // its address
+
+	t     testing.TB
+	dir   string
+	cmd   *exec.Cmd
+	ended chan error
+}
+
+// NewDaemon is DockerDaemon for a test that kills the daemon.
+func NewDaemon(t testing.TB) *Daemon {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "agentfense-docker-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { removeAll(t, dir) })
-	host := "unix://" + dir + "/socket"
-	log, err := os.Create(filepath.Join(dir, "log"))
+	d := &Daemon{Host: "unix://" + dir + "/socket", t: t, dir: dir}
+	t.Cleanup(d.end)
+	d.Start()
+	image, err := imageArchive()
+	if err == nil {
+		err = docker(d.Host, image, "import", "-", DockerImage)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// Start starts the daemon, with what the one before has left if that was
+// killed, and returns when it answers.
+func (d *Daemon) Start() {
+	d.t.Helper()
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
 	defer log.Close()
-	cmd := exec.Command("dockerd", "--host", host, "--data-root", dir+"/data", "--exec-root", dir+"/exec", "--pidfile", dir+"/pid",
+	cmd := exec.Command("dockerd", "--host", d.Host, "--data-root", d.dir+"/data", "--exec-root", d.dir+"/exec", "--pidfile", d.dir+"/pid",
 		"--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--shutdown-timeout=2")
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
@@ -72,43 +102,76 @@ func DockerDaemon(t testing.TB) string {
 		}
 	}()
 	if err := <-started; err != nil {
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
-	t.Cleanup(func() { endDaemon(t, cmd, ended) })
-	for deadline := time.Now().Add(daemonPatience); ; time.Sleep(20 * time.Millisecond) {
-		if docker(host, nil, "version") == nil {
-			break
-		}
+	d.cmd, d.ended = cmd, ended
+	for deadline := time.Now().Add(daemonPatience); docker(d.Host, nil, "version") != nil; time.Sleep(20 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			ended <- err
 			text, _ := os.ReadFile(log.Name())
-			t.Fatalf("dockerd: %v\n%s", err, text)
+			d.t.Fatalf("dockerd: %v\n%s", err, text)
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("dockerd does not answer")
+			d.t.Fatal("dockerd does not answer")
 		}
 	}
-	image, err := imageArchive()
-	if err == nil {
-		err = docker(host, image, "import", "-", DockerImage)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return host
 }
 
-func endDaemon(t testing.TB, cmd *exec.Cmd, ended <-chan error) {
-	t.Helper()
-	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+// Kill kills the daemon, and the containerd that it has started, which have no
+// time to put anything in order. What runs in its containers goes on.
+func (d *Daemon) Kill() {
+	d.t.Helper()
+	file := filepath.Join(d.dir, "exec", "containerd", "containerd.pid")
+	text, err := os.ReadFile(file)
+	pid := 0
+	if err == nil {
+		pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	err = errors.Join(err, d.cmd.Process.Kill())
+	<-d.ended
+	d.cmd = nil
+	if err == nil {
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone with its parent
+	}
+	// The next daemon would wait for it, should nobody ask how it ended.
+	if err = errors.Join(err, os.Remove(file)); err != nil {
+		d.t.Error(err)
+	}
+}
+
+func (d *Daemon) end() {
+	d.t.Helper()
+	if d.cmd == nil { // killed, and not started again
+		d.killShims()
+		return
+	}
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
-	case <-ended:
+	case <-d.ended:
 	case <-time.After(daemonPatience):
-		t.Error("dockerd does not end")
-		_ = cmd.Process.Kill()
-		<-ended
+		d.t.Error("dockerd does not end")
+		_ = d.cmd.Process.Kill()
+		<-d.ended
+	}
+}
+
+// killShims kills the processes that hold containers of a daemon that is gone:
+// those that are called with a name in its directory.
+func (d *Daemon) killShims() {
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		d.t.Error(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(text), d.dir+"/") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may be on its way out
+		}
 	}
 }
 

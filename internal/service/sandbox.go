@@ -244,10 +244,10 @@ func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
 	if killed {
 		s.log.WarnContext(ctx, "a supervisor did not end and was killed", "sandbox", sb.ID())
 	}
-	if err != nil {
-		return err
+	if _, held, _ := sb.Holder(); err != nil && held {
+		return err // it runs on
 	}
-	return s.syncStopped(ctx, sb)
+	return errors.Join(err, s.syncStopped(ctx, sb))
 }
 
 // destroy ends a sandbox and removes it. What cannot be carried over any more
@@ -255,6 +255,10 @@ func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
 func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) error {
 	if err := s.end(ctx, sb); err != nil {
 		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
+		// What is left of it nobody would look for any more without it.
+		if err := supervise.ClearRemains(sb); err != nil {
+			return err
+		}
 	}
 	s.expiries.forget(sb.ID())
 	crash.At("destroy: ended")

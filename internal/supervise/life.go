@@ -56,35 +56,43 @@ func noteServed(sb *sandbox.Sandbox, change func(*sandbox.Served)) error {
 
 // End ends everything that runs in sb, if anything does, and returns when its
 // supervisor has let go. One that does not listen is killed after patience;
-// then killed is true, and the delta is whole all the same.
+// then killed is true, and the delta is whole all the same. Errors: those of
+// ClearRemains, too, of a sandbox that has ended.
 func End(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (killed bool, err error) {
-	if killed, err = end(ctx, sb, patience); err != nil {
+	clean, killed, err := end(ctx, sb, patience)
+	if err != nil {
 		return killed, err
 	}
-	if s := sb.Record().Served; s == nil || !s.Running {
-		return killed, nil
+	record := sb.Record()
+	if s := record.Served; s != nil && s.Running {
+		err = noteServed(sb, func(s *sandbox.Served) { s.Running, s.StoppedAt = false, time.Now().UTC() })
 	}
-	return killed, noteServed(sb, func(s *sandbox.Served) { s.Running, s.StoppedAt = false, time.Now().UTC() })
+	if clean && record.Runtime != sandbox.RuntimeDocker {
+		return killed, err
+	}
+	// A docker daemon that was gone has not removed what the supervisor left.
+	return killed, errors.Join(err, ClearRemains(sb))
 }
 
-func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (killed bool, err error) {
+// end says that the supervisor ended by itself, clean, or was killed.
+func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clean, killed bool, err error) {
 	c, err := Dial(ctx, sb.Dir())
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return false, ClearRemains(sb)
+		return false, false, nil
 	case err != nil:
-		return false, err
+		return false, false, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = c.Stop(bounded)
 	if err == nil || bounded.Err() == nil || ctx.Err() != nil {
-		return false, err
+		return true, false, err
 	}
 	if err := c.Kill(ctx); err != nil && !fault.Is(err, fault.NotFound) {
-		return false, err
+		return false, false, err
 	}
-	return true, ClearRemains(sb)
+	return false, true, nil
 }
 
 // NoteFailure keeps in the record of a server's sandbox why it did not start.
