@@ -120,6 +120,9 @@ func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o 
 // entries of the delta it can forget. Progress is shown on p, which is stopped.
 func apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions, p *progress) (result sandbox.ApplyResult, err error) {
 	defer p.stop()
+	if record := sb.Record(); record.IsUploaded() && !o.DryRun {
+		return result, fault.New(fault.Precondition, "sandbox %s: its codebase %s is a server's: name that by --endpoint, and it applies", sb.Name(), record.Served.CodebaseID)
+	}
 	o.Progress = p.count
 	if o.Drop, err = dropLive(ctx, sb); err != nil {
 		return result, err

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"maps"
+	"path/filepath"
 	"slices"
 	"time"
 )
@@ -43,6 +44,16 @@ func (s *Served) clone() *Served {
 	c.Sent = slices.Clone(s.Sent)
 	c.Labels = maps.Clone(s.Labels)
 	return &c
+}
+
+// uploadedFiles is the name of an uploaded codebase's files in its directory.
+const uploadedFiles = "files"
+
+// IsUploaded reports whether the sandbox is made of an uploaded codebase, which
+// only the server changes: it counts what is in it.
+func (r *Record) IsUploaded() bool {
+	path := string(r.Source.Path)
+	return r.Served != nil && filepath.Base(path) == uploadedFiles && filepath.Base(filepath.Dir(path)) == r.Served.CodebaseID
 }
 
 // IsExpired reports whether the time of a server's sandbox is over.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -106,4 +107,37 @@ func TestASandboxExpires(t *testing.T) {
 	if strings.Contains(s.agentfense("ls", "--quiet"), id) {
 		t.Error("agentfense ls still shows it")
 	}
+}
+
+func TestSandboxesExpireWhileNoServerRuns(t *testing.T) {
+	s := start(t, "AGENTFENSE_SANDBOX_SYNC=manual")
+	cb := s.codebase(map[string]string{"f": "old\n"})
+	expiring := func() string {
+		made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{
+			CodebaseId: cb, Permissions: everything, ExpiresIn: durationpb.New(10 * time.Second),
+		})
+		id := must(t, made, err).Id
+		started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
+		must(t, started, err)
+		return id
+	}
+	changed, unchanged := expiring(), expiring()
+	s.exec(changed, "echo new > f")
+	got, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: unchanged})
+	at := must(t, got, err).ExpiresAt.AsTime()
+	s.end(syscall.SIGKILL)
+	time.Sleep(time.Until(at))
+	s.serve()
+	eventually(t, "the one without changes is gone", func() bool {
+		_, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: unchanged})
+		return err != nil
+	})
+	eventually(t, "the one with changes is stopped", func() bool {
+		return s.status(changed) == sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED
+	})
+	if diff := s.agentfense("diff", changed, "--name-status"); diff != "M\tf\n" || s.have(cb, "f") != "old\n" {
+		t.Errorf("its delta has %q, the codebase %q", diff, s.have(cb, "f"))
+	}
+	_, err = s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: changed})
+	wantCode(t, err, codes.FailedPrecondition, "expired")
 }

@@ -61,9 +61,15 @@ type server struct {
 // its configuration, "NAME=VALUE".
 func start(t *testing.T, env ...string) *server {
 	t.Helper()
+	return startAt(t, t.TempDir(), env...)
+}
+
+// startAt is start with a state directory of the caller's.
+func startAt(t *testing.T, home string, env ...string) *server {
+	t.Helper()
 	needs.FUSE(t)
 	needs.Bwrap(t)
-	s := &server{t: t, home: t.TempDir(), env: env}
+	s := &server{t: t, home: home, env: env}
 	s.serve()
 	t.Cleanup(func() {
 		if s.cmd != nil {
