@@ -9,6 +9,7 @@ package auth
 
 import (
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -32,7 +33,7 @@ func (c Caller) Require(need store.Scopes) error {
 // none. Errors: NotFound, word for word that of an id which nothing has.
 func (c Caller) Reach(owner, what, id string) error {
 	if !c.reaches(owner) {
-		return store.NoSuch(what, id)
+		return ident.NoSuch(what, id)
 	}
 	return nil
 }

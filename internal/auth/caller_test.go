@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -70,7 +71,7 @@ func TestABoundCallerIsAlone(t *testing.T) {
 		wantKind(rt, c.ReachHost(), fault.Denied)
 		foreign := c.Reach(other, "codebase", "cb_0123456789abcdef")
 		wantKind(rt, foreign, fault.NotFound)
-		if unknown := store.NoSuch("codebase", "cb_0123456789abcdef"); foreign.Error() != unknown.Error() {
+		if unknown := ident.NoSuch("codebase", "cb_0123456789abcdef"); foreign.Error() != unknown.Error() {
 			rt.Errorf("a foreign codebase: %q, an unknown one: %q", foreign, unknown)
 		}
 		owner, err := c.ListFor("")

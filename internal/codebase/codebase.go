@@ -29,30 +29,18 @@ package codebase
 import (
 	"errors"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // ID names a codebase for ever: "cb_" and 16 hex digits.
-type ID string
-
-const (
-	idPrefix = "cb_"
-	idDigits = 16
-)
-
-// isValid reports whether id has the form of one; nothing else is ever part of
-// a host path.
-func (id ID) isValid() bool {
-	digits, ok := strings.CutPrefix(string(id), idPrefix)
-	return ok && len(digits) == idDigits && strings.Trim(digits, "0123456789abcdef") == ""
-}
+type ID = ident.Codebase
 
 // Names in a codebase's directory.
 const (

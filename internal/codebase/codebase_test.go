@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 func TestUploadStoresFiles(t *testing.T) {
 	observer := &recorder{}
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(newID())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(ident.NewCodebase())
 	must(t, err)
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -254,7 +255,7 @@ func TestChangeByOthers(t *testing.T) {
 func TestUploadsAtOnce(t *testing.T) {
 	const writers, rounds, paths, size = 8, 60, 5, 3000
 	observer := &recorder{}
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(newID())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(ident.NewCodebase())
 	must(t, err)
 	var wg sync.WaitGroup
 	for w := range writers {

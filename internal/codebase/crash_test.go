@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -79,7 +80,7 @@ func crashAround(s *Store, c *Codebase) error {
 	if err := c.Remove("/hollow"); err != nil {
 		return err
 	}
-	other, err := s.Create(newID())
+	other, err := s.Create(ident.NewCodebase())
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func crashAround(s *Store, c *Codebase) error {
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	for i := range crashFiles {
 		_, err := upload(c, crashFile(i), strings.Repeat("s", crashSize), 0)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/needs"
 )
 
@@ -26,7 +27,7 @@ func TestDiskFull(t *testing.T) {
 	s, err := Open(Options{Dir: filepath.Join(home, "codebases")})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "old")
 	_, err = upload(c, path(t, "f"), strings.Repeat("x", 2<<20), 0)

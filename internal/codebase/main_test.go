@@ -2,8 +2,6 @@ package codebase
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -29,12 +28,6 @@ func (r *recorder) CodebaseChanged(id ID, u Usage) {
 		r.last = map[ID]Usage{}
 	}
 	r.last[id] = u
-}
-
-func newID() ID {
-	var b [idDigits / 2]byte
-	rand.Read(b[:])
-	return ID(idPrefix + hex.EncodeToString(b[:]))
 }
 
 func must(t testing.TB, err error) {
@@ -55,7 +48,7 @@ func openStore(t testing.TB, dir string, observer Observer) *Store {
 // newCodebase makes a store with one codebase in it.
 func newCodebase(t testing.TB) *Codebase {
 	t.Helper()
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create(newID())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create(ident.NewCodebase())
 	must(t, err)
 	return c
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -172,7 +173,7 @@ func TestAgainstAPlainDirectory(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil)
 	base := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		c, err := s.Create(newID())
+		c, err := s.Create(ident.NewCodebase())
 		check(t, err)
 		defer func() { check(t, errors.Join(s.Delete(c.ID()))) }()
 		dir, err := os.MkdirTemp(base, "model")
@@ -193,7 +194,7 @@ func FuzzPaths(f *testing.F) {
 	}
 	base := f.TempDir()
 	s := openStore(f, filepath.Join(base, "codebases"), nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(f, err)
 	must(f, c.MakeLink("/link", base))
 	f.Fuzz(func(t *testing.T, text string) {

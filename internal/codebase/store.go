@@ -168,7 +168,7 @@ func (s *Store) IDs() ([]ID, error) {
 	}
 	var ids []ID
 	for _, name := range names {
-		if ID(name).isValid() {
+		if ID(name).IsValid() {
 			ids = append(ids, ID(name))
 		}
 	}
@@ -195,7 +195,7 @@ func (s *Store) Create(id ID) (*Codebase, error) {
 
 // appear lets the codebase's directory appear with what fill puts into it.
 func (s *Store) appear(id ID, fill func(making string) error) error {
-	if !id.isValid() {
+	if !id.IsValid() {
 		return fault.New(fault.Invalid, "codebase %s: malformed id", vpath.Quote(string(id)))
 	}
 	making := filepath.Join(s.dir, makingPrefix+string(id))
@@ -230,7 +230,7 @@ func (s *Store) keep(c *Codebase) *Codebase {
 // its staging directory and, if need be, counts its files. Errors: NotFound,
 // for a malformed id too.
 func (s *Store) Get(id ID) (*Codebase, error) {
-	if !id.isValid() {
+	if !id.IsValid() {
 		return nil, noCodebase(id)
 	}
 	c := s.keep(&Codebase{store: s, id: id})
@@ -304,7 +304,7 @@ const doomedFile = "doomed"
 // Doom notes, durably, that the codebase is about to be deleted: for whoever
 // finds it half deleted after a crash. Errors: NotFound, Denied, Exhausted.
 func (s *Store) Doom(id ID) error {
-	if !id.isValid() {
+	if !id.IsValid() {
 		return noCodebase(id)
 	}
 	err := hostfile.WriteDurably(filepath.Join(s.dir, string(id)), doomedFile, nil)
@@ -314,7 +314,7 @@ func (s *Store) Doom(id ID) error {
 // IsDoomed reports whether the codebase's deletion has begun.
 func (s *Store) IsDoomed(id ID) bool {
 	_, err := os.Lstat(filepath.Join(s.dir, string(id), doomedFile))
-	return id.isValid() && err == nil
+	return id.IsValid() && err == nil
 }
 
 // Spare takes Doom back. Errors: Denied.
@@ -330,7 +330,7 @@ func (s *Store) Spare(id ID) error {
 // alone. One that is not there is deleted already, so that a deletion that was
 // cut short can be asked for again. Errors: Denied, Exhausted.
 func (s *Store) Delete(id ID) error {
-	if !id.isValid() {
+	if !id.IsValid() {
 		return nil
 	}
 	c := s.keep(&Codebase{store: s, id: id})

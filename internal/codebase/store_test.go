@@ -11,15 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 )
 
 func TestCodebasesSurviveTheStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "a/b", "12345")
-	linked, err := s.Link(newID(), t.TempDir(), true)
+	linked, err := s.Link(ident.NewCodebase(), t.TempDir(), true)
 	must(t, err)
 	link, _ := linked.Linked()
 	wantUsage(t, c, 1, 5)
@@ -54,7 +55,7 @@ func TestCodebasesSurviveTheStore(t *testing.T) {
 func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "12345")
 	u, err := c.Upload(path(t, "g"), 0, 0)
@@ -62,7 +63,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	_, err = u.Write([]byte("half"))
 	must(t, err)
 	must(t, os.MkdirAll(filepath.Join(c.path(), stagingDir, "7", "removed"), 0o755))
-	for _, name := range []string{makingPrefix + "cb_0000000000000000", gonePrefix + string(newID())} {
+	for _, name := range []string{makingPrefix + "cb_0000000000000000", gonePrefix + string(ident.NewCodebase())} {
 		must(t, os.MkdirAll(filepath.Join(dir, name, filesDir), 0o755))
 	}
 	s.letGo() // as the kernel does
@@ -84,7 +85,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 func TestADamagedNoteIsNotBelieved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "12345")
 	must(t, s.Close())
@@ -100,7 +101,7 @@ func TestADamagedNoteIsNotBelieved(t *testing.T) {
 
 func TestIDsOfNewCodebases(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "kept")
 	_, err = s.Create(c.ID())
@@ -135,12 +136,12 @@ func TestOpenRefusesADirectoryOfOthers(t *testing.T) {
 func TestDelete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "a/b", "12345")
 	u, err := c.Upload(path(t, "f"), 0, 0)
 	must(t, err)
-	for _, id := range []ID{c.ID(), c.ID(), newID(), "../x", ""} {
+	for _, id := range []ID{c.ID(), c.ID(), ident.NewCodebase(), "../x", ""} {
 		must(t, s.Delete(id))
 	}
 	_, err = u.Commit()
@@ -149,7 +150,7 @@ func TestDelete(t *testing.T) {
 	wantKind(t, "a new upload", err, fault.NotFound)
 	_, err = c.Source()
 	wantKind(t, "its directory", err, fault.NotFound)
-	for _, id := range []ID{c.ID(), newID(), "cb_", "..", "cb_ABCDEF0123456789", ID(lockFile)} {
+	for _, id := range []ID{c.ID(), ident.NewCodebase(), "cb_", "..", "cb_ABCDEF0123456789", ID(lockFile)} {
 		_, err = s.Get(id)
 		wantKind(t, "get "+string(id), err, fault.NotFound)
 	}
@@ -184,10 +185,10 @@ func TestLinkedDirectories(t *testing.T) {
 		{"a NUL", project + "\x00", fault.Invalid},
 		{"nothing", "", fault.Invalid},
 	} {
-		_, err := s.Link(newID(), r.path, false)
+		_, err := s.Link(ident.NewCodebase(), r.path, false)
 		wantKind(t, r.name, err, r.want)
 	}
-	c, err := s.Link(newID(), filepath.Join(base, "link"), false)
+	c, err := s.Link(ident.NewCodebase(), filepath.Join(base, "link"), false)
 	must(t, err)
 	if source, err := c.Source(); err != nil || source != project {
 		t.Errorf("its source is %q, %v", source, err)
@@ -215,7 +216,7 @@ func TestLinkIsToOneDirectory(t *testing.T) {
 	s := openStore(t, filepath.Join(base, "home", "codebases"), nil)
 	project := filepath.Join(base, "project")
 	must(t, os.Mkdir(project, 0o755))
-	c, err := s.Link(newID(), project, false)
+	c, err := s.Link(ident.NewCodebase(), project, false)
 	must(t, err)
 	must(t, os.Rename(project, project+".old"))
 	_, err = c.Source()
@@ -255,7 +256,7 @@ func TestLimitsOfACodebase(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{FileBytes: 5, Bytes: 12, Files: 3}})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "a", "12345")
 	put(t, c, "b", "12345")
@@ -286,7 +287,7 @@ func TestSizesBeyondAllNumbersAreBeyondTheLimits(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{Bytes: 1 << 40}})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	for range 2 {
 		must(t, c.Change(func() (*Growth, error) { return &Growth{FileCount: 1, SizeBytes: math.MaxInt64}, nil }))
@@ -308,7 +309,7 @@ func TestDirectoriesThatCannotBeListed(t *testing.T) {
 		asNobody(t)
 	}
 	s := openStore(t, filepath.Join(dir, "codebases"), nil)
-	c, err := s.Create(newID())
+	c, err := s.Create(ident.NewCodebase())
 	must(t, err)
 	put(t, c, "closed/f", "12345")
 	put(t, c, "g", "123")

@@ -3,7 +3,6 @@ package remote
 import (
 	"context"
 	"math"
-	"regexp"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,6 +10,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -105,11 +105,9 @@ func (c *Client) list(ctx context.Context, r *sandboxv1.ListSandboxesRequest) ([
 	}
 }
 
-var idForm = regexp.MustCompile(`^sb_[0-9a-f]{16}$`)
-
 // Sandbox finds a sandbox by its name or id. Errors: NotFound.
 func (c *Client) Sandbox(ctx context.Context, name string) (control.Sandbox, error) {
-	if idForm.MatchString(name) {
+	if ident.Sandbox(name).IsValid() {
 		found, err := c.sandboxes.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{SandboxId: name})
 		if err != nil {
 			return control.Sandbox{}, c.failed(err)

@@ -125,7 +125,7 @@ func (r *Record) clone() Record {
 // check refuses a record that no sandbox can have.
 func (r *Record) check() error {
 	switch {
-	case !idForm.MatchString(string(r.ID)):
+	case !r.ID.IsValid():
 		return fault.New(fault.Precondition, "id %q is malformed", r.ID)
 	case !filepath.IsAbs(string(r.Source.Path)) || r.Source.Ino == 0:
 		return fault.New(fault.Precondition, "source %s is no absolute path with its identity", r.Source.Path)

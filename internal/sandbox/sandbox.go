@@ -17,36 +17,24 @@
 package sandbox
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // ID names a sandbox for ever: "sb_" and 16 hex digits. A name may be used
 // again after rm, an ID never is.
-type ID string
-
-const idPrefix = "sb_"
+type ID = ident.Sandbox
 
 // nameForm does not count: a program that does takes 80 kB to compile, in every
 // process of a sandbox.
-var (
-	idForm   = regexp.MustCompile(`^sb_[0-9a-f]{16}$`)
-	nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
-)
+var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 const maxNameBytes = 63
-
-// newID draws an ID at random.
-func newID() ID {
-	var b [8]byte
-	rand.Read(b[:]) // never fails, see crypto/rand
-	return ID(idPrefix + hex.EncodeToString(b[:]))
-}
 
 // CheckName refuses what cannot name a sandbox: it must be 1 to 63 of
 // a-z 0-9 . _ - and start with a letter or digit; what starts like an ID is
@@ -55,8 +43,8 @@ func CheckName(name string) error {
 	switch {
 	case len(name) > maxNameBytes, !nameForm.MatchString(name):
 		return fault.New(fault.Invalid, "sandbox name %s: want 1 to 63 of a-z, 0-9, '.', '_' and '-', starting with a letter or digit", vpath.Quote(name))
-	case len(name) >= len(idPrefix) && name[:len(idPrefix)] == idPrefix:
-		return fault.New(fault.Invalid, "sandbox name %s: names starting with %q are kept for ids", vpath.Quote(name), idPrefix)
+	case strings.HasPrefix(name, ident.SandboxPrefix):
+		return fault.New(fault.Invalid, "sandbox name %s: names starting with %q are kept for ids", vpath.Quote(name), ident.SandboxPrefix)
 	}
 	return nil
 }
@@ -64,7 +52,7 @@ func CheckName(name string) error {
 // checkDirName refuses what cannot name a sandbox's directory: besides names it
 // may be the ID.
 func checkDirName(name string) error {
-	if idForm.MatchString(name) {
+	if ID(name).IsValid() {
 		return nil
 	}
 	return CheckName(name)

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -37,7 +38,7 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 		}
 	}
 	r = r.clone()
-	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, newID(), time.Now().UTC()
+	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, ident.NewSandbox(), time.Now().UTC()
 	if r.Name == "" && r.Served != nil {
 		r.Name = string(r.ID)
 	}
@@ -117,7 +118,7 @@ func (s *Sandbox) appear(making string, try int) error {
 // Open returns the sandbox of that name or ID. Errors: NotFound; Precondition,
 // naming the file, if the record is damaged.
 func (h *Home) Open(name string) (*Sandbox, error) {
-	if idForm.MatchString(name) {
+	if ID(name).IsValid() {
 		return h.openID(ID(name))
 	}
 	if err := CheckName(name); err != nil {
@@ -210,7 +211,7 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 // The audit log stays. Errors: NotFound; Precondition, with a *HeldError
 // cause, while something runs in it or works on it.
 func (h *Home) Remove(name string) error {
-	if idForm.MatchString(name) {
+	if ID(name).IsValid() {
 		s, err := h.openID(ID(name))
 		switch {
 		case err == nil:

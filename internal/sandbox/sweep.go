@@ -80,7 +80,7 @@ func (h *Home) logGone(gone string) error {
 
 // forgetLog removes the log of a sandbox that never appeared.
 func (h *Home) forgetLog(id ID) error {
-	if !idForm.MatchString(string(id)) {
+	if !id.IsValid() {
 		return nil
 	}
 	return audit.Remove(h.AuditPath(id))
@@ -89,7 +89,7 @@ func (h *Home) forgetLog(id ID) error {
 // Knew reports whether a sandbox of this id is, or was, in this home: its audit
 // log stays.
 func (h *Home) Knew(id ID) bool {
-	if !idForm.MatchString(string(id)) {
+	if !id.IsValid() {
 		return false
 	}
 	_, err := os.Lstat(h.AuditPath(id))

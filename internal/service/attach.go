@@ -13,7 +13,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
 
@@ -115,9 +115,9 @@ func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Res
 		return nil, err
 	}
 	if !slices.ContainsFunc(execs, func(x supervise.KeptExec) bool { return x.ID == r.GetExecId() }) {
-		return nil, store.NoSuch("exec", r.GetExecId())
+		return nil, ident.NoSuch("exec", r.GetExecId())
 	}
-	j := &job{sandbox: sb, client: client, named: true, gone: store.NoSuch("exec", r.GetExecId())}
+	j := &job{sandbox: sb, client: client, named: true, gone: ident.NoSuch("exec", r.GetExecId())}
 	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*supervise.Running, error) {
 		return client.Attach(ctx, r.GetExecId(), [2]int64{r.GetStdoutOffset(), r.GetStderrOffset()}, files...)
 	})

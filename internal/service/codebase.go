@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/codebase"
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -54,14 +55,14 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	if err := callerOf(ctx).ActFor(owner); err != nil {
 		return nil, err
 	}
-	made, err := c.service.codebases.Create(codebase.ID(store.NewCodebaseID()))
+	made, err := c.service.codebases.Create(ident.NewCodebase())
 	if err != nil {
 		return nil, err
 	}
 	crash.At("create codebase: made")
 	now := made.Usage().UpdatedAt
 	entry := store.Codebase{
-		ID: store.CodebaseID(made.ID()), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
+		ID: made.ID(), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
 	}
 	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
@@ -105,7 +106,7 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	if err != nil {
 		return nil, err
 	}
-	id := codebase.ID(entry.ID)
+	id := entry.ID
 	if err := c.service.codebases.Doom(id); err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (s *Service) codebase(ctx context.Context, id string) (store.Codebase, erro
 	if err := required("codebase_id", id); err != nil {
 		return store.Codebase{}, err
 	}
-	parsed, err := store.ParseCodebaseID(id)
+	parsed, err := ident.ParseCodebase(id)
 	if err != nil {
 		return store.Codebase{}, err
 	}
@@ -139,7 +140,7 @@ func (s *Service) files(ctx context.Context, id string) (*codebase.Codebase, err
 	if err != nil {
 		return nil, err
 	}
-	return s.codebases.Get(codebase.ID(entry.ID))
+	return s.codebases.Get(entry.ID)
 }
 
 // defaultPageSize is the size of a page where none is asked for.

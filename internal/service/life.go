@@ -61,7 +61,7 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		entry, err := s.store.Codebase(ctx, store.CodebaseID(id))
+		entry, err := s.store.Codebase(ctx, id)
 		doomed := s.codebases.IsDoomed(id)
 		switch {
 		case err == nil:

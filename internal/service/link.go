@@ -6,8 +6,8 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -24,8 +24,8 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	if err := caller.ReachHost(); err != nil {
 		return nil, err
 	}
-	id := store.NewCodebaseID()
-	made, err := c.service.codebases.Link(codebase.ID(id), r.Path, r.IgnoreFiles)
+	id := ident.NewCodebase()
+	made, err := c.service.codebases.Link(id, r.Path, r.IgnoreFiles)
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "path: %w", err)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -48,7 +48,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 func indexed(sb *sandbox.Sandbox) store.Sandbox {
 	r := sb.Record()
 	return store.Sandbox{
-		ID: store.SandboxID(r.ID), Name: r.Name, CodebaseID: store.CodebaseID(r.Served.CodebaseID),
+		ID: r.ID, Name: r.Name, CodebaseID: ident.Codebase(r.Served.CodebaseID),
 		OwnerID: r.Served.OwnerID, CreatedAt: r.CreatedAt,
 	}
 }
@@ -91,7 +91,7 @@ func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase
 	if lives > 0 {
 		served.ExpiresAt = time.Now().UTC().Add(lives)
 	}
-	files, err := s.codebases.Get(codebase.ID(of.ID))
+	files, err := s.codebases.Get(of.ID)
 	if err != nil {
 		return sandbox.Record{}, err
 	}
@@ -135,7 +135,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 		if _, err := s.codebase(ctx, r.CodebaseId); err != nil {
 			return nil, err
 		}
-		filter.CodebaseID = store.CodebaseID(r.CodebaseId)
+		filter.CodebaseID = ident.Codebase(r.CodebaseId)
 	}
 	answer := &sandboxv1.ListSandboxesResponse{}
 	for {
@@ -266,7 +266,7 @@ func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) error {
 		return err
 	}
 	crash.At("destroy: removed")
-	err := s.store.RemoveSandbox(ctx, store.SandboxID(sb.ID()))
+	err := s.store.RemoveSandbox(ctx, sb.ID())
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -278,7 +278,7 @@ func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, err
 	if err := required("sandbox_id", id); err != nil {
 		return nil, err
 	}
-	parsed, err := store.ParseSandboxID(id)
+	parsed, err := ident.ParseSandbox(id)
 	if err != nil {
 		return nil, err
 	}
@@ -311,13 +311,13 @@ func (s *Service) locked(ctx context.Context, id string) (sb *sandbox.Sandbox, u
 func (s *Service) open(ctx context.Context, entry store.Sandbox) (*sandbox.Sandbox, error) {
 	sb, err := s.home.Open(entry.Name)
 	switch {
-	case err == nil && store.SandboxID(sb.ID()) == entry.ID && sb.Record().Served != nil:
+	case err == nil && sb.ID() == entry.ID && sb.Record().Served != nil:
 		return sb, nil
 	case err == nil, fault.Is(err, fault.NotFound):
 		if err := s.store.RemoveSandbox(ctx, entry.ID); err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		return nil, store.NoSuch("sandbox", string(entry.ID))
+		return nil, ident.NoSuch("sandbox", string(entry.ID))
 	}
 	return nil, err
 }

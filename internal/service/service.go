@@ -145,7 +145,7 @@ type Observer struct {
 func (o Observer) CodebaseChanged(id codebase.ID, u codebase.Usage) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := o.Store.SetCodebaseContent(ctx, store.CodebaseID(id), u.SizeBytes, int(u.FileCount), u.UpdatedAt)
+	err := o.Store.SetCodebaseContent(ctx, id, u.SizeBytes, int(u.FileCount), u.UpdatedAt)
 	if err != nil {
 		o.Log.Warn("codebase: what it holds is not noted", "codebase", id, "err", err)
 	}

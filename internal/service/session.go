@@ -10,6 +10,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -75,7 +76,7 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 		return nil, err
 	}
 	opened, err := client.OpenSession(ctx, supervise.SessionOptions{
-		ID: string(store.NewSessionID()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
+		ID: string(ident.NewSession()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
 	})
 	if err != nil {
 		return nil, sessionError("shell", err)
@@ -185,7 +186,7 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 	}
 	client := supervise.At(sb.Dir())
 	command := supervise.SessionCommand{Text: r.Command, Timeout: timeout}
-	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: store.NoSuch("session", r.SessionId)}
+	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: ident.NoSuch("session", r.SessionId)}
 	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
 		if r.Detach {
 			return j.sessionStart(ctx, r.SessionId, command, stdout, stderr)
@@ -217,7 +218,7 @@ func (s *Service) sandboxOf(ctx context.Context, session string) (*sandbox.Sandb
 	if in, known := s.sessions.get(session); known {
 		sb, err := s.sandbox(ctx, string(in))
 		if fault.Is(err, fault.NotFound) {
-			err = store.NoSuch("session", session)
+			err = ident.NoSuch("session", session)
 		}
 		return sb, err
 	}
@@ -237,7 +238,7 @@ func (s *Service) session(ctx context.Context, id string) (foundSession, error) 
 	if err := required("session_id", id); err != nil {
 		return foundSession{}, err
 	}
-	if _, err := store.ParseSessionID(id); err != nil {
+	if _, err := ident.ParseSession(id); err != nil {
 		return foundSession{}, err
 	}
 	if in, known := s.sessions.get(id); known {
@@ -245,11 +246,11 @@ func (s *Service) session(ctx context.Context, id string) (foundSession, error) 
 		if !fault.Is(err, fault.NotFound) {
 			return found, err
 		}
-		return foundSession{}, store.NoSuch("session", id)
+		return foundSession{}, ident.NoSuch("session", id)
 	}
 	page := store.Page{Size: s.config.Limits.MaxPageSize}
 	filter := store.SandboxFilter{OwnerID: callerOf(ctx).Owner}
-	absent := store.NoSuch("session", id)
+	absent := ident.NoSuch("session", id)
 	for {
 		entries, next, err := s.store.Sandboxes(ctx, filter, page)
 		if err != nil {
@@ -288,7 +289,7 @@ func (s *Service) sessionIn(ctx context.Context, in, id string) (foundSession, e
 			return foundSession{sb, client, session}, nil
 		}
 	}
-	return foundSession{}, store.NoSuch("session", id)
+	return foundSession{}, ident.NoSuch("session", id)
 }
 
 // sessionsOf asks a sandbox's supervisor, if there is one.

@@ -95,12 +95,12 @@ func (s *Service) tell(ctx context.Context, id codebase.ID, except sandbox.ID, p
 	g.SetLimit(tellAtOnce)
 	page := store.Page{Size: s.config.Limits.MaxPageSize}
 	for {
-		entries, next, err := s.store.Sandboxes(ctx, store.SandboxFilter{CodebaseID: store.CodebaseID(id)}, page)
+		entries, next, err := s.store.Sandboxes(ctx, store.SandboxFilter{CodebaseID: id}, page)
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
 		for _, entry := range entries {
-			if sandbox.ID(entry.ID) == except {
+			if entry.ID == except {
 				continue
 			}
 			g.Go(func() error { return s.tellOne(ctx, entry, paths) })

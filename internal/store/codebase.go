@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 )
 
 // Codebase is a source the server knows.
 type Codebase struct {
-	ID         CodebaseID
+	ID         ident.Codebase
 	Name       string
 	OwnerID    string
 	LinkedPath string // the directory of the host; "" for an uploaded one
@@ -40,10 +41,10 @@ func (s *Store) AddCodebase(ctx context.Context, c Codebase) error {
 }
 
 // Codebase returns the codebase id. Errors: NotFound.
-func (s *Store) Codebase(ctx context.Context, id CodebaseID) (Codebase, error) {
+func (s *Store) Codebase(ctx context.Context, id ident.Codebase) (Codebase, error) {
 	c, err := scanCodebase(s.reader.QueryRowContext(ctx, "SELECT "+codebaseColumns+" FROM codebases WHERE id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Codebase{}, NoSuch("codebase", string(id))
+		return Codebase{}, ident.NoSuch("codebase", string(id))
 	}
 	return c, failed(ctx, "codebase "+string(id), err)
 }
@@ -57,7 +58,7 @@ type CodebaseFilter struct {
 // the next page, "" after the last. Errors: Invalid for a page that cannot be.
 func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Codebase, string, error) {
 	return listing[Codebase]{
-		what: "list codebases", columns: codebaseColumns, table: "codebases", prefix: codebasePrefix,
+		what: "list codebases", columns: codebaseColumns, table: "codebases", isID: func(s string) bool { return ident.Codebase(s).IsValid() },
 		equal: map[string]string{"owner_id": f.OwnerID}, scan: scanCodebase,
 		key: func(c Codebase) (time.Time, string) { return c.CreatedAt, string(c.ID) },
 	}.page(ctx, s.reader, p)
@@ -65,7 +66,7 @@ func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Code
 
 // SetCodebaseContent records what a codebase holds since updatedAt. It does not
 // wait for the disk: it is called for each file. Errors: NotFound.
-func (s *Store) SetCodebaseContent(ctx context.Context, id CodebaseID, sizeBytes int64, fileCount int, updatedAt time.Time) error {
+func (s *Store) SetCodebaseContent(ctx context.Context, id ident.Codebase, sizeBytes int64, fileCount int, updatedAt time.Time) error {
 	return s.write(ctx, "update codebase "+string(id), ownDeath, func(tx *sql.Tx) error {
 		return change(ctx, tx, "UPDATE codebases SET size = ?, file_count = ?, updated_at = ? WHERE id = ?",
 			sizeBytes, fileCount, nanos(updatedAt), id)
@@ -74,7 +75,7 @@ func (s *Store) SetCodebaseContent(ctx context.Context, id CodebaseID, sizeBytes
 
 // RemoveCodebase forgets a codebase. Errors: NotFound; Precondition while there
 // are sandboxes made of it.
-func (s *Store) RemoveCodebase(ctx context.Context, id CodebaseID) error {
+func (s *Store) RemoveCodebase(ctx context.Context, id ident.Codebase) error {
 	return s.write(ctx, "delete codebase "+string(id), powerCut, func(tx *sql.Tx) error {
 		var n int
 		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE codebase_id = ?", id).Scan(&n)

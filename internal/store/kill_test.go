@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -45,10 +46,10 @@ func TestKilledWriter(t *testing.T) {
 		told = append(told, killedAfter(t, self, path, 5+17*round)...)
 		s := open(t, path, store.Options{})
 		for _, id := range told {
-			if _, err := s.Codebase(t.Context(), store.CodebaseID(id)); err == nil {
+			if _, err := s.Codebase(t.Context(), ident.Codebase(id)); err == nil {
 				continue
 			}
-			if _, err := s.Sandbox(t.Context(), store.SandboxID(id)); err != nil {
+			if _, err := s.Sandbox(t.Context(), ident.Sandbox(id)); err != nil {
 				t.Errorf("round %d: %s was stored and is lost: %v", round, id, err)
 			}
 		}

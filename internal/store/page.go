@@ -26,13 +26,13 @@ func pageToken(createdAt time.Time, id string) string {
 
 // after returns the row at which the last page ended, and one before every row
 // for the first page.
-func (p Page) after(prefix string) (createdAt int64, id string, err error) {
+func (p Page) after(isID func(string) bool) (createdAt int64, id string, err error) {
 	if p.Token == "" {
 		return -1 << 63, "", nil
 	}
 	const timeBytes = 8
 	key, err := base64.RawURLEncoding.Strict().DecodeString(p.Token)
-	if err != nil || len(key) < timeBytes || !isID(prefix, string(key[timeBytes:])) {
+	if err != nil || len(key) < timeBytes || !isID(string(key[timeBytes:])) {
 		return 0, "", fault.New(fault.Invalid, "page_token: it is none that this listing has given")
 	}
 	return int64(binary.BigEndian.Uint64(key)), string(key[timeBytes:]), nil
@@ -44,7 +44,7 @@ type listing[T any] struct {
 	what    string // for errors
 	columns string
 	table   string
-	prefix  string // of the ids
+	isID    func(string) bool
 	// equal are the columns that must have a value; "" is no condition.
 	equal map[string]string
 	scan  func(row scanner) (T, error)
@@ -59,7 +59,7 @@ func (l listing[T]) page(ctx context.Context, db *sql.DB, p Page) ([]T, string, 
 	if p.Size < 1 {
 		return nil, "", fault.New(fault.Invalid, "page_size %d: want 1 or more", p.Size)
 	}
-	createdAt, id, err := p.after(l.prefix)
+	createdAt, id, err := p.after(l.isID)
 	if err != nil {
 		return nil, "", err
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 )
 
@@ -19,8 +20,8 @@ import (
 type model struct {
 	path      string
 	store     *store.Store
-	codebases map[store.CodebaseID]store.Codebase
-	sandboxes map[store.SandboxID]store.Sandbox
+	codebases map[ident.Codebase]store.Codebase
+	sandboxes map[ident.Sandbox]store.Sandbox
 }
 
 var ctx = context.Background()
@@ -29,7 +30,7 @@ func TestTheStoreIsAMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		must(rt, err)
-		m := &model{path: filepath.Join(dir, "db"), codebases: map[store.CodebaseID]store.Codebase{}, sandboxes: map[store.SandboxID]store.Sandbox{}}
+		m := &model{path: filepath.Join(dir, "db"), codebases: map[ident.Codebase]store.Codebase{}, sandboxes: map[ident.Sandbox]store.Sandbox{}}
 		m.open(rt)
 		defer func() { m.store.Close() }()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -61,7 +62,7 @@ var (
 
 func (m *model) addCodebase(rt *rapid.T) {
 	c := store.Codebase{
-		ID:   store.CodebaseID("cb_" + ids.Draw(rt, "id")),
+		ID:   ident.Codebase("cb_" + ids.Draw(rt, "id")),
 		Name: texts.Draw(rt, "name"), OwnerID: owners.Draw(rt, "owner"), LinkedPath: texts.Draw(rt, "linked"),
 		SizeBytes: rapid.Int64().Draw(rt, "size"), FileCount: rapid.Int().Draw(rt, "files"),
 		CreatedAt: at(moments.Draw(rt, "created")), UpdatedAt: at(moments.Draw(rt, "updated")),
@@ -76,7 +77,7 @@ func (m *model) addCodebase(rt *rapid.T) {
 }
 
 func (m *model) setContent(rt *rapid.T) {
-	id := store.CodebaseID("cb_" + ids.Draw(rt, "id"))
+	id := ident.Codebase("cb_" + ids.Draw(rt, "id"))
 	c, there := m.codebases[id]
 	c.SizeBytes, c.FileCount, c.UpdatedAt = rapid.Int64().Draw(rt, "size"), rapid.Int().Draw(rt, "files"), at(moments.Draw(rt, "updated"))
 	err := m.store.SetCodebaseContent(ctx, id, c.SizeBytes, c.FileCount, c.UpdatedAt)
@@ -89,7 +90,7 @@ func (m *model) setContent(rt *rapid.T) {
 }
 
 func (m *model) removeCodebase(rt *rapid.T) {
-	id := store.CodebaseID("cb_" + ids.Draw(rt, "id"))
+	id := ident.Codebase("cb_" + ids.Draw(rt, "id"))
 	err := m.store.RemoveCodebase(ctx, id)
 	used := slices.ContainsFunc(slices.Collect(maps.Values(m.sandboxes)), func(b store.Sandbox) bool { return b.CodebaseID == id })
 	switch _, there := m.codebases[id]; {
@@ -105,14 +106,14 @@ func (m *model) removeCodebase(rt *rapid.T) {
 
 func (m *model) drawSandbox(rt *rapid.T) store.Sandbox {
 	return store.Sandbox{
-		ID: store.SandboxID("sb_" + ids.Draw(rt, "id")), Name: owners.Draw(rt, "name"),
-		CodebaseID: store.CodebaseID("cb_" + ids.Draw(rt, "codebase")),
+		ID: ident.Sandbox("sb_" + ids.Draw(rt, "id")), Name: owners.Draw(rt, "name"),
+		CodebaseID: ident.Codebase("cb_" + ids.Draw(rt, "codebase")),
 		OwnerID:    owners.Draw(rt, "owner"), CreatedAt: at(moments.Draw(rt, "created")),
 	}
 }
 
 // clashes reports whether the id or the name of b is taken.
-func clashes(all map[store.SandboxID]store.Sandbox, b store.Sandbox) bool {
+func clashes(all map[ident.Sandbox]store.Sandbox, b store.Sandbox) bool {
 	_, taken := all[b.ID]
 	return taken || slices.ContainsFunc(slices.Collect(maps.Values(all)), func(other store.Sandbox) bool { return other.Name == b.Name })
 }
@@ -140,7 +141,7 @@ func (m *model) addSandbox(rt *rapid.T) {
 }
 
 func (m *model) removeSandbox(rt *rapid.T) {
-	id := store.SandboxID("sb_" + ids.Draw(rt, "id"))
+	id := ident.Sandbox("sb_" + ids.Draw(rt, "id"))
 	err := m.store.RemoveSandbox(ctx, id)
 	if _, there := m.sandboxes[id]; !there {
 		wantKind(rt, err, fault.NotFound)
@@ -152,7 +153,7 @@ func (m *model) removeSandbox(rt *rapid.T) {
 
 func (m *model) replace(rt *rapid.T) {
 	all := rapid.SliceOfN(rapid.Custom(m.drawSandbox), 0, 3).Draw(rt, "all")
-	want, twice := map[store.SandboxID]store.Sandbox{}, false
+	want, twice := map[ident.Sandbox]store.Sandbox{}, false
 	for _, b := range all {
 		twice = twice || clashes(want, b)
 		want[b.ID] = b
@@ -180,7 +181,7 @@ func (m *model) compare(rt *rapid.T) {
 		rt.Fatalf("codebases of %q: got %v, want %v", owner, codebases, want)
 	}
 
-	of := store.CodebaseID(rapid.OneOf(rapid.Just(""), rapid.Just("cb_0000000000000001")).Draw(rt, "codebase filter"))
+	of := ident.Codebase(rapid.OneOf(rapid.Just(""), rapid.Just("cb_0000000000000001")).Draw(rt, "codebase filter"))
 	sandboxes := pages(rt, size, func(p store.Page) ([]store.Sandbox, string, error) {
 		return m.store.Sandboxes(ctx, store.SandboxFilter{OwnerID: owner, CodebaseID: of}, p)
 	})

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 )
 
 // Sandbox is what the index knows of a sandbox.
 type Sandbox struct {
-	ID         SandboxID
+	ID         ident.Sandbox
 	Name       string
-	CodebaseID CodebaseID // "" for one that run made
-	OwnerID    string     // "" for one that run made
+	CodebaseID ident.Codebase // "" for one that run made
+	OwnerID    string         // "" for one that run made
 	CreatedAt  time.Time
 }
 
@@ -43,7 +44,7 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 			var n int
 			err := tx.QueryRowContext(ctx, "SELECT 1 FROM codebases WHERE id = ?", b.CodebaseID).Scan(&n)
 			if errors.Is(err, sql.ErrNoRows) {
-				return NoSuch("codebase", string(b.CodebaseID))
+				return ident.NoSuch("codebase", string(b.CodebaseID))
 			} else if err != nil {
 				return err
 			}
@@ -63,10 +64,10 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 }
 
 // Sandbox returns what the index knows of the sandbox id. Errors: NotFound.
-func (s *Store) Sandbox(ctx context.Context, id SandboxID) (Sandbox, error) {
+func (s *Store) Sandbox(ctx context.Context, id ident.Sandbox) (Sandbox, error) {
 	b, err := scanSandbox(s.reader.QueryRowContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id = ?", id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Sandbox{}, NoSuch("sandbox", string(id))
+		return Sandbox{}, ident.NoSuch("sandbox", string(id))
 	}
 	return b, failed(ctx, "sandbox "+string(id), err)
 }
@@ -74,21 +75,21 @@ func (s *Store) Sandbox(ctx context.Context, id SandboxID) (Sandbox, error) {
 // SandboxFilter selects sandboxes; an empty field selects all.
 type SandboxFilter struct {
 	OwnerID    string
-	CodebaseID CodebaseID
+	CodebaseID ident.Codebase
 	Name       string
 }
 
 // Sandboxes is as Codebases.
 func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandbox, string, error) {
 	return listing[Sandbox]{
-		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", prefix: sandboxPrefix,
+		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", isID: func(s string) bool { return ident.Sandbox(s).IsValid() },
 		equal: map[string]string{"owner_id": f.OwnerID, "codebase_id": string(f.CodebaseID), "name": f.Name}, scan: scanSandbox,
 		key: func(b Sandbox) (time.Time, string) { return b.CreatedAt, string(b.ID) },
 	}.page(ctx, s.reader, p)
 }
 
 // RemoveSandbox takes a sandbox out of the index. Errors: NotFound.
-func (s *Store) RemoveSandbox(ctx context.Context, id SandboxID) error {
+func (s *Store) RemoveSandbox(ctx context.Context, id ident.Sandbox) error {
 	return s.write(ctx, "destroy sandbox "+string(id), ownDeath, func(tx *sql.Tx) error {
 		return change(ctx, tx, "DELETE FROM sandboxes WHERE id = ?", id)
 	})

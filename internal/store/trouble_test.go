@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/internal/store"
 )
@@ -23,7 +24,7 @@ func TestAFullDisk(t *testing.T) {
 	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	s, ctx := open(t, filepath.Join(dir, "db"), store.Options{}), t.Context()
-	var kept []store.CodebaseID
+	var kept []ident.Codebase
 	var err error
 	for i := range 100_000 {
 		c := codebase("o", int64(i))

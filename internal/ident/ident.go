@@ -1,0 +1,95 @@
+// Package ident makes and recognizes the ids of codebases, sandboxes and
+// sessions: a prefix and 16 hexadecimal digits, drawn at random. A name may be
+// used again, an id never is.
+package ident
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Codebase names a codebase for ever: "cb_" and 16 hex digits.
+type Codebase string
+
+// Sandbox names a sandbox for ever: "sb_" and 16 hex digits.
+type Sandbox string
+
+// Session names a session for ever: "sess_" and 16 hex digits.
+type Session string
+
+// SandboxPrefix begins the id of every sandbox.
+const SandboxPrefix = "sb_"
+
+const (
+	codebasePrefix = "cb_"
+	sessionPrefix  = "sess_"
+)
+
+// NewCodebase returns an id that nothing has.
+func NewCodebase() Codebase { return Codebase(draw(codebasePrefix)) }
+
+// NewSandbox returns an id that nothing has.
+func NewSandbox() Sandbox { return Sandbox(draw(SandboxPrefix)) }
+
+// NewSession returns an id that nothing has.
+func NewSession() Session { return Session(draw(sessionPrefix)) }
+
+// IsValid reports whether c has the form of an id.
+func (c Codebase) IsValid() bool { return isID(codebasePrefix, string(c)) }
+
+// IsValid reports whether s has the form of an id.
+func (s Sandbox) IsValid() bool { return isID(SandboxPrefix, string(s)) }
+
+// IsValid reports whether s has the form of an id.
+func (s Session) IsValid() bool { return isID(sessionPrefix, string(s)) }
+
+// ParseCodebase checks the form of an id. Errors: NotFound, with the text that
+// an unknown one gets: to a caller a malformed, an unknown and a foreign id are
+// alike.
+func ParseCodebase(text string) (Codebase, error) {
+	return Codebase(text), found(Codebase(text).IsValid(), "codebase", text)
+}
+
+// ParseSandbox is as ParseCodebase.
+func ParseSandbox(text string) (Sandbox, error) {
+	return Sandbox(text), found(Sandbox(text).IsValid(), "sandbox", text)
+}
+
+// ParseSession is as ParseCodebase.
+func ParseSession(text string) (Session, error) {
+	return Session(text), found(Session(text).IsValid(), "session", text)
+}
+
+const randomBytes = 8
+
+func draw(prefix string) string {
+	var b [randomBytes]byte
+	rand.Read(b[:]) // never fails, see crypto/rand
+	return prefix + hex.EncodeToString(b[:])
+}
+
+func isID(prefix, text string) bool {
+	digits, ok := strings.CutPrefix(text, prefix)
+	return ok && len(digits) == 2*randomBytes && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+func found(is bool, what, text string) error {
+	if !is {
+		return NoSuch(what, text)
+	}
+	return nil
+}
+
+// NoSuch is the NotFound error for an id, whether it is malformed, unknown or
+// another owner's.
+func NoSuch(what, id string) error {
+	const longest = 64
+	if len(id) > longest {
+		id = id[:longest] + "…"
+	}
+	return fault.New(fault.NotFound, "%s %s: no such %s", what, vpath.Quote(id), what)
+}
