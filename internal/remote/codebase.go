@@ -17,7 +17,7 @@ import (
 
 func codebaseOf(c *sandboxv1.Codebase) control.Codebase {
 	return control.Codebase{
-		ID: c.Id, Name: c.Name, OwnerID: c.OwnerId, SizeBytes: c.Size, FileCount: int64(c.FileCount), Linked: c.Linked,
+		ID: vpath.Escape(c.Id), Name: c.Name, OwnerID: c.OwnerId, SizeBytes: c.Size, FileCount: int64(c.FileCount), Linked: c.Linked,
 		CreatedAt: c.CreatedAt.AsTime(), UpdatedAt: c.UpdatedAt.AsTime(),
 	}
 }

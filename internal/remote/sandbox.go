@@ -39,6 +39,8 @@ const workspace = "/workspace"
 // cpuPeriod is what cpu_quota counts against.
 const cpuPeriod = 100 * time.Millisecond
 
+// sandboxOf describes a sandbox. Its ids and names have been escaped: those of a
+// server of ours are plain, those of another could steer a terminal.
 func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 	rules, err := rulesOf(s.Permissions)
 	if err != nil {
@@ -47,11 +49,11 @@ func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 	return control.Sandbox{
 		Status: statusOf[s.Status], Reason: s.StatusReason,
 		Record: sandbox.Record{
-			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(s.Id), Name: s.Name, Workspace: workspace,
-			Rules: rules, PolicyNote: sentNote, Runtime: runtimeOf[s.Runtime], Image: s.Image,
+			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(vpath.Escape(s.Id)), Name: vpath.Escape(s.Name), Workspace: workspace,
+			Rules: rules, PolicyNote: sentNote, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
 			Limits: limitsOf(s.Resources), CreatedAt: timeOf(s.CreatedAt),
 			Served: &sandbox.Served{
-				CodebaseID: s.CodebaseId, OwnerID: s.OwnerId, Labels: s.Labels, ExpiresAt: timeOf(s.ExpiresAt),
+				CodebaseID: vpath.Escape(s.CodebaseId), OwnerID: s.OwnerId, Labels: s.Labels, ExpiresAt: timeOf(s.ExpiresAt),
 				Running:   s.Status == sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING,
 				StartedAt: timeOf(s.StartedAt), StoppedAt: timeOf(s.StoppedAt), Failure: s.StatusReason,
 			},
