@@ -59,13 +59,18 @@ func FuzzWords(f *testing.F) {
 			_, err = w.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: made.Id})
 			proper(t, "DeleteCodebase", err)
 		}
+		linked, err := w.codebases.LinkCodebase(ctx, &sandboxv1.LinkCodebaseRequest{Name: "x", OwnerId: "x", Path: word, IgnoreFiles: true})
+		if proper(t, "LinkCodebase", err) {
+			_, err = w.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: linked.Id})
+			proper(t, "DeleteCodebase", err)
+		}
 		_, err = w.codebases.ListCodebases(ctx, &sandboxv1.ListCodebasesRequest{OwnerId: word})
 		proper(t, "ListCodebases", err)
 		_, err = w.codebases.ListCodebases(ctx, &sandboxv1.ListCodebasesRequest{PageToken: word})
 		proper(t, "ListCodebases", err)
 		_, err = w.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{PageToken: word, PageSize: 1})
 		proper(t, "ListSandboxes", err)
-		_, err = w.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{OwnerId: word, Labels: map[string]string{word: word}})
+		_, err = w.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{OwnerId: word, Name: word, Labels: map[string]string{word: word}})
 		proper(t, "ListSandboxes", err)
 		named, err := w.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Name: word, Labels: map[string]string{word: word}})
 		if proper(t, "CreateSandbox", err) {

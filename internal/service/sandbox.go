@@ -212,11 +212,11 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 // StopSandbox ends everything that runs in a sandbox.
 func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	sb, unlock, err := s.locked(ctx, r.SandboxId)
 	if err != nil {
 		return nil, err
 	}
-	defer s.lives.lock(r.SandboxId)()
+	defer unlock()
 	if _, err := s.running(ctx, sb); err != nil {
 		return nil, err
 	}
@@ -229,11 +229,11 @@ func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandbo
 // DestroySandbox removes a sandbox with its delta.
 func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.DestroySandboxRequest) (*sandboxv1.Empty, error) {
 	s := c.service
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	sb, unlock, err := s.locked(ctx, r.SandboxId)
 	if err != nil {
 		return nil, err
 	}
-	defer s.lives.lock(r.SandboxId)()
+	defer unlock()
 	return &sandboxv1.Empty{}, s.destroy(context.WithoutCancel(ctx), sb)
 }
 

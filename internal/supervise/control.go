@@ -194,6 +194,7 @@ const (
 	ReasonTimeout     Reason = "timeout"
 	ReasonOutOfMemory Reason = "out_of_memory"
 	ReasonStopped     Reason = "stopped" // the sandbox was stopped
+	ReasonClosed      Reason = "closed"  // its session was closed, or broke
 )
 
 // Exit is how a command ended.

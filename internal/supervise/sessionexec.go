@@ -208,8 +208,12 @@ func (sess *session) shellExit(ctx context.Context, x *execution) Exit {
 	}
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
-	if sess.reason != audit.SessionEnded && reason == ReasonNone {
+	switch {
+	case reason != ReasonNone, sess.reason == audit.SessionEnded:
+	case sess.reason == audit.SessionStopped:
 		reason = ReasonStopped
+	default:
+		reason = ReasonClosed
 	}
 	return Exit{
 		Code: sess.exit.Code, Signal: sess.exit.Signal, Reason: reason, Duration: time.Since(x.begun),
