@@ -1,0 +1,718 @@
+from google.api import annotations_pb2 as _annotations_pb2
+from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from agentfense._gen.sandbox.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RuntimeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUNTIME_TYPE_UNSPECIFIED: _ClassVar[RuntimeType]
+    RUNTIME_TYPE_BWRAP: _ClassVar[RuntimeType]
+    RUNTIME_TYPE_DOCKER: _ClassVar[RuntimeType]
+
+class ChangeStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_STATUS_UNSPECIFIED: _ClassVar[ChangeStatus]
+    CHANGE_STATUS_ADDED: _ClassVar[ChangeStatus]
+    CHANGE_STATUS_MODIFIED: _ClassVar[ChangeStatus]
+    CHANGE_STATUS_DELETED: _ClassVar[ChangeStatus]
+    CHANGE_STATUS_RETYPED: _ClassVar[ChangeStatus]
+
+class Risk(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RISK_UNSPECIFIED: _ClassVar[Risk]
+    RISK_TRUSTED_LATER: _ClassVar[Risk]
+    RISK_RUNS_ON_HOST: _ClassVar[Risk]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_APPLIED: _ClassVar[Outcome]
+    OUTCOME_PRESENT: _ClassVar[Outcome]
+    OUTCOME_KEPT: _ClassVar[Outcome]
+    OUTCOME_CONFLICT: _ClassVar[Outcome]
+    OUTCOME_REFUSED: _ClassVar[Outcome]
+    OUTCOME_FAILED: _ClassVar[Outcome]
+    OUTCOME_SKIPPED: _ClassVar[Outcome]
+
+class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    VIEW_ORIGIN_UNSPECIFIED: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_SOURCE: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_FROZEN: _ClassVar[ViewOrigin]
+    VIEW_ORIGIN_DELTA: _ClassVar[ViewOrigin]
+RUNTIME_TYPE_UNSPECIFIED: RuntimeType
+RUNTIME_TYPE_BWRAP: RuntimeType
+RUNTIME_TYPE_DOCKER: RuntimeType
+CHANGE_STATUS_UNSPECIFIED: ChangeStatus
+CHANGE_STATUS_ADDED: ChangeStatus
+CHANGE_STATUS_MODIFIED: ChangeStatus
+CHANGE_STATUS_DELETED: ChangeStatus
+CHANGE_STATUS_RETYPED: ChangeStatus
+RISK_UNSPECIFIED: Risk
+RISK_TRUSTED_LATER: Risk
+RISK_RUNS_ON_HOST: Risk
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_APPLIED: Outcome
+OUTCOME_PRESENT: Outcome
+OUTCOME_KEPT: Outcome
+OUTCOME_CONFLICT: Outcome
+OUTCOME_REFUSED: Outcome
+OUTCOME_FAILED: Outcome
+OUTCOME_SKIPPED: Outcome
+VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
+VIEW_ORIGIN_SOURCE: ViewOrigin
+VIEW_ORIGIN_FROZEN: ViewOrigin
+VIEW_ORIGIN_DELTA: ViewOrigin
+
+class ResourceLimits(_message.Message):
+    __slots__ = ("memory_bytes", "cpu_quota", "cpu_shares", "pids_limit", "disk_bytes", "disk_inodes")
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    CPU_SHARES_FIELD_NUMBER: _ClassVar[int]
+    PIDS_LIMIT_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_INODES_FIELD_NUMBER: _ClassVar[int]
+    memory_bytes: int
+    cpu_quota: int
+    cpu_shares: int
+    pids_limit: int
+    disk_bytes: int
+    disk_inodes: int
+    def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
+
+class Sandbox(_message.Message):
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CODEBASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    STOPPED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    STATUS_REASON_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    codebase_id: str
+    permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
+    status: _common_pb2.SandboxStatus
+    labels: _containers.ScalarMap[str, str]
+    created_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    stopped_at: _timestamp_pb2.Timestamp
+    expires_at: _timestamp_pb2.Timestamp
+    runtime: RuntimeType
+    image: str
+    resources: ResourceLimits
+    status_reason: str
+    name: str
+    owner_id: str
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ...) -> None: ...
+
+class CreateSandboxRequest(_message.Message):
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODEBASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_IN_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    codebase_id: str
+    permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
+    expires_in: _duration_pb2.Duration
+    labels: _containers.ScalarMap[str, str]
+    runtime: RuntimeType
+    image: str
+    resources: ResourceLimits
+    name: str
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ...) -> None: ...
+
+class GetSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class ListSandboxesRequest(_message.Message):
+    __slots__ = ("codebase_id", "page_size", "page_token", "labels", "owner_id", "name")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    CODEBASE_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    codebase_id: str
+    page_size: int
+    page_token: str
+    labels: _containers.ScalarMap[str, str]
+    owner_id: str
+    name: str
+    def __init__(self, codebase_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., owner_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListSandboxesResponse(_message.Message):
+    __slots__ = ("sandboxes", "next_page_token")
+    SANDBOXES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sandboxes: _containers.RepeatedCompositeFieldContainer[Sandbox]
+    next_page_token: str
+    def __init__(self, sandboxes: _Optional[_Iterable[_Union[Sandbox, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class StartSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class StopSandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class DestroySandboxRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class ExecRequest(_message.Message):
+    __slots__ = ("sandbox_id", "command", "stdin", "env", "workdir", "timeout", "stdin_bytes", "detach")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    WORKDIR_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    STDIN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DETACH_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    command: str
+    stdin: str
+    env: _containers.ScalarMap[str, str]
+    workdir: str
+    timeout: _duration_pb2.Duration
+    stdin_bytes: bytes
+    detach: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ...) -> None: ...
+
+class ExecResult(_message.Message):
+    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count")
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STDERR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STDOUT_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    STDERR_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    stdout: str
+    stderr: str
+    exit_code: int
+    duration: _duration_pb2.Duration
+    stdout_bytes: bytes
+    stderr_bytes: bytes
+    stdout_truncated: bool
+    stderr_truncated: bool
+    conflicts: _containers.RepeatedScalarFieldContainer[str]
+    conflict_count: int
+    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ...) -> None: ...
+
+class ExecOutput(_message.Message):
+    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes")
+    class OutputType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        OUTPUT_TYPE_UNSPECIFIED: _ClassVar[ExecOutput.OutputType]
+        OUTPUT_TYPE_STDOUT: _ClassVar[ExecOutput.OutputType]
+        OUTPUT_TYPE_STDERR: _ClassVar[ExecOutput.OutputType]
+    OUTPUT_TYPE_UNSPECIFIED: ExecOutput.OutputType
+    OUTPUT_TYPE_STDOUT: ExecOutput.OutputType
+    OUTPUT_TYPE_STDERR: ExecOutput.OutputType
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    CONFLICTS_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    LOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    type: ExecOutput.OutputType
+    data: bytes
+    exit_code: int
+    conflicts: _containers.RepeatedScalarFieldContainer[str]
+    conflict_count: int
+    exec_id: str
+    lost_bytes: int
+    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ...) -> None: ...
+
+class AttachRequest(_message.Message):
+    __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")
+    class Start(_message.Message):
+        __slots__ = ("sandbox_id", "argv", "env", "workdir", "timeout", "terminal", "detach")
+        class EnvEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+        ARGV_FIELD_NUMBER: _ClassVar[int]
+        ENV_FIELD_NUMBER: _ClassVar[int]
+        WORKDIR_FIELD_NUMBER: _ClassVar[int]
+        TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+        TERMINAL_FIELD_NUMBER: _ClassVar[int]
+        DETACH_FIELD_NUMBER: _ClassVar[int]
+        sandbox_id: str
+        argv: _containers.RepeatedScalarFieldContainer[str]
+        env: _containers.ScalarMap[str, str]
+        workdir: str
+        timeout: _duration_pb2.Duration
+        terminal: AttachRequest.WindowSize
+        detach: bool
+        def __init__(self, sandbox_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., terminal: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., detach: bool = ...) -> None: ...
+    class Resume(_message.Message):
+        __slots__ = ("sandbox_id", "exec_id", "stdout_offset", "stderr_offset")
+        SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+        EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+        STDOUT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        STDERR_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        sandbox_id: str
+        exec_id: str
+        stdout_offset: int
+        stderr_offset: int
+        def __init__(self, sandbox_id: _Optional[str] = ..., exec_id: _Optional[str] = ..., stdout_offset: _Optional[int] = ..., stderr_offset: _Optional[int] = ...) -> None: ...
+    class WindowSize(_message.Message):
+        __slots__ = ("rows", "columns")
+        ROWS_FIELD_NUMBER: _ClassVar[int]
+        COLUMNS_FIELD_NUMBER: _ClassVar[int]
+        rows: int
+        columns: int
+        def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+    START_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    STDIN_END_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    start: AttachRequest.Start
+    stdin: bytes
+    stdin_end: bool
+    resize: AttachRequest.WindowSize
+    signal: int
+    resume: AttachRequest.Resume
+    def __init__(self, start: _Optional[_Union[AttachRequest.Start, _Mapping]] = ..., stdin: _Optional[bytes] = ..., stdin_end: bool = ..., resize: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., signal: _Optional[int] = ..., resume: _Optional[_Union[AttachRequest.Resume, _Mapping]] = ...) -> None: ...
+
+class ListExecsRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class ListExecsResponse(_message.Message):
+    __slots__ = ("execs",)
+    EXECS_FIELD_NUMBER: _ClassVar[int]
+    execs: _containers.RepeatedCompositeFieldContainer[DetachedExec]
+    def __init__(self, execs: _Optional[_Iterable[_Union[DetachedExec, _Mapping]]] = ...) -> None: ...
+
+class DetachedExec(_message.Message):
+    __slots__ = ("exec_id", "argv", "session_id", "started_at", "exit_code")
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    exec_id: str
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    session_id: str
+    started_at: _timestamp_pb2.Timestamp
+    exit_code: int
+    def __init__(self, exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., session_id: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ...) -> None: ...
+
+class Session(_message.Message):
+    __slots__ = ("id", "sandbox_id", "status", "shell", "created_at", "closed_at")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    SHELL_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CLOSED_AT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    sandbox_id: str
+    status: _common_pb2.SessionStatus
+    shell: str
+    created_at: _timestamp_pb2.Timestamp
+    closed_at: _timestamp_pb2.Timestamp
+    def __init__(self, id: _Optional[str] = ..., sandbox_id: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.SessionStatus, str]] = ..., shell: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., closed_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class CreateSessionRequest(_message.Message):
+    __slots__ = ("sandbox_id", "shell", "env")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    SHELL_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    shell: str
+    env: _containers.ScalarMap[str, str]
+    def __init__(self, sandbox_id: _Optional[str] = ..., shell: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class GetSessionRequest(_message.Message):
+    __slots__ = ("session_id",)
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("sessions",)
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[Session]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
+
+class DestroySessionRequest(_message.Message):
+    __slots__ = ("session_id",)
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ...) -> None: ...
+
+class SessionExecRequest(_message.Message):
+    __slots__ = ("session_id", "command", "timeout", "detach")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    DETACH_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    command: str
+    timeout: _duration_pb2.Duration
+    detach: bool
+    def __init__(self, session_id: _Optional[str] = ..., command: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., detach: bool = ...) -> None: ...
+
+class DiffRequest(_message.Message):
+    __slots__ = ("sandbox_id", "paths", "names_only", "page_size", "page_token")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_ONLY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    names_only: bool
+    page_size: int
+    page_token: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class DiffResponse(_message.Message):
+    __slots__ = ("files", "next_page_token")
+    FILES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    files: _containers.RepeatedCompositeFieldContainer[FileDiff]
+    next_page_token: str
+    def __init__(self, files: _Optional[_Iterable[_Union[FileDiff, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class FileDiff(_message.Message):
+    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RISK_FIELD_NUMBER: _ClassVar[int]
+    RISK_REASON_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_CHANGED_FIELD_NUMBER: _ClassVar[int]
+    OLD_FIELD_NUMBER: _ClassVar[int]
+    NEW_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
+    INSERTED_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    PATCH_FIELD_NUMBER: _ClassVar[int]
+    PATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PATCH_OMITTED_FIELD_NUMBER: _ClassVar[int]
+    OLD_CONTENT_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    status: ChangeStatus
+    risk: Risk
+    risk_reason: str
+    source_changed: bool
+    old: FileState
+    new: FileState
+    binary: bool
+    too_large: bool
+    inserted: int
+    deleted: int
+    patch: str
+    patch_bytes: bytes
+    patch_omitted: bool
+    old_content_unknown: bool
+    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ...) -> None: ...
+
+class FileState(_message.Message):
+    __slots__ = ("mode", "size", "symlink_target")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SYMLINK_TARGET_FIELD_NUMBER: _ClassVar[int]
+    mode: int
+    size: int
+    symlink_target: str
+    def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ...) -> None: ...
+
+class ApplyRequest(_message.Message):
+    __slots__ = ("sandbox_id", "paths", "dry_run")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    dry_run: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ...) -> None: ...
+
+class PathOutcome(_message.Message):
+    __slots__ = ("path", "outcome", "reason", "status")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    outcome: Outcome
+    reason: str
+    status: ChangeStatus
+    def __init__(self, path: _Optional[str] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ...) -> None: ...
+
+class ApplyResponse(_message.Message):
+    __slots__ = ("results", "result_count", "applied_count", "written_again")
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    RESULT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[PathOutcome]
+    result_count: int
+    applied_count: int
+    written_again: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class DiscardRequest(_message.Message):
+    __slots__ = ("sandbox_id", "paths", "dry_run")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    dry_run: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ...) -> None: ...
+
+class DiscardResponse(_message.Message):
+    __slots__ = ("paths", "path_count", "written_again")
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    PATH_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_AGAIN_FIELD_NUMBER: _ClassVar[int]
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    path_count: int
+    written_again: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, paths: _Optional[_Iterable[str]] = ..., path_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SetPolicyRequest(_message.Message):
+    __slots__ = ("sandbox_id", "permissions")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
+    def __init__(self, sandbox_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ...) -> None: ...
+
+class ExplainPolicyRequest(_message.Message):
+    __slots__ = ("sandbox_id", "path")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    path: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+
+class ExplainPolicyResponse(_message.Message):
+    __slots__ = ("permission", "rule", "rule_index", "reason", "traversable", "ancestor", "below_index", "matches")
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    RULE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TRAVERSABLE_FIELD_NUMBER: _ClassVar[int]
+    ANCESTOR_FIELD_NUMBER: _ClassVar[int]
+    BELOW_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
+    permission: _common_pb2.Permission
+    rule: _common_pb2.PermissionRule
+    rule_index: int
+    reason: str
+    traversable: bool
+    ancestor: str
+    below_index: int
+    matches: _containers.RepeatedCompositeFieldContainer[RuleMatch]
+    def __init__(self, permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[_Union[_common_pb2.PermissionRule, _Mapping]] = ..., rule_index: _Optional[int] = ..., reason: _Optional[str] = ..., traversable: bool = ..., ancestor: _Optional[str] = ..., below_index: _Optional[int] = ..., matches: _Optional[_Iterable[_Union[RuleMatch, _Mapping]]] = ...) -> None: ...
+
+class RuleMatch(_message.Message):
+    __slots__ = ("rule_index", "why")
+    RULE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    rule_index: int
+    why: str
+    def __init__(self, rule_index: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
+class ListViewRequest(_message.Message):
+    __slots__ = ("sandbox_id", "path", "itself")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ITSELF_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    path: str
+    itself: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., itself: bool = ...) -> None: ...
+
+class ListViewResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[ViewEntry]
+    def __init__(self, entries: _Optional[_Iterable[_Union[ViewEntry, _Mapping]]] = ...) -> None: ...
+
+class ViewEntry(_message.Message):
+    __slots__ = ("path", "permission", "mode", "size", "modified_at", "origin", "symlink_target")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_AT_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    SYMLINK_TARGET_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    permission: _common_pb2.Permission
+    mode: int
+    size: int
+    modified_at: _timestamp_pb2.Timestamp
+    origin: ViewOrigin
+    symlink_target: str
+    def __init__(self, path: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., mode: _Optional[int] = ..., size: _Optional[int] = ..., modified_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., origin: _Optional[_Union[ViewOrigin, str]] = ..., symlink_target: _Optional[str] = ...) -> None: ...
+
+class ReadViewRequest(_message.Message):
+    __slots__ = ("sandbox_id", "path")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    path: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
+
+class ReadViewResponse(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class AuditRequest(_message.Message):
+    __slots__ = ("sandbox_id", "follow", "events", "after_seq", "since")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQ_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    follow: bool
+    events: _containers.RepeatedScalarFieldContainer[str]
+    after_seq: int
+    since: _timestamp_pb2.Timestamp
+    def __init__(self, sandbox_id: _Optional[str] = ..., follow: bool = ..., events: _Optional[_Iterable[str]] = ..., after_seq: _Optional[int] = ..., since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class AuditEvent(_message.Message):
+    __slots__ = ("seq", "time", "event", "record")
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    seq: int
+    time: _timestamp_pb2.Timestamp
+    event: str
+    record: str
+    def __init__(self, seq: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., event: _Optional[str] = ..., record: _Optional[str] = ...) -> None: ...
+
+class GetStatsRequest(_message.Message):
+    __slots__ = ("sandbox_id",)
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+
+class Stats(_message.Message):
+    __slots__ = ("memory_bytes", "memory_peak_bytes", "cpu_time", "pids", "delta_bytes", "delta_inodes", "execs", "sessions", "oom_kills", "pids_max_hits", "view_requests")
+    class ViewRequestsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    PIDS_FIELD_NUMBER: _ClassVar[int]
+    DELTA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DELTA_INODES_FIELD_NUMBER: _ClassVar[int]
+    EXECS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    OOM_KILLS_FIELD_NUMBER: _ClassVar[int]
+    PIDS_MAX_HITS_FIELD_NUMBER: _ClassVar[int]
+    VIEW_REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    memory_bytes: int
+    memory_peak_bytes: int
+    cpu_time: _duration_pb2.Duration
+    pids: int
+    delta_bytes: int
+    delta_inodes: int
+    execs: int
+    sessions: int
+    oom_kills: int
+    pids_max_hits: int
+    view_requests: _containers.ScalarMap[str, int]
+    def __init__(self, memory_bytes: _Optional[int] = ..., memory_peak_bytes: _Optional[int] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., pids: _Optional[int] = ..., delta_bytes: _Optional[int] = ..., delta_inodes: _Optional[int] = ..., execs: _Optional[int] = ..., sessions: _Optional[int] = ..., oom_kills: _Optional[int] = ..., pids_max_hits: _Optional[int] = ..., view_requests: _Optional[_Mapping[str, int]] = ...) -> None: ...
