@@ -51,7 +51,7 @@ demo: ## install what running needs, build, and show the main job
 	@scripts/demo bin/parts/agentfense
 
 .PHONY: test
-test: setup lint race e2e ## set up, then check and test everything
+test: setup lint race e2e python ## set up, then check and test everything
 
 .PHONY: lint
 lint: lint-api ## formatting (gofumpt), go vet, the linters of .golangci.yml and the API's files
@@ -72,6 +72,15 @@ race: ## unit, property and self-tests under the race detector
 .PHONY: e2e
 e2e: ## stories, attacks and the documentation's examples on the real binary
 	$(GO) test -count=1 -timeout 15m $(TESTFLAGS) ./test/...
+
+PYTHON_BIN  := ../../bin/python/test/bin
+PYTESTFLAGS ?=
+
+.PHONY: python
+python: build ## check and test the Python package on the real binary
+	@scripts/python test >/dev/null
+	cd sdk/python && $(PYTHON_BIN)/ruff format --check --quiet && $(PYTHON_BIN)/ruff check --quiet && $(PYTHON_BIN)/mypy
+	cd sdk/python && AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m $(PYTHON_BIN)/python -m pytest $(PYTESTFLAGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)

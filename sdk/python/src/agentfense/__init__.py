@@ -1,0 +1,197 @@
+"""Run AI agents and untrusted commands against a real directory, under a policy.
+
+    from agentfense import Sandbox
+
+    with Sandbox.from_local(".") as sb:
+        print(sb.run("ls").stdout)
+
+What talks to the server is imported when it is first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, List
+
+from . import exceptions, presets, types
+from ._version import __version__
+from .exceptions import (
+    CodebaseError,
+    CodebaseNotFoundError,
+    CommandExecutionError,
+    CommandTimeoutError,
+    ConnectionError,
+    FileNotFoundError,
+    InvalidConfigurationError,
+    PermissionDeniedError,
+    ResourceLimitExceededError,
+    SandboxError,
+    SandboxNotFoundError,
+    SandboxNotRunningError,
+    SessionClosedError,
+    SessionError,
+    SessionNotFoundError,
+    UploadError,
+)
+from .presets import (
+    PRESET_AGENT_SAFE,
+    PRESET_DEVELOPMENT,
+    PRESET_FULL_ACCESS,
+    PRESET_READ_ONLY,
+    PRESET_VIEW_ONLY,
+    PRESETS,
+    extend_preset,
+    get_preset,
+    get_preset_dicts,
+    list_presets,
+    register_preset,
+)
+from .types import (
+    ApplyResult,
+    AuditEvent,
+    ChangeStatus,
+    Codebase,
+    DiscardResult,
+    ExecResult,
+    Explanation,
+    FileDiff,
+    FileInfo,
+    FileState,
+    Outcome,
+    OutputChunk,
+    PathOutcome,
+    PatternType,
+    Permission,
+    PermissionRule,
+    ResourceLimits,
+    Risk,
+    RuleMatch,
+    RuntimeType,
+    SandboxStatus,
+    Session,
+    SessionStatus,
+    Stats,
+    UploadResult,
+    ViewEntry,
+)
+from .types import Sandbox as SandboxInfo
+
+if TYPE_CHECKING:
+    from . import utils
+    from .async_client import AsyncSandboxClient, AsyncSessionWrapper
+    from .async_sandbox import AsyncSandbox
+    from .client import SandboxClient, SessionWrapper
+    from .sandbox import Sandbox
+    from .utils import (
+        count_files,
+        generate_codebase_name,
+        generate_owner_id,
+        human_readable_size,
+        parse_ignore_file,
+        walk_directory,
+    )
+
+_LATER = {
+    "Sandbox": "sandbox",
+    "AsyncSandbox": "async_sandbox",
+    "SandboxClient": "client",
+    "SessionWrapper": "client",
+    "AsyncSandboxClient": "async_client",
+    "AsyncSessionWrapper": "async_client",
+    "walk_directory": "utils",
+    "parse_ignore_file": "utils",
+    "human_readable_size": "utils",
+    "generate_codebase_name": "utils",
+    "generate_owner_id": "utils",
+    "count_files": "utils",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # The module `sandbox` has the class of which the package's name is Sandbox, and so on.
+    if name == "utils":
+        return importlib.import_module(".utils", __name__)
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("." + _LATER[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted({*globals(), *__all__})
+
+
+__all__ = [
+    "Sandbox",
+    "AsyncSandbox",
+    "SandboxClient",
+    "SessionWrapper",
+    "AsyncSandboxClient",
+    "AsyncSessionWrapper",
+    "types",
+    "presets",
+    "exceptions",
+    "utils",
+    "ApplyResult",
+    "AuditEvent",
+    "ChangeStatus",
+    "Codebase",
+    "DiscardResult",
+    "ExecResult",
+    "Explanation",
+    "FileDiff",
+    "FileInfo",
+    "FileState",
+    "Outcome",
+    "OutputChunk",
+    "PathOutcome",
+    "PatternType",
+    "Permission",
+    "PermissionRule",
+    "ResourceLimits",
+    "Risk",
+    "RuleMatch",
+    "RuntimeType",
+    "SandboxInfo",
+    "SandboxStatus",
+    "Session",
+    "SessionStatus",
+    "Stats",
+    "UploadResult",
+    "ViewEntry",
+    "PRESETS",
+    "PRESET_AGENT_SAFE",
+    "PRESET_DEVELOPMENT",
+    "PRESET_FULL_ACCESS",
+    "PRESET_READ_ONLY",
+    "PRESET_VIEW_ONLY",
+    "extend_preset",
+    "get_preset",
+    "get_preset_dicts",
+    "list_presets",
+    "register_preset",
+    "CodebaseError",
+    "CodebaseNotFoundError",
+    "CommandExecutionError",
+    "CommandTimeoutError",
+    "ConnectionError",
+    "FileNotFoundError",
+    "InvalidConfigurationError",
+    "PermissionDeniedError",
+    "ResourceLimitExceededError",
+    "SandboxError",
+    "SandboxNotFoundError",
+    "SandboxNotRunningError",
+    "SessionClosedError",
+    "SessionError",
+    "SessionNotFoundError",
+    "UploadError",
+    "count_files",
+    "generate_codebase_name",
+    "generate_owner_id",
+    "human_readable_size",
+    "parse_ignore_file",
+    "walk_directory",
+    "__version__",
+]

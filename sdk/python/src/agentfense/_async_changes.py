@@ -1,0 +1,110 @@
+"""The calls about what a sandbox sees, changed, may and did, for an event loop."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from functools import partial
+from typing import List, Optional, Sequence, Union
+
+from . import _requests as requests
+from . import types as t
+from ._async_codebases import AsyncCalls
+from ._connection import WORK, within
+from ._errors import Call, write_error
+from ._gen.sandbox.v1 import sandbox_pb2
+from ._requests import Paths
+from ._streams import AsyncAuditStream, AsyncExecStream
+from ._wire import (
+    apply_result_of,
+    discard_result_of,
+    encode_path,
+    explanation_of,
+    file_diff_of,
+    inside_path,
+    sandbox_of,
+    view_entry_of,
+    wire_rules,
+)
+
+
+class AsyncChangeCalls(AsyncCalls):
+    """The calls about what a sandbox sees, changed, may and did."""
+
+    # The view of a sandbox
+
+    async def list_view(self, sandbox_id: str, path: str = "") -> List[t.ViewEntry]:
+        """List a directory as a command inside would see it; it need not run."""
+        request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+        answer = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
+        return [view_entry_of(entry) for entry in answer.entries]
+
+    async def stat_view(self, sandbox_id: str, path: str) -> t.ViewEntry:
+        """Describe a file or directory as a command inside would see it."""
+        request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), itself=True)
+        answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path or "/"))
+        return view_entry_of(answer.entries[0])
+
+    async def read_view(self, sandbox_id: str, path: str) -> bytes:
+        """Return a file's content as a command inside would read it."""
+        request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+        return await self._content("ReadView", request, Call("read", sandbox_id, path=path))
+
+    async def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
+        """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
+        messages = requests.store(sandbox_id, path, content, WORK)
+        start = partial(self._connection.stream, "Attach", messages, within(WORK))
+        async with AsyncExecStream(start, Call("write", sandbox_id, path=path), self._connection) as output:
+            said = [chunk.data async for chunk in output.chunks()]
+        if output.exit_code != 0:
+            raise write_error(path, b"".join(said).decode(errors="replace"))
+
+    # Changes
+
+    async def diff(self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
+        """Return what a sandbox changed against its source: what could act on the host first, then by path."""
+        found: List[t.FileDiff] = []
+        token = ""
+        while True:
+            request = requests.diff(sandbox_id, paths, names_only, token)
+            page = await self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
+            found += map(file_diff_of, page.files)
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def apply(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
+        """Bring changes, all or those at and below ``paths``, into the source: all of them, or none and an error."""
+        request = requests.apply(sandbox_id, paths, dry_run)
+        return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
+
+    async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
+        """Forget changes, all or those at and below ``paths``."""
+        request = requests.discard(sandbox_id, paths, dry_run)
+        return discard_result_of(await self._connection.call("Discard", request, Call("discard", sandbox_id), WORK))
+
+    # Policy and audit
+
+    async def set_policy(self, sandbox_id: str, permissions: Sequence[t.RuleLike]) -> t.Sandbox:
+        """Replace a sandbox's rules, of a running one at once."""
+        request = sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
+        return sandbox_of(await self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
+
+    async def explain_policy(self, sandbox_id: str, path: str) -> t.Explanation:
+        """Say what a path is to a sandbox, and by which rule."""
+        request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
+        answer = await self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
+        return explanation_of(answer, path)
+
+    def audit(
+        self,
+        sandbox_id: str,
+        *,
+        follow: bool = False,
+        events: Union[str, Sequence[str], None] = None,
+        after_seq: int = 0,
+        since: Optional[datetime] = None,
+    ) -> AsyncAuditStream:
+        """Return a sandbox's audit events; with ``follow`` also those to come, until it is destroyed."""
+        request = requests.audit(sandbox_id, follow, events, after_seq, since)
+        start = partial(self._connection.stream, "Audit", request, None if follow else WORK)
+        return AsyncAuditStream(start, Call("audit", sandbox_id), self._connection)

@@ -1,0 +1,123 @@
+"""The calls about codebases and their files, for threads."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Union
+
+from . import _requests as requests
+from . import types as t
+from ._connection import WORK, Connection
+from ._errors import Call
+from ._gen.sandbox.v1 import codebase_pb2
+from ._streams import Stream
+from ._wire import (
+    codebase_of,
+    encode_path,
+    file_info_of,
+    upload_result_of,
+)
+from .exceptions import (
+    SandboxError,
+)
+from .utils import PathLike
+
+
+class Calls:
+    """What all calls go through."""
+
+    _connection: Connection
+
+    def _content(self, method: str, request: Any, about: Call) -> bytes:
+        about = self._connection.about(about)
+        pieces: List[bytes] = []
+        with Stream[Any](self._connection.stream(method, request, WORK), about) as stream:
+            while (message := stream.read()) is not None:
+                pieces.append(message.data)
+        return b"".join(pieces)
+
+
+class CodebaseCalls(Calls):
+    """The calls about codebases and their files."""
+
+    def create_codebase(self, name: str, owner_id: str) -> t.Codebase:
+        """Make an empty codebase."""
+        request = codebase_pb2.CreateCodebaseRequest(name=name, owner_id=owner_id)
+        about = Call("create codebase")
+        answer = self._connection.make("CreateCodebase", request, about, lambda made: self.delete_codebase(made.id))
+        return codebase_of(answer)
+
+    def link_codebase(self, name: str, owner_id: str, path: str, *, ignore_files: bool = False) -> t.Codebase:
+        """Make a codebase of a directory of the server's host, without a copy; only ``apply`` changes it.
+
+        With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
+        """
+        request = codebase_pb2.LinkCodebaseRequest(
+            name=name, owner_id=owner_id, path=encode_path(path), ignore_files=ignore_files
+        )
+        about = Call("link", path=path)
+        answer = self._connection.make("LinkCodebase", request, about, lambda made: self.delete_codebase(made.id))
+        return codebase_of(answer)
+
+    def get_codebase(self, codebase_id: str) -> t.Codebase:
+        """Return what the server says of a codebase."""
+        request = codebase_pb2.GetCodebaseRequest(codebase_id=codebase_id)
+        about = Call("get codebase", codebase_id=codebase_id)
+        return codebase_of(self._connection.call("GetCodebase", request, about))
+
+    def list_codebases(self, owner_id: Optional[str] = None) -> List[t.Codebase]:
+        """Return all codebases, or those of an owner; the oldest first."""
+        found: List[t.Codebase] = []
+        token = ""
+        while True:
+            request = codebase_pb2.ListCodebasesRequest(owner_id=owner_id or "", page_token=token)
+            page = self._connection.call("ListCodebases", request, Call("list codebases"))
+            found += map(codebase_of, page.codebases)
+            token = page.next_page_token
+            if not token:
+                return found
+
+    def delete_codebase(self, codebase_id: str) -> None:
+        """Remove a codebase and its files; of a linked directory only the link."""
+        request = codebase_pb2.DeleteCodebaseRequest(codebase_id=codebase_id)
+        self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
+
+    def upload_file(
+        self, codebase_id: str, file_path: str, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
+    ) -> t.UploadResult:
+        """Store one file. UploadError says why it cannot be."""
+        messages = requests.upload_file(codebase_id, file_path, content, chunk_size)
+        about = Call("upload", codebase_id=codebase_id, path=file_path)
+        return upload_result_of(self._connection.call("UploadFiles", messages, about, WORK))
+
+    def upload_tree(self, codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> int:
+        """Store what is below a directory of this host, and return the number of files.
+
+        Modes, symbolic links and empty directories are kept. Left out is what the default patterns, .gitignore,
+        .sandboxignore and ``ignore_patterns`` say.
+        """
+        messages = requests.upload_tree(codebase_id, path, ignore_patterns)
+        about = Call("upload", codebase_id=codebase_id, path=str(path))
+        failed: List[Exception] = []
+        try:
+            answer = self._connection.call("UploadTree", requests.noting(messages, failed), about, None)
+        except SandboxError:
+            if failed:  # the stream broke off because of us
+                raise failed[0] from None
+            raise
+        return int(answer.file_count)
+
+    def download_file(self, codebase_id: str, file_path: str) -> bytes:
+        """Return a file's content."""
+        request = codebase_pb2.DownloadFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
+        return self._content("DownloadFile", request, Call("download", codebase_id=codebase_id, path=file_path))
+
+    def list_files(self, codebase_id: str, path: str = "", recursive: bool = False) -> List[t.FileInfo]:
+        """List a directory of a codebase, or all that is below it."""
+        request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
+        about = Call("list files", codebase_id=codebase_id, path=path or "/")
+        return [file_info_of(file) for file in self._connection.call("ListFiles", request, about).files]
+
+    def delete_file(self, codebase_id: str, file_path: str) -> None:
+        """Remove a file of a codebase, or a directory and all below it."""
+        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
+        self._connection.call("DeleteFile", request, Call("delete", codebase_id=codebase_id, path=file_path))

@@ -1,0 +1,206 @@
+"""The connection of a client with its server, once for each of gRPC's two Python interfaces."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Callable, Coroutine, Dict, Optional
+
+import grpc
+import grpc.aio
+
+from ._endpoint import Endpoint, channel_options, credentials, find_token, metadata_of
+from ._errors import Call, error_of
+from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
+from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
+from ._server import find_endpoint
+from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
+
+ANSWER = 60.0
+"""Seconds within which the server answers a call that does little."""
+WORK = 600.0
+"""Seconds within which it has done what takes a while: start, stop, apply, uploads."""
+GRACE = 15.0
+"""Seconds that a command's call may take beyond the command's own limit, which the server keeps."""
+CONNECT = 20.0
+"""Seconds within which there is a connection with a server of our own."""
+READY = 2.0
+"""Seconds after which it is looked for again."""
+
+
+def within(timeout: Optional[float]) -> Optional[float]:
+    """Return how long the call of a command may take: a server that is gone is noticed without that."""
+    return None if timeout is None else timeout + GRACE
+
+
+class _Base:
+    """What both connections have."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._closed = False
+
+    def _check(self) -> None:
+        if self._closed:
+            raise InvalidConfigurationError("the client is closed")
+        if self._pid != os.getpid():
+            raise InvalidConfigurationError("the client was made before this process was forked: make one of its own")
+
+
+class Connection(_Base):
+    """A connection for threads."""
+
+    def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
+        super().__init__()
+        limit = time.monotonic() + CONNECT
+        while True:
+            self.endpoint = find_endpoint(endpoint, secure)
+            self._channel = _channel(grpc, self.endpoint)
+            if not self.endpoint.same_host or self._is_ready():
+                break
+            self._channel.close()
+            if time.monotonic() > limit:
+                raise _unreachable(self.endpoint)
+        self._metadata = metadata_of(find_token(self.endpoint, token))
+        self._methods = _methods(self._channel)
+
+    def _is_ready(self) -> bool:
+        """Connect: a server of our own stays because of that. One that ends just now may be found once more."""
+        try:
+            grpc.channel_ready_future(self._channel).result(timeout=READY)
+        except grpc.FutureTimeoutError:
+            return False
+        return True
+
+    def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
+        """Return the server's one answer. ``request`` is an iterator where the method takes many."""
+        self._check()
+        try:
+            return self._methods[method](request, timeout=limit, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise error_of(error, self.about(about)) from None
+
+    def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], None]) -> Any:
+        """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
+        self._check()
+        future = self._methods[method].future(request, timeout=ANSWER, metadata=self._metadata)
+        try:
+            return future.result()
+        except grpc.RpcError as error:
+            raise error_of(error, self.about(about)) from None
+        except BaseException:
+            with suppress(grpc.RpcError, SandboxError):
+                undo(future.result())
+            raise
+
+    def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
+        """Return the server's answers as they come."""
+        self._check()
+        return self._methods[method](request, timeout=limit, metadata=self._metadata)
+
+    def about(self, about: Call) -> Call:
+        """Return what is asked, with where it is asked."""
+        return replace(about, endpoint=self.endpoint.text)
+
+    def close(self) -> None:
+        """Close the connection; what still runs over it is ended."""
+        if not self._closed:
+            self._closed = True
+            if self._pid == os.getpid():
+                self._channel.close()
+
+
+class AsyncConnection(_Base):
+    """A connection for one event loop, made when it is first used."""
+
+    def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
+        super().__init__()
+        self._asked = (endpoint, secure, token)
+        self._opening: Optional[asyncio.Task[None]] = None
+        self._channel: Any = None
+
+    async def open(self) -> Endpoint:
+        """Connect, unless that is done, and return where to."""
+        self._check()
+        if self._opening is None or (self._opening.done() and self._channel is None):
+            self._opening = asyncio.ensure_future(self._open())
+        await asyncio.shield(self._opening)
+        return self.endpoint
+
+    async def _open(self) -> None:
+        endpoint, secure, token = self._asked
+        limit = time.monotonic() + CONNECT
+        while True:
+            self.endpoint = await asyncio.to_thread(find_endpoint, endpoint, secure)
+            channel = _channel(grpc.aio, self.endpoint)
+            if not self.endpoint.same_host:
+                break
+            try:
+                await asyncio.wait_for(channel.channel_ready(), READY)
+                break
+            except asyncio.TimeoutError:
+                await channel.close()
+                if time.monotonic() > limit:
+                    raise _unreachable(self.endpoint) from None
+        self._metadata = metadata_of(find_token(self.endpoint, token))
+        self._methods = _methods(channel)
+        self._channel = channel
+
+    async def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
+        """Return the server's one answer. ``request`` is an iterator where the method takes many."""
+        await self.open()
+        try:
+            return await self._methods[method](request, timeout=limit, metadata=self._metadata)
+        except grpc.RpcError as error:
+            raise error_of(error, self.about(about)) from None
+
+    async def make(
+        self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, None]]
+    ) -> Any:
+        """Return the server's answer, which is something new. What is made in spite of a cancellation is undone."""
+        making = asyncio.ensure_future(self.call(method, request, about))
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            await asyncio.shield(_undo(making, undo))
+            raise
+
+    async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
+        """Return the server's answers as they come."""
+        await self.open()
+        return self._methods[method](request, timeout=limit, metadata=self._metadata)
+
+    def about(self, about: Call) -> Call:
+        """Return what is asked, with where it is asked."""
+        return replace(about, endpoint=self.endpoint.text if self._channel else str(self._asked[0] or ""))
+
+    async def close(self) -> None:
+        """Close the connection; what still runs over it is ended."""
+        if not self._closed:
+            self._closed = True
+            if self._channel is not None and self._pid == os.getpid():
+                await self._channel.close()
+
+
+async def _undo(making: asyncio.Task[Any], undo: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    with suppress(SandboxError):
+        await undo(await making)
+
+
+def _channel(interface: Any, endpoint: Endpoint) -> Any:
+    options, tls = channel_options(endpoint), credentials(endpoint)
+    if tls is None:
+        return interface.insecure_channel(endpoint.target, options=options)
+    return interface.secure_channel(endpoint.target, tls, options=options)
+
+
+def _methods(channel: Any) -> Dict[str, Any]:
+    """Return the calls of both services by name."""
+    return {**vars(SandboxServiceStub(channel)), **vars(CodebaseServiceStub(channel))}  # type: ignore[no-untyped-call]
+
+
+def _unreachable(endpoint: Endpoint) -> ConnectionError:
+    return ConnectionError(endpoint.text, f"cannot reach the server at {endpoint.text} within {CONNECT:g} s")

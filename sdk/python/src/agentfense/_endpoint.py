@@ -1,0 +1,205 @@
+"""Where a server is, how it is spoken to, and what is shown to it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+import grpc
+
+from .exceptions import InvalidConfigurationError
+
+DEFAULT_ENDPOINT = "localhost:9000"
+DEFAULT_PORT = "9000"
+
+_FORMS = "want HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH"
+_ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>\d{1,5}))?")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a server is and how it is spoken to."""
+
+    text: str
+    """As a person would write it."""
+    target: str
+    """As gRPC takes it."""
+    secure: bool = False
+    """Whether TLS is spoken."""
+    local: bool = False
+    """Whether only this host can answer there."""
+    same_host: bool = False
+    """Whether the server is known to see the files of this host: it is this user's own."""
+    token_file: Optional[Path] = None
+    """Where a server that was found keeps its token."""
+    show_token: bool = True
+    """Whether the state directory's token may be shown to it."""
+
+
+def state_directory() -> Optional[Path]:
+    """Return the directory in which agentfense keeps its state, None if no variable tells."""
+    home = os.environ.get("AGENTFENSE_HOME")
+    if home:
+        return Path(home).absolute()
+    data = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(data):
+        return Path(data, "agentfense")
+    home = os.environ.get("HOME")
+    return Path(home, ".local", "share", "agentfense").absolute() if home else None
+
+
+def parse_endpoint(text: str, secure: bool = False) -> Endpoint:
+    """Return the endpoint that a text names.
+
+    Without a scheme TLS is spoken if ``secure``, if a file for it is named in the environment, or to another host.
+    InvalidConfigurationError for a text that names none, and for an open wire to another host.
+    """
+    scheme, given, rest = text.partition("://")
+    if not given:
+        scheme, rest = "", text
+    if scheme == "unix":
+        if not os.path.isabs(rest) or "\0" in rest:
+            raise _invalid(text, "a socket is named by an absolute path, such as unix:///run/agentfense.sock")
+        return Endpoint(text, socket_target(rest), local=True)
+    if scheme not in ("", "http", "https"):
+        raise _invalid(text, _FORMS)
+    match = _ADDRESS.fullmatch(rest.rstrip("/"))
+    port = (match and match["port"]) or DEFAULT_PORT
+    if match is None or int(port) > 65535:
+        raise _invalid(text, _FORMS)
+    host = match["v6"] or match["host"]
+    local = _is_loopback(host)
+    tls = scheme == "https" or secure or (scheme == "" and (not local or any(_tls_paths())))
+    if not tls and not local:
+        raise _invalid(text, "without TLS anybody on the way could read the token: want https://")
+    if scheme == "http" and secure:
+        raise _invalid(text, "http:// speaks no TLS, and secure=True asks for it: want https://")
+    address = f"[{host}]:{port}" if match["v6"] else f"{host}:{port}"
+    return Endpoint(text, f"dns:///{address}" if not match["v6"] else f"ipv6:{address}", secure=tls, local=local)
+
+
+_directories: Dict[str, int] = {}
+
+
+def socket_target(path: str) -> str:
+    """Return what gRPC dials for a unix socket. The kernel takes 107 bytes; a longer path goes by its directory."""
+    if len(os.fsencode(path)) <= 107:
+        return f"unix:{path}"
+    directory, name = os.path.split(path)
+    if directory not in _directories:
+        try:
+            _directories[directory] = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as cause:
+            raise _invalid(f"unix://{path}", f"{cause.strerror}") from None
+    return f"unix:/proc/self/fd/{_directories[directory]}/{name}"
+
+
+def _invalid(text: str, why: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"endpoint {text!r}: {why}")
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _tls_paths() -> Tuple[Optional[str], Optional[str], Optional[str]]:
+    get = os.environ.get
+    return get("AGENTFENSE_TLS_CA"), get("AGENTFENSE_TLS_CERT"), get("AGENTFENSE_TLS_KEY")
+
+
+def credentials(endpoint: Endpoint) -> Optional[grpc.ChannelCredentials]:
+    """Return what TLS is spoken with, None without TLS.
+
+    The files are those of AGENTFENSE_TLS_CA, AGENTFENSE_TLS_CERT and AGENTFENSE_TLS_KEY.
+    """
+    if not endpoint.secure:
+        return None
+    ca, cert, key = _tls_paths()
+    if bool(cert) != bool(key):
+        raise InvalidConfigurationError("a client certificate needs its key: set AGENTFENSE_TLS_CERT and _KEY both")
+
+    def read(path: Optional[str]) -> Optional[bytes]:
+        return _read(Path(path)) if path else None
+
+    return grpc.ssl_channel_credentials(read(ca), read(key), read(cert))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as cause:
+        raise InvalidConfigurationError(f"{path}: {cause.strerror}") from None
+
+
+def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:
+    """Return what to show the server: ``token``, else that of the environment, else that of this user's server.
+
+    The last is shown to this host alone.
+    """
+    token = token or os.environ.get("AGENTFENSE_TOKEN")
+    if not token and (file := os.environ.get("AGENTFENSE_TOKEN_FILE")):
+        token = _read(Path(file)).decode("ascii", "replace").strip()
+    if not token and endpoint.local and endpoint.show_token:
+        home = state_directory()
+        path = endpoint.token_file or (home and home / "token")
+        if path and path.is_file():
+            token = _read(path).decode("ascii", "replace").strip()
+    if token and not (token.isascii() and token.isprintable() and " " not in token):
+        raise InvalidConfigurationError("the token has what no token has: a space, or a character beyond ASCII")
+    return token or None
+
+
+def metadata_of(token: Optional[str]) -> List[Tuple[str, str]]:
+    """Return the metadata of each call."""
+    return [("authorization", f"Bearer {token}")] if token else []
+
+
+_READS = (
+    ("sandbox.v1.SandboxService", ("GetSandbox", "ListSandboxes", "GetSession", "ListSessions", "Diff")),
+    ("sandbox.v1.SandboxService", ("ExplainPolicy", "ListView", "GetStats")),
+    ("sandbox.v1.CodebaseService", ("GetCodebase", "ListCodebases", "ListFiles")),
+)
+
+# Only calls that change nothing are sent again.
+_SERVICE_CONFIG: Mapping[str, Any] = {
+    "methodConfig": [
+        {
+            "name": [{"service": service, "method": method} for service, methods in _READS for method in methods],
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            },
+        }
+    ]
+}
+
+
+def channel_options(endpoint: Endpoint) -> List[Tuple[str, Any]]:
+    """Return how the connection is kept: a server that is gone is noticed within 30 s, also while a call waits."""
+    options: List[Tuple[str, Any]] = [
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_receive_message_length", 64 << 20),
+        ("grpc.max_send_message_length", 64 << 20),
+        ("grpc.use_local_subchannel_pool", 1),
+        # The server of our own ends when nobody is connected any more.
+        ("grpc.client_idle_timeout_ms", 2**31 - 1),
+        ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+    ]
+    if endpoint.local:
+        options.append(("grpc.enable_http_proxy", 0))
+    return options

@@ -1,0 +1,163 @@
+"""What a gRPC error is in this package: the one place that knows the server's statuses and texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional, Protocol
+
+import grpc
+
+from .exceptions import (
+    CodebaseError,
+    CodebaseNotFoundError,
+    CommandTimeoutError,
+    ConnectionError,
+    FileNotFoundError,
+    InvalidConfigurationError,
+    PermissionDeniedError,
+    ResourceLimitExceededError,
+    SandboxError,
+    SandboxNotFoundError,
+    SandboxNotRunningError,
+    SessionClosedError,
+    SessionNotFoundError,
+    UploadError,
+)
+
+
+class RpcError(Protocol):
+    """What the errors of gRPC's two Python interfaces have in common."""
+
+    def code(self) -> Any:
+        """Return the status."""
+
+    def details(self) -> Optional[str]:
+        """Return the status's text."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is asked of the server, for the error that says what went wrong."""
+
+    operation: str
+    sandbox_id: str = ""
+    codebase_id: str = ""
+    session_id: str = ""
+    path: str = ""
+    command: str = ""
+    timeout: Optional[float] = None
+    endpoint: str = ""
+
+
+def error_of(error: RpcError, call: Call) -> SandboxError:
+    """Return the most specific error of this package for one of gRPC."""
+    code, text = error.code(), error.details() or ""
+    if not isinstance(code, grpc.StatusCode):
+        code = grpc.StatusCode.UNKNOWN
+    make = _MAKERS.get(code, _internal)
+    result = make(call, text)
+    result.details, result.grpc_code = text, code.value
+    return result
+
+
+def write_error(path: str, said: str) -> SandboxError:
+    """Return what the shell's words about a file that it could not store mean."""
+    words = said.strip().rsplit(": ", 1)[-1]
+    if words in ("Permission denied", "Read-only file system", "Operation not permitted"):
+        return PermissionDeniedError("write", path)
+    if words in ("No such file or directory", "Not a directory", "Directory nonexistent", "File exists"):
+        return FileNotFoundError("", path, f"write {path}: {words}")
+    return SandboxError(f"write {path}: {words}")
+
+
+def _internal(call: Call, text: str) -> SandboxError:
+    return SandboxError(f"{call.operation}: {text}")
+
+
+def _unavailable(call: Call, text: str) -> SandboxError:
+    return ConnectionError(
+        call.endpoint, f"cannot reach the server at {call.endpoint}: {text}: is `agentfense serve` running there?"
+    )
+
+
+def _unauthenticated(call: Call, text: str) -> SandboxError:
+    return PermissionDeniedError(
+        call.operation,
+        call.path,
+        f"{call.operation}: the server at {call.endpoint} does not accept the token: {text}: "
+        "give token=, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE",
+    )
+
+
+def _denied(call: Call, text: str) -> SandboxError:
+    return PermissionDeniedError(call.operation, call.path, text)
+
+
+def _not_found(call: Call, text: str) -> SandboxError:
+    if text.endswith("no such session"):
+        return SessionNotFoundError(call.session_id, text)
+    if text.endswith("no such codebase"):
+        return CodebaseNotFoundError(call.codebase_id, text)
+    if text.endswith("no such sandbox"):
+        return SandboxNotFoundError(call.sandbox_id, text)
+    if call.path:
+        return FileNotFoundError(call.codebase_id, call.path, text)
+    return SandboxError(text)
+
+
+def _invalid(call: Call, text: str) -> SandboxError:
+    if call.operation == "upload":
+        return UploadError(call.path, call.codebase_id, text)
+    return InvalidConfigurationError(text)
+
+
+def _precondition(call: Call, text: str) -> SandboxError:
+    if "sandbox is not running" in text:
+        return SandboxNotRunningError(call.sandbox_id, "", text)
+    if "session is closed" in text:
+        return SessionClosedError(call.session_id, text)
+    if call.operation == "upload":
+        return UploadError(call.path, call.codebase_id, text)
+    if call.codebase_id and not call.sandbox_id:
+        return CodebaseError(text)
+    if call.operation in ("start", "create sandbox") and "already running" not in text:
+        return InvalidConfigurationError(text)
+    return SandboxError(text)
+
+
+def _exists(call: Call, text: str) -> SandboxError:
+    return CodebaseError(text) if call.codebase_id and not call.sandbox_id else SandboxError(text)
+
+
+def _deadline(call: Call, text: str) -> SandboxError:
+    if call.command:
+        return CommandTimeoutError(call.command, call.timeout)
+    return ConnectionError(
+        call.endpoint, f"{call.operation}: the server at {call.endpoint} did not answer in time: {text}"
+    )
+
+
+def _exhausted(call: Call, text: str) -> SandboxError:
+    return ResourceLimitExceededError(call.operation, None, f"{call.operation}: {text}")
+
+
+def _unimplemented(call: Call, text: str) -> SandboxError:
+    return InvalidConfigurationError(
+        f"{call.operation}: the server at {call.endpoint} does not know this call ({text}): "
+        "it is older than this package; upgrade it"
+    )
+
+
+_MAKERS = {
+    grpc.StatusCode.UNAVAILABLE: _unavailable,
+    grpc.StatusCode.UNAUTHENTICATED: _unauthenticated,
+    grpc.StatusCode.PERMISSION_DENIED: _denied,
+    grpc.StatusCode.NOT_FOUND: _not_found,
+    grpc.StatusCode.INVALID_ARGUMENT: _invalid,
+    grpc.StatusCode.OUT_OF_RANGE: _invalid,
+    grpc.StatusCode.FAILED_PRECONDITION: _precondition,
+    grpc.StatusCode.ALREADY_EXISTS: _exists,
+    grpc.StatusCode.DEADLINE_EXCEEDED: _deadline,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
+    grpc.StatusCode.UNIMPLEMENTED: _unimplemented,
+}

@@ -1,0 +1,175 @@
+"""The requests that both clients send, of the arguments that their methods take."""
+
+from __future__ import annotations
+
+import os
+import stat
+from datetime import datetime, timedelta
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Union
+
+from . import types as t
+from . import utils
+from ._gen.sandbox.v1 import codebase_pb2, sandbox_pb2
+from ._wire import (
+    Seconds,
+    duration_of,
+    encode_path,
+    inside_path,
+    seconds_of,
+    stamp_of,
+    wire_resources,
+    wire_rules,
+    wire_runtime,
+    wire_stdin,
+)
+
+Timeout = Union[timedelta, Seconds, None]
+Paths = Union[str, Sequence[str], None]
+Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
+
+
+def create_sandbox(
+    codebase_id: str,
+    permissions: Optional[Sequence[t.RuleLike]],
+    labels: Optional[Mapping[str, str]],
+    expires_in: Timeout,
+    runtime: Optional[t.RuntimeType],
+    image: Optional[str],
+    resources: Resources,
+    name: Optional[str],
+) -> Any:
+    """Return the request of CreateSandbox."""
+    return sandbox_pb2.CreateSandboxRequest(
+        codebase_id=codebase_id,
+        permissions=wire_rules(permissions),
+        labels=dict(labels or {}),
+        expires_in=duration_of(seconds_of(expires_in)),
+        runtime=wire_runtime(runtime),
+        image=image or "",
+        resources=wire_resources(resources),
+        name=name or "",
+    )
+
+
+def execute(
+    sandbox_id: str,
+    command: str,
+    stdin: Union[str, bytes, None],
+    env: Optional[Mapping[str, str]],
+    workdir: Optional[str],
+    timeout: Optional[float],
+    detach: bool = False,
+) -> Any:
+    """Return the request of Exec and ExecStream."""
+    return sandbox_pb2.ExecRequest(
+        sandbox_id=sandbox_id,
+        command=command,
+        env=dict(env or {}),
+        workdir=encode_path(workdir or ""),
+        timeout=duration_of(timeout),
+        detach=detach,
+        **wire_stdin(stdin),
+    )
+
+
+def _paths(paths: Paths) -> Sequence[str]:
+    chosen = [paths] if isinstance(paths, str) else paths or ()
+    return [encode_path(inside_path(path)) for path in chosen]
+
+
+def diff(sandbox_id: str, paths: Paths, names_only: bool, page_token: str) -> Any:
+    """Return the request of one page of Diff."""
+    return sandbox_pb2.DiffRequest(
+        sandbox_id=sandbox_id, paths=_paths(paths), names_only=names_only, page_token=page_token
+    )
+
+
+def apply(sandbox_id: str, paths: Paths, dry_run: bool) -> Any:
+    """Return the request of Apply."""
+    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=_paths(paths), dry_run=dry_run)
+
+
+def discard(sandbox_id: str, paths: Paths, dry_run: bool) -> Any:
+    """Return the request of Discard."""
+    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=_paths(paths), dry_run=dry_run)
+
+
+def audit(
+    sandbox_id: str, follow: bool, events: Union[str, Sequence[str], None], after_seq: int, since: Optional[datetime]
+) -> Any:
+    """Return the request of Audit."""
+    return sandbox_pb2.AuditRequest(
+        sandbox_id=sandbox_id,
+        follow=follow,
+        events=[events] if isinstance(events, str) else events or (),
+        after_seq=after_seq,
+        since=None if since is None else stamp_of(since),
+    )
+
+
+UPLOAD_CHUNK = 65536
+"""Bytes."""
+
+
+def upload_metadata(codebase_id: str, path: str, **more: Any) -> Any:
+    """Return the message that begins a file of an upload."""
+    metadata = codebase_pb2.UploadChunk.Metadata(codebase_id=codebase_id, file_path=encode_path(path), **more)
+    return codebase_pb2.UploadChunk(metadata=metadata)
+
+
+def pieces(content: bytes, size: int) -> Sequence[bytes]:
+    """Return content in pieces of at most ``size`` bytes. ValueError unless that is above 0."""
+    if size <= 0:
+        raise ValueError(f"chunk_size {size}: has to be more than 0")
+    return [content[i : i + size] for i in range(0, len(content), size)]
+
+
+def upload_file(codebase_id: str, file_path: str, content: Union[str, bytes], chunk_size: int) -> Iterator[Any]:
+    """Return the messages of UploadFiles."""
+    data = content.encode() if isinstance(content, str) else content
+    parts = pieces(data, chunk_size)
+    first = upload_metadata(codebase_id, file_path, total_size=len(data))
+    return iter([first, *(codebase_pb2.UploadChunk(data=part) for part in parts)])
+
+
+def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
+    """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out."""
+    directory = utils.check_directory(path)
+    for entry in utils.walk_entries(directory, utils.ignore_spec(directory, ignore_patterns)):
+        mode = stat.S_IMODE(entry.status.st_mode)
+        if entry.is_dir:
+            yield upload_metadata(codebase_id, entry.path, directory=True, mode=mode)
+        elif entry.is_symlink:
+            yield upload_metadata(codebase_id, entry.path, symlink_target=encode_path(os.readlink(entry.full)))
+        else:
+            # Without a size: it may grow or shrink while it is read.
+            yield upload_metadata(codebase_id, entry.path, mode=mode)
+            with open(entry.full, "rb") as file:
+                while data := file.read(UPLOAD_CHUNK):
+                    yield codebase_pb2.UploadChunk(data=data)
+
+
+_STORE = 'case $1 in */*) mkdir -p -- "${1%/*}" || exit;; esac; cat >"$1"'
+
+
+def store(sandbox_id: str, path: str, content: Union[str, bytes], timeout: Optional[float]) -> Iterator[Any]:
+    """Return the messages of an Attach that stores a file in a sandbox's view, as a command of it would."""
+    data = content.encode() if isinstance(content, str) else content
+    start = sandbox_pb2.AttachRequest.Start(
+        sandbox_id=sandbox_id,
+        argv=["/bin/sh", "-c", _STORE, "sh", encode_path("./" + inside_path(path))],
+        timeout=duration_of(timeout),
+    )
+    messages = [sandbox_pb2.AttachRequest(start=start)]
+    messages += [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(data, UPLOAD_CHUNK)]
+    messages.append(sandbox_pb2.AttachRequest(stdin_end=True))
+    return iter(messages)
+
+
+def noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
+    """Yield messages, and note what stopped them: gRPC itself would only log it."""
+    try:
+        yield from messages
+    except Exception as error:
+        failed.append(error)
+        raise

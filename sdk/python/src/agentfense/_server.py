@@ -1,0 +1,196 @@
+"""Which server to talk to where none is named: this user's own, which is started if need be."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional
+
+import grpc
+
+from ._endpoint import DEFAULT_ENDPOINT, Endpoint, channel_options, parse_endpoint, state_directory
+from .exceptions import ConnectionError, InvalidConfigurationError
+
+IDLE_EXIT = "1m"
+"""How long a server that this package has started stays when nobody is connected and nothing runs."""
+
+START_LIMIT = 60.0
+"""Seconds within which a server has to be there."""
+
+_STATE_FILE = "server.json"
+_HEALTH = "/grpc.health.v1.Health/Check"
+
+
+def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
+    """Return the endpoint that is named, else the one of $AGENTFENSE_ENDPOINT, else that of this user's server.
+
+    If there is none, it is localhost:9000 if that answers, else that of a server which this starts.
+    ConnectionError or InvalidConfigurationError say what stands in the way.
+    """
+    text = text or os.environ.get("AGENTFENSE_ENDPOINT")
+    home = state_directory()
+    if text:
+        named = parse_endpoint(text, secure)
+        own = running(home) if named.local and home else None
+        return replace(named, same_host=True, token_file=own.token_file) if own and _same(own, named) else named
+    if home is None:
+        raise InvalidConfigurationError("no state directory: set AGENTFENSE_HOME, XDG_DATA_HOME or HOME, or endpoint=")
+    found = running(home)
+    if found:
+        return found
+    default = replace(parse_endpoint(DEFAULT_ENDPOINT, secure), show_token=False)
+    return default if _answers(default) else _started(home)
+
+
+def _same(own: Endpoint, named: Endpoint) -> bool:
+    return own.target.replace("127.0.0.1", "localhost") == named.target.replace("127.0.0.1", "localhost")
+
+
+def running(home: Path) -> Optional[Endpoint]:
+    """Return the endpoint of the server that has the state directory, None if there is none.
+
+    A server says where it is in a file that it holds locked for as long as it lives.
+    """
+    try:
+        with open(home / _STATE_FILE, "rb") as file:
+            if not _is_locked(file.fileno()):
+                return None
+            state = json.load(file)
+            address, token_file, tls = state["grpc"], Path(state["token_file"]), bool(state["tls"])
+    except OSError:
+        return None
+    except (ValueError, KeyError, TypeError) as cause:
+        raise InvalidConfigurationError(f"{home / _STATE_FILE}: cannot be read: {cause!r}") from None
+    return replace(parse_endpoint(address, tls), same_host=True, token_file=token_file)
+
+
+def _is_locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _answers(endpoint: Endpoint) -> bool:
+    """Return whether a server of gRPC is there that says it is well; others may have the port."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if probe.connect_ex(("127.0.0.1", 9000)) != 0:
+            return False
+    with grpc.insecure_channel(endpoint.target, options=channel_options(endpoint)) as channel:
+        check = channel.unary_unary(_HEALTH, request_serializer=bytes, response_deserializer=bytes)
+        try:
+            return bool(check(b"", timeout=1) == b"\x08\x01")
+        except grpc.RpcError:
+            return False
+
+
+def _started(home: Path) -> Endpoint:
+    """Start a server, unless another process of this user has just done so."""
+    program = find_program()
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as cause:
+        raise InvalidConfigurationError(f"state directory {home}: {cause.strerror}: set AGENTFENSE_HOME") from None
+    with _alone(home):
+        limit = time.monotonic() + START_LIMIT
+        while True:
+            found = running(home)
+            if found:
+                return found
+            said = _start(program, home)
+            if said is None:
+                break
+            # One that ends still has the state directory for a moment.
+            if "in use by another server" not in said or time.monotonic() > limit:
+                raise ConnectionError("", f"{program} serve: {said}")
+            time.sleep(0.1)
+        found = running(home)
+    if found is None:
+        raise ConnectionError(
+            "", f"{program} serve: it does not say where it is: it is older than this package; upgrade it"
+        )
+    return found
+
+
+def find_program() -> str:
+    """Return the program: $AGENTFENSE_BINARY, else the one in this package, else the one on the PATH."""
+    named = os.environ.get("AGENTFENSE_BINARY")
+    packaged = str(Path(__file__).with_name("_bin") / "agentfense")
+    for candidate in [named] if named else [packaged, "agentfense"]:
+        found = shutil.which(candidate)
+        if found:
+            return found
+    what = f"AGENTFENSE_BINARY {named!r}: no such program" if named else "no server runs and none can be started"
+    raise InvalidConfigurationError(
+        f"{what}: install agentfense, or name the program in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT"
+    )
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Let one process of this user after the other start a server."""
+    with open(home / "start.lock", "a") as lock:
+        limit = time.monotonic() + START_LIMIT
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > limit:
+                    raise ConnectionError(
+                        "",
+                        f"state directory {home}: another process has been starting the server for {START_LIMIT:g} s",
+                    ) from None
+                time.sleep(0.02)
+        yield
+
+
+def _environment(home: Path) -> Dict[str, str]:
+    return {
+        **os.environ,
+        "AGENTFENSE_HOME": str(home),
+        "AGENTFENSE_SERVER_GRPC_ADDR": f"unix://{home}/server.sock",
+        "AGENTFENSE_SERVER_HTTP_ADDR": "",
+    }
+
+
+def _start(program: str, home: Path) -> Optional[str]:
+    """Start a server that outlives us, and wait until it answers, or return its last words. Its log is server.log."""
+    with tempfile.TemporaryFile() as said, open(home / "server.log", "wb") as log:
+        server = subprocess.Popen(
+            [program, "serve", "--idle-exit", IDLE_EXIT],
+            env=_environment(home),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=log,
+            start_new_session=True,
+        )
+        # Reaped whenever it ends, if we are still there.
+        threading.Thread(target=server.wait, name="agentfense-server", daemon=True).start()
+        limit = time.monotonic() + START_LIMIT
+        while not said.seek(0, os.SEEK_END):
+            if server.poll() is not None:
+                return _last_words(home)
+            if time.monotonic() > limit:
+                server.terminate()
+                raise ConnectionError("", f"{program} serve: not ready within {START_LIMIT:g} s: {_last_words(home)}")
+            time.sleep(0.005)
+    return None
+
+
+def _last_words(home: Path) -> str:
+    lines: List[str] = (home / "server.log").read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it ended without a word"

@@ -1,0 +1,227 @@
+"""What comes from the server piece by piece. A stream that is closed, or forgotten, ends what it comes from."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, AsyncIterator, Awaitable, Callable, Generic, Iterator, List, Optional, Type, TypeVar
+
+import grpc
+
+from ._connection import AsyncConnection
+from ._errors import Call, error_of
+from ._wire import audit_event_of, chunk_of, decode_path
+from .types import AuditEvent, OutputChunk
+
+T = TypeVar("T")
+S = TypeVar("S", bound="Stream[Any]")
+A = TypeVar("A", bound="AsyncStream[Any]")
+
+
+class Stream(Generic[T]):
+    """Messages of the server. Not for several threads at once."""
+
+    def __init__(self, call: Any, about: Call) -> None:
+        self._call = call
+        self._about = about
+        self._closed = False
+
+    def read(self) -> Any:
+        """Return the next message, None at the end."""
+        if self._closed:
+            return None
+        try:
+            return next(self._call)
+        except StopIteration:
+            self._closed = True
+            return None
+        except grpc.RpcError as error:
+            self._closed = True
+            raise error_of(error, self._about) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End what the stream comes from, unless it has ended."""
+        if not self._closed:
+            self._closed = True
+            self._call.cancel()
+
+    def __enter__(self: S) -> S:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class AsyncStream(Generic[T]):
+    """Messages of the server, awaited. Not for several tasks at once."""
+
+    def __init__(self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection) -> None:
+        self._start = start
+        self._connection = connection
+        self._call: Any = None
+        self._messages: Any = None
+        self._about = about
+        self._closed = False
+
+    async def read(self) -> Any:
+        """Return the next message, None at the end."""
+        if self._closed:
+            return None
+        try:
+            if self._call is None:
+                self._call = await self._start()
+                self._messages = self._call.__aiter__()
+            return await self._messages.__anext__()
+        except StopAsyncIteration:
+            self._closed = True
+            return None
+        except grpc.RpcError as error:
+            self._closed = True
+            raise error_of(error, self._connection.about(self._about)) from None
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def _cancel(self) -> None:
+        if not self._closed:
+            self._closed = True
+            if self._call is not None:
+                self._call.cancel()
+
+    async def aclose(self) -> None:
+        """End what the stream comes from, unless it has ended."""
+        self._cancel()
+
+    async def __aenter__(self: A) -> A:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        self._cancel()
+
+
+class _Ending:
+    """What the last message of a command's output tells."""
+
+    exit_code: Optional[int] = None
+    """Set once the command has ended; 128 and its number where a signal ended it."""
+    conflict_count: int = 0
+
+    def __init__(self) -> None:
+        self.conflicts: List[str] = []
+
+    def note(self, message: Any) -> None:
+        """Take a message that may be the last."""
+        if message.HasField("exit_code"):
+            self.exit_code = message.exit_code
+            self.conflicts = [decode_path(path) for path in message.conflicts]
+            self.conflict_count = message.conflict_count
+
+
+class ExecStream(Stream[bytes], Iterator[bytes]):
+    """A running command's output as it comes: an iterator of bytes, both streams in one.
+
+    ``chunks()`` tells them apart instead. After the last piece ``exit_code`` is set. Closing the stream,
+    leaving its ``with`` block or forgetting it ends the command.
+    """
+
+    def __init__(self, call: Any, about: Call) -> None:
+        super().__init__(call, about)
+        self.ending = _Ending()
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """The command's exit code, None until it has ended."""
+        return self.ending.exit_code
+
+    def chunks(self) -> Iterator[OutputChunk]:
+        """Yield the pieces of output, each with the stream it was written to."""
+        while (message := self.read()) is not None:
+            self.ending.note(message)
+            chunk = chunk_of(message)
+            if chunk is not None:
+                yield chunk
+
+    def __iter__(self) -> ExecStream:
+        return self
+
+    def __next__(self) -> bytes:
+        while (message := self.read()) is not None:
+            self.ending.note(message)
+            chunk = chunk_of(message)
+            if chunk is not None:
+                return chunk.data
+        raise StopIteration
+
+
+class AsyncExecStream(AsyncStream[bytes], AsyncIterator[bytes]):
+    """A running command's output as it comes: an asynchronous iterator of bytes, both streams in one.
+
+    ``chunks()`` tells them apart instead. The command starts when the first piece is asked for. After the last
+    piece ``exit_code`` is set. Closing the stream, leaving its ``async with`` block or forgetting it ends the command.
+    """
+
+    def __init__(self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection) -> None:
+        super().__init__(start, about, connection)
+        self.ending = _Ending()
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        """The command's exit code, None until it has ended."""
+        return self.ending.exit_code
+
+    async def chunks(self) -> AsyncIterator[OutputChunk]:
+        """Yield the pieces of output, each with the stream it was written to."""
+        while (message := await self.read()) is not None:
+            self.ending.note(message)
+            chunk = chunk_of(message)
+            if chunk is not None:
+                yield chunk
+
+    def __aiter__(self) -> AsyncExecStream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while (message := await self.read()) is not None:
+            self.ending.note(message)
+            chunk = chunk_of(message)
+            if chunk is not None:
+                return chunk.data
+        raise StopAsyncIteration
+
+
+class AuditStream(Stream[AuditEvent], Iterator[AuditEvent]):
+    """A sandbox's audit events, the oldest first."""
+
+    def __iter__(self) -> AuditStream:
+        return self
+
+    def __next__(self) -> AuditEvent:
+        message = self.read()
+        if message is None:
+            raise StopIteration
+        return audit_event_of(message)
+
+
+class AsyncAuditStream(AsyncStream[AuditEvent], AsyncIterator[AuditEvent]):
+    """A sandbox's audit events, the oldest first."""
+
+    def __aiter__(self) -> AsyncAuditStream:
+        return self
+
+    async def __anext__(self) -> AuditEvent:
+        message = await self.read()
+        if message is None:
+            raise StopAsyncIteration
+        return audit_event_of(message)

@@ -1,0 +1,383 @@
+"""What the API's messages are in Python, and the other way."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+from datetime import datetime, timedelta
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from . import types as t
+from ._gen.sandbox.v1 import common_pb2, sandbox_pb2
+from .exceptions import InvalidConfigurationError
+from .presets import as_rules
+
+Seconds = Union[int, float]
+
+
+def _named(enum: Any, prefix: str, number: int, fallback: str) -> str:
+    """Return a value's name without its prefix. A number that is new to us is the fallback."""
+    name: str = enum.Name(number) if number in enum.values() else ""
+    known = name.startswith(prefix) and not name.endswith("_UNSPECIFIED")
+    return name[len(prefix) :].lower() if known else fallback
+
+
+def _number(enum: Any, prefix: str, value: str) -> Any:
+    return enum.Value(prefix + value.upper())
+
+
+# Paths
+
+_ESCAPE = re.compile(rb"\\x(5c|[89a-f][0-9a-f])")
+_SURROGATE = re.compile("[\udc80-\udcff]")
+
+
+def encode_path(path: str) -> str:
+    """Return a path as the API spells it: bytes that are no UTF-8, surrogates in Python, are escaped."""
+    plain = _ESCAPE.sub(lambda m: b"\\x5cx" + m.group(1), path.encode("utf-8", "surrogateescape"))
+    return _SURROGATE.sub(lambda m: f"\\x{ord(m.group()) - 0xDC00:02x}", plain.decode("utf-8", "surrogateescape"))
+
+
+def decode_path(text: str) -> str:
+    """Reverse encode_path."""
+    raw = _ESCAPE.sub(lambda m: bytes([int(m.group(1), 16)]), text.encode())
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def inside_path(path: str) -> str:
+    """Return what "/workspace/x", "/x" and "x" mean: "x"."""
+    if path == "/workspace" or path.startswith("/workspace/"):
+        path = path[len("/workspace") :]
+    return path.lstrip("/")
+
+
+# Times
+
+
+def time_of(stamp: Timestamp) -> Optional[datetime]:
+    """Return a naive local time, None where it is not set."""
+    return datetime.fromtimestamp(stamp.seconds + stamp.nanos / 1e9) if stamp.seconds else None
+
+
+def stamp_of(time: datetime) -> Timestamp:
+    """Return a time for the API; a naive one is local."""
+    stamp = Timestamp()
+    stamp.FromMicroseconds(round(time.timestamp() * 1_000_000))
+    return stamp
+
+
+def span_of(duration: Duration) -> timedelta:
+    """Return a duration of the API."""
+    return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000)
+
+
+def seconds_of(timeout: Union[timedelta, Seconds, None]) -> Optional[float]:
+    """Return a time-out in seconds. ValueError unless it is None or above 0."""
+    if timeout is None:
+        return None
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"timeout {timeout!r}: has to be more than 0 seconds, or None")
+    return seconds
+
+
+def duration_of(seconds: Optional[float]) -> Optional[Duration]:
+    """Return seconds for the API."""
+    if seconds is None:
+        return None
+    duration = Duration()
+    duration.FromNanoseconds(max(1, round(seconds * 1e9)))
+    return duration
+
+
+# Rules
+
+
+def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
+    """Return rules for the API. InvalidConfigurationError names what is wrong with one."""
+    try:
+        checked = as_rules(rules)
+    except ValueError as cause:
+        raise InvalidConfigurationError(str(cause)) from None
+    return [
+        common_pb2.PermissionRule(
+            pattern=rule.pattern,
+            permission=_number(common_pb2.Permission, "PERMISSION_", rule.permission.value),
+            type=_number(common_pb2.PatternType, "PATTERN_TYPE_", rule.type.value),
+            priority=rule.priority,
+        )
+        for rule in checked
+    ]
+
+
+def rule_of(message: Any) -> t.PermissionRule:
+    """Return a rule of the API."""
+    kind = _named(common_pb2.PatternType, "PATTERN_TYPE_", message.type, "glob")
+    return t.PermissionRule(
+        pattern=message.pattern,
+        permission=permission_of(message.permission),
+        type=t.PatternType(kind if kind in ("glob", "directory", "file") else "glob"),
+        priority=message.priority,
+    )
+
+
+def permission_of(number: int) -> t.Permission:
+    """Return a permission of the API."""
+    return t.Permission(_named(common_pb2.Permission, "PERMISSION_", number, "none"))
+
+
+# Sandboxes
+
+_LIMITS = ("memory_bytes", "cpu_quota", "cpu_shares", "pids_limit", "disk_bytes", "disk_inodes")
+
+
+def wire_resources(resources: Union[t.ResourceLimits, Mapping[str, Any], None]) -> Any:
+    """Return limits for the API. InvalidConfigurationError for a name that is no limit."""
+    if resources is None:
+        return None
+    try:
+        limits = resources if isinstance(resources, t.ResourceLimits) else t.ResourceLimits.from_dict(resources)
+        return sandbox_pb2.ResourceLimits(**limits.to_dict())
+    except (ValueError, TypeError) as cause:
+        raise InvalidConfigurationError(f"resources: {cause}") from None
+
+
+def wire_runtime(runtime: Optional[t.RuntimeType]) -> Any:
+    """Return a runtime for the API. InvalidConfigurationError for an unknown one."""
+    if runtime is None:
+        return 0
+    try:
+        return _number(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", t.RuntimeType(runtime).value)
+    except ValueError as cause:
+        raise InvalidConfigurationError(f"runtime: {cause}: want bwrap or docker") from None
+
+
+def sandbox_of(message: Any) -> t.Sandbox:
+    """Return a sandbox of the API."""
+    limits = {name: getattr(message.resources, name) or None for name in _LIMITS}
+    return t.Sandbox(
+        id=message.id,
+        codebase_id=message.codebase_id,
+        status=t.SandboxStatus(_named(common_pb2.SandboxStatus, "SANDBOX_STATUS_", message.status, "error")),
+        permissions=[rule_of(rule) for rule in message.permissions],
+        labels=dict(message.labels),
+        runtime=t.RuntimeType(_named(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", message.runtime, "bwrap")),
+        image=message.image or None,
+        resources=t.ResourceLimits(**limits) if any(limits.values()) else None,
+        created_at=time_of(message.created_at),
+        started_at=time_of(message.started_at),
+        stopped_at=time_of(message.stopped_at),
+        expires_at=time_of(message.expires_at),
+        status_reason=message.status_reason,
+        name=message.name,
+        owner_id=message.owner_id,
+    )
+
+
+# Commands
+
+
+def exec_result_of(message: Any, command: str) -> t.ExecResult:
+    """Return how a command ended."""
+    return t.ExecResult(
+        stdout=message.stdout,
+        stderr=message.stderr,
+        exit_code=message.exit_code,
+        duration=span_of(message.duration),
+        command=command,
+        stdout_bytes=message.stdout_bytes or message.stdout.encode(),
+        stderr_bytes=message.stderr_bytes or message.stderr.encode(),
+        stdout_truncated=message.stdout_truncated,
+        stderr_truncated=message.stderr_truncated,
+        conflicts=[decode_path(path) for path in message.conflicts],
+        conflict_count=message.conflict_count,
+    )
+
+
+def chunk_of(message: Any) -> Optional[t.OutputChunk]:
+    """Return a piece of output, None for the message that has none."""
+    if message.type == sandbox_pb2.ExecOutput.OUTPUT_TYPE_STDOUT:
+        return t.OutputChunk("stdout", message.data)
+    if message.type == sandbox_pb2.ExecOutput.OUTPUT_TYPE_STDERR:
+        return t.OutputChunk("stderr", message.data)
+    return None
+
+
+def wire_stdin(stdin: Union[str, bytes, None]) -> Dict[str, Any]:
+    """Return the fields of a request that give a command its standard input."""
+    if isinstance(stdin, bytes):
+        return {"stdin_bytes": stdin}
+    return {"stdin": stdin or ""}
+
+
+def session_of(message: Any) -> t.Session:
+    """Return a session of the API."""
+    return t.Session(
+        id=message.id,
+        sandbox_id=message.sandbox_id,
+        status=t.SessionStatus(_named(common_pb2.SessionStatus, "SESSION_STATUS_", message.status, "unknown")),
+        shell=message.shell,
+        created_at=time_of(message.created_at),
+        closed_at=time_of(message.closed_at),
+    )
+
+
+# Codebases and files
+
+
+def codebase_of(message: Any) -> t.Codebase:
+    """Return a codebase of the API."""
+    return t.Codebase(
+        id=message.id,
+        name=message.name,
+        owner_id=message.owner_id,
+        size=message.size,
+        file_count=message.file_count,
+        created_at=time_of(message.created_at),
+        updated_at=time_of(message.updated_at),
+        linked=message.linked,
+    )
+
+
+def file_info_of(message: Any) -> t.FileInfo:
+    """Return a file of a codebase."""
+    return t.FileInfo(
+        path=decode_path(message.path),
+        name=decode_path(message.name),
+        is_dir=message.is_dir,
+        size=message.size,
+        modified_at=time_of(message.modified_at),
+        mode=message.mode,
+        symlink_target=decode_path(message.symlink_target),
+    )
+
+
+def view_entry_of(message: Any) -> t.ViewEntry:
+    """Return a file of a sandbox's view."""
+    path = decode_path(message.path)
+    return t.ViewEntry(
+        path=path,
+        name=path.rsplit("/", 1)[-1],
+        is_dir=stat.S_ISDIR(message.mode),
+        size=message.size,
+        permission=permission_of(message.permission),
+        modified_at=time_of(message.modified_at),
+        mode=message.mode,
+        symlink_target=decode_path(message.symlink_target),
+        changed=message.origin != sandbox_pb2.VIEW_ORIGIN_SOURCE,
+    )
+
+
+def upload_result_of(message: Any) -> t.UploadResult:
+    """Return what was stored of a file."""
+    return t.UploadResult(message.codebase_id, decode_path(message.file_path), message.size, message.checksum)
+
+
+# Changes
+
+
+def _state_of(message: Any, field: str) -> Optional[t.FileState]:
+    if not message.HasField(field):
+        return None
+    state = getattr(message, field)
+    return t.FileState(state.mode, state.size, decode_path(state.symlink_target))
+
+
+def _change(number: int) -> str:
+    return _named(sandbox_pb2.ChangeStatus, "CHANGE_STATUS_", number, "")
+
+
+def file_diff_of(message: Any) -> t.FileDiff:
+    """Return a change of a sandbox."""
+    return t.FileDiff(
+        path=decode_path(message.path),
+        status=t.ChangeStatus(_change(message.status) or "modified"),
+        risk=t.Risk(_named(sandbox_pb2.Risk, "RISK_", message.risk, "none")),
+        risk_reason=message.risk_reason,
+        source_changed=message.source_changed,
+        old=_state_of(message, "old"),
+        new=_state_of(message, "new"),
+        binary=message.binary,
+        too_large=message.too_large,
+        inserted=message.inserted,
+        deleted=message.deleted,
+        patch=message.patch,
+        patch_bytes=message.patch_bytes or message.patch.encode(),
+        patch_omitted=message.patch_omitted,
+        old_content_unknown=message.old_content_unknown,
+    )
+
+
+def apply_result_of(message: Any) -> t.ApplyResult:
+    """Return what apply did."""
+    return t.ApplyResult(
+        results=[
+            t.PathOutcome(
+                path=decode_path(r.path),
+                outcome=t.Outcome(_named(sandbox_pb2.Outcome, "OUTCOME_", r.outcome, "failed")),
+                reason=r.reason,
+                status=t.ChangeStatus(_change(r.status)) if _change(r.status) else None,
+            )
+            for r in message.results
+        ],
+        result_count=message.result_count,
+        applied_count=message.applied_count,
+        written_again=[decode_path(path) for path in message.written_again],
+    )
+
+
+def discard_result_of(message: Any) -> t.DiscardResult:
+    """Return what discard did."""
+    return t.DiscardResult(
+        paths=[decode_path(path) for path in message.paths],
+        path_count=message.path_count,
+        written_again=[decode_path(path) for path in message.written_again],
+    )
+
+
+def explanation_of(message: Any, path: str) -> t.Explanation:
+    """Return what a path is to a sandbox."""
+    return t.Explanation(
+        path=path,
+        permission=permission_of(message.permission),
+        reason=message.reason,
+        rule=rule_of(message.rule) if message.HasField("rule") else None,
+        rule_index=message.rule_index,
+        traversable=message.traversable,
+        ancestor=decode_path(message.ancestor),
+        matches=[t.RuleMatch(match.rule_index, match.why) for match in message.matches],
+    )
+
+
+# Audit and use
+
+
+def audit_event_of(message: Any) -> t.AuditEvent:
+    """Return a record of the audit log."""
+    record = json.loads(message.record) if message.record else {}
+    return t.AuditEvent(message.seq, message.event, time_of(message.time), record, message.record)
+
+
+def stats_of(message: Any) -> t.Stats:
+    """Return what a sandbox uses."""
+
+    def given(field: str) -> Any:
+        return getattr(message, field) if message.HasField(field) else None
+
+    return t.Stats(
+        memory_bytes=given("memory_bytes"),
+        memory_peak_bytes=given("memory_peak_bytes"),
+        cpu_time=span_of(message.cpu_time) if message.HasField("cpu_time") else None,
+        pids=given("pids"),
+        delta_bytes=message.delta_bytes,
+        delta_inodes=message.delta_inodes,
+        execs=message.execs,
+        sessions=message.sessions,
+        oom_kills=message.oom_kills,
+        pids_max_hits=message.pids_max_hits,
+        view_requests=dict(message.view_requests),
+    )

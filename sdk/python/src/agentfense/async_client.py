@@ -1,0 +1,311 @@
+"""AsyncSandboxClient: the API, call by call, for an event loop."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Coroutine, Generator, List, Mapping, Optional, Sequence, Type, Union
+
+from . import _requests as requests
+from . import types as t
+from ._async_changes import AsyncChangeCalls
+from ._async_codebases import AsyncCodebaseCalls
+from ._connection import WORK, AsyncConnection, within
+from ._errors import Call
+from ._gen.sandbox.v1 import sandbox_pb2
+from ._requests import Resources, Timeout
+from ._streams import AsyncExecStream
+from ._wire import (
+    duration_of,
+    exec_result_of,
+    sandbox_of,
+    seconds_of,
+    session_of,
+    stats_of,
+)
+from .exceptions import (
+    SandboxNotFoundError,
+    SandboxNotRunningError,
+    SessionNotFoundError,
+)
+
+
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls):
+    """The server's API.
+
+    Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
+    if that answers, else one that is started. Without ``token`` it is that of $AGENTFENSE_TOKEN or
+    $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
+
+    The connection is made when it is first used, and belongs to the event loop that runs then. A process that was
+    forked needs a client of its own: in it this one raises InvalidConfigurationError. Each method raises the errors
+    of ``agentfense.exceptions``, ConnectionError among them where the server is not there; none waits without a limit
+    for a server that does not answer.
+    """
+
+    def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:
+        self._connection = AsyncConnection(endpoint, secure, token)
+
+    async def open(self) -> None:
+        """Connect, unless that is done."""
+        await self._connection.open()
+
+    @property
+    def endpoint(self) -> str:
+        """Where the server is, once there is a connection."""
+        return self._connection.endpoint.text
+
+    @property
+    def same_host(self) -> bool:
+        """Whether the server is known to see this host's files, once there is a connection."""
+        return self._connection.endpoint.same_host
+
+    async def close(self) -> None:
+        """Close the connection; what still runs over it is ended."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> AsyncSandboxClient:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+    # Sandboxes
+
+    async def create_sandbox(
+        self,
+        codebase_id: str,
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        expires_in: Timeout = None,
+        runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
+        image: Optional[str] = None,
+        resources: Resources = None,
+        *,
+        name: Optional[str] = None,
+    ) -> t.Sandbox:
+        """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible."""
+        request = requests.create_sandbox(codebase_id, permissions, labels, expires_in, runtime, image, resources, name)
+        about = Call("create sandbox", codebase_id=codebase_id)
+        answer = await self._connection.make(
+            "CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id)
+        )
+        return sandbox_of(answer)
+
+    async def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
+        """Return what the server says of a sandbox."""
+        request = sandbox_pb2.GetSandboxRequest(sandbox_id=sandbox_id)
+        return sandbox_of(await self._connection.call("GetSandbox", request, Call("get sandbox", sandbox_id)))
+
+    async def list_sandboxes(
+        self, codebase_id: Optional[str] = None, *, labels: Optional[Mapping[str, str]] = None
+    ) -> List[t.Sandbox]:
+        """Return all sandboxes, or those of a codebase, or with all these labels; the oldest first."""
+        found: List[t.Sandbox] = []
+        token = ""
+        while True:
+            request = sandbox_pb2.ListSandboxesRequest(
+                codebase_id=codebase_id or "", labels=dict(labels or {}), page_token=token
+            )
+            page = await self._connection.call("ListSandboxes", request, Call("list sandboxes"))
+            found += map(sandbox_of, page.sandboxes)
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def start_sandbox(self, sandbox_id: str) -> t.Sandbox:
+        """Start a sandbox. InvalidConfigurationError where the host lacks what it needs."""
+        request = sandbox_pb2.StartSandboxRequest(sandbox_id=sandbox_id)
+        return sandbox_of(await self._connection.call("StartSandbox", request, Call("start", sandbox_id), WORK))
+
+    async def stop_sandbox(self, sandbox_id: str) -> t.Sandbox:
+        """End all that runs in a sandbox; what it changed stays."""
+        request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
+        return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
+
+    async def destroy_sandbox(self, sandbox_id: str) -> None:
+        """End and forget a sandbox, and what it changed."""
+        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id)
+        await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
+
+    async def get_stats(self, sandbox_id: str) -> t.Stats:
+        """Return what a running sandbox uses."""
+        request = sandbox_pb2.GetStatsRequest(sandbox_id=sandbox_id)
+        return stats_of(await self._connection.call("GetStats", request, Call("stats", sandbox_id)))
+
+    # Commands
+
+    async def exec(
+        self,
+        sandbox_id: str,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> t.ExecResult:
+        """Run ``/bin/sh -c COMMAND`` and wait for it; a command that fails is no error.
+
+        ``timeout`` is a timedelta, or seconds; None is the server's default (30 s unless configured). Raises
+        CommandTimeoutError after it, when the command has been ended.
+        """
+        seconds = seconds_of(timeout)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        about = Call("exec", sandbox_id, command=command, timeout=seconds)
+        return exec_result_of(await self._connection.call("Exec", request, about, within(seconds)), command)
+
+    def exec_stream(
+        self,
+        sandbox_id: str,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> AsyncExecStream:
+        """Run a command and return its output as it comes."""
+        seconds = seconds_of(timeout)
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
+        about = Call("exec", sandbox_id, command=command, timeout=seconds)
+        return AsyncExecStream(
+            partial(self._connection.stream, "ExecStream", request, within(seconds)), about, self._connection
+        )
+
+    # Sessions
+
+    def create_session(
+        self, sandbox_id: str, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None
+    ) -> Opening:
+        """Start a shell that stays, with its directory, variables, functions and jobs.
+
+        Both ``await client.create_session(…)`` and ``async with client.create_session(…) as session`` work.
+        """
+        return Opening(self._create_session(sandbox_id, shell, env))
+
+    async def _create_session(
+        self, sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]
+    ) -> AsyncSessionWrapper:
+        request = sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=dict(env or {}))
+        about = Call("create session", sandbox_id)
+        answer = await self._connection.make(
+            "CreateSession", request, about, lambda made: self.destroy_session(made.id)
+        )
+        return AsyncSessionWrapper(self, session_of(answer))
+
+    session = create_session
+
+    async def get_session(self, session_id: str) -> t.Session:
+        """Return what the server says of a session."""
+        request = sandbox_pb2.GetSessionRequest(session_id=session_id)
+        return session_of(
+            await self._connection.call("GetSession", request, Call("get session", session_id=session_id))
+        )
+
+    async def list_sessions(self, sandbox_id: str) -> List[t.Session]:
+        """Return a sandbox's sessions."""
+        request = sandbox_pb2.ListSessionsRequest(sandbox_id=sandbox_id)
+        answer = await self._connection.call("ListSessions", request, Call("list sessions", sandbox_id))
+        return [session_of(session) for session in answer.sessions]
+
+    async def destroy_session(self, session_id: str) -> None:
+        """End a session's shell and all it started."""
+        request = sandbox_pb2.DestroySessionRequest(session_id=session_id)
+        await self._connection.call("DestroySession", request, Call("destroy session", session_id=session_id))
+
+    close_session = destroy_session
+
+    async def session_exec(self, session_id: str, command: str, timeout: Timeout = None) -> t.ExecResult:
+        """Run a command in a session's shell and wait for it.
+
+        ``timeout`` is a timedelta, or seconds; None is 30 s. Raises CommandTimeoutError after it, when the command
+        has been ended; the session stays.
+        """
+        seconds = seconds_of(timeout)
+        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        about = Call("exec", session_id=session_id, command=command, timeout=seconds)
+        return exec_result_of(await self._connection.call("SessionExec", request, about, within(seconds)), command)
+
+    def session_exec_stream(self, session_id: str, command: str, timeout: Timeout = None) -> AsyncExecStream:
+        """Run a command in a session's shell and return its output as it comes."""
+        seconds = seconds_of(timeout)
+        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        about = Call("exec", session_id=session_id, command=command, timeout=seconds)
+        return AsyncExecStream(
+            partial(self._connection.stream, "SessionExecStream", request, within(seconds)), about, self._connection
+        )
+
+
+class AsyncSessionWrapper:
+    """A shell that stays in a sandbox. Leaving its ``with`` block closes it."""
+
+    def __init__(self, client: AsyncSandboxClient, info: t.Session) -> None:
+        self._client = client
+        self._info = info
+        self._closed = False
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self._info.id
+
+    @property
+    def sandbox_id(self) -> str:
+        """The id of the sandbox that it is in."""
+        return self._info.sandbox_id
+
+    @property
+    def status(self) -> t.SessionStatus:
+        """ACTIVE, and CLOSED after ``close``."""
+        return t.SessionStatus.CLOSED if self._closed else self._info.status
+
+    @property
+    def shell(self) -> str:
+        """The shell's program."""
+        return self._info.shell
+
+    async def exec(self, command: str, timeout: Timeout = None) -> t.ExecResult:
+        """Run a command in the shell and wait for it; see AsyncSandboxClient.session_exec."""
+        return await self._client.session_exec(self.id, command, timeout)
+
+    def exec_stream(self, command: str, timeout: Timeout = None) -> AsyncExecStream:
+        """Run a command in the shell and return its output as it comes."""
+        return self._client.session_exec_stream(self.id, command, timeout)
+
+    async def close(self) -> None:
+        """End the shell and all it started; a second time does nothing."""
+        if not self._closed:
+            self._closed = True
+            with suppress(SessionNotFoundError, SandboxNotFoundError, SandboxNotRunningError):
+                await self._client.destroy_session(self.id)
+
+    async def __aenter__(self) -> AsyncSessionWrapper:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.close()
+
+
+class Opening:
+    """A session that is being made: awaited it is the session, and in ``async with`` it is closed at the end."""
+
+    def __init__(self, made: Coroutine[Any, Any, AsyncSessionWrapper]) -> None:
+        self._made = made
+        self._session: Optional[AsyncSessionWrapper] = None
+
+    def __await__(self) -> Generator[Any, None, AsyncSessionWrapper]:
+        return self._made.__await__()
+
+    async def __aenter__(self) -> AsyncSessionWrapper:
+        self._session = await self._made
+        return self._session
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()

@@ -1,0 +1,344 @@
+"""AsyncSandbox: one object for a sandbox and what it is made of, for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import List, Mapping, Optional, Sequence, Type, Union
+
+from . import types as t
+from ._requests import Paths, Resources, Timeout
+from ._streams import AsyncAuditStream, AsyncExecStream
+from ._wire import Seconds, inside_path
+from .async_client import AsyncSandboxClient, Opening
+from .async_files import AsyncSandboxFiles
+from .exceptions import CodebaseNotFoundError, SandboxNotFoundError
+from .presets import PRESET_AGENT_SAFE, as_rules, get_preset
+from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
+
+
+class AsyncSandbox:
+    """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
+
+    Tasks of one event loop may share it; a process that was forked cannot use it. Each method raises the errors of
+    ``agentfense.exceptions``.
+    """
+
+    def __init__(
+        self, client: AsyncSandboxClient, info: t.Sandbox, codebase: t.Codebase, *, owns_codebase: bool = False
+    ) -> None:
+        self._client = client
+        self._info = info
+        self._codebase = codebase
+        self._owns_codebase = owns_codebase
+        self._destroyed = False
+        self.files = AsyncSandboxFiles(client, info.id)
+        """The files as a command inside sees them."""
+
+    @classmethod
+    async def from_local(
+        cls,
+        path: PathLike,
+        preset: str = PRESET_AGENT_SAFE,
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
+        image: Optional[str] = None,
+        resources: Resources = None,
+        endpoint: Optional[str] = None,
+        secure: bool = False,
+        owner_id: Optional[str] = None,
+        codebase_name: Optional[str] = None,
+        ignore_patterns: Optional[Sequence[str]] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        auto_start: bool = True,
+        *,
+        link: Optional[bool] = None,
+        token: Optional[str] = None,
+    ) -> AsyncSandbox:
+        """Make a sandbox of a directory of this host. The rules are the preset's, and then ``permissions``.
+
+        Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
+        except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. ``link`` says
+        which it has to be. Either way the default patterns, .gitignore and .sandboxignore say what is left out.
+
+        Raises ValueError where ``path`` is no directory, for an unknown preset and a malformed rule. On any failure
+        nothing stays behind.
+        """
+        directory = check_directory(path)
+        rules = get_preset(preset) + as_rules(permissions)
+        client = AsyncSandboxClient(endpoint, secure, token=token)
+        made: Optional[t.Codebase] = None
+        try:
+            name, owner = codebase_name or generate_codebase_name(directory), owner_id or generate_owner_id()
+            await client.open()
+            if link is None:
+                link = client.same_host and not ignore_patterns
+            if link:
+                made = await client.link_codebase(name, owner, str(directory), ignore_files=True)
+            else:
+                made = await client.create_codebase(name, owner)
+                await client.upload_tree(made.id, directory, ignore_patterns)
+                made = await client.get_codebase(made.id)
+            return await cls._make(
+                client, made, rules, runtime, image, resources, labels, auto_start, owns_codebase=True
+            )
+        except BaseException:
+            await asyncio.shield(_give_up(client, made))
+            raise
+
+    @classmethod
+    async def from_codebase(
+        cls,
+        codebase_id: str,
+        preset: str = PRESET_AGENT_SAFE,
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
+        image: Optional[str] = None,
+        resources: Resources = None,
+        endpoint: Optional[str] = None,
+        secure: bool = False,
+        labels: Optional[Mapping[str, str]] = None,
+        auto_start: bool = True,
+        *,
+        token: Optional[str] = None,
+    ) -> AsyncSandbox:
+        """Make a sandbox of a codebase that is there; see from_local."""
+        rules = get_preset(preset) + as_rules(permissions)
+        client = AsyncSandboxClient(endpoint, secure, token=token)
+        try:
+            codebase = await client.get_codebase(codebase_id)
+            return await cls._make(client, codebase, rules, runtime, image, resources, labels, auto_start)
+        except BaseException:
+            await asyncio.shield(client.close())
+            raise
+
+    @classmethod
+    async def connect(
+        cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
+    ) -> AsyncSandbox:
+        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id."""
+        client = AsyncSandboxClient(endpoint, secure, token=token)
+        try:
+            info = await client.get_sandbox(sandbox_id)
+            return cls(client, info, await client.get_codebase(info.codebase_id))
+        except BaseException:
+            await asyncio.shield(client.close())
+            raise
+
+    @classmethod
+    async def _make(
+        cls,
+        client: AsyncSandboxClient,
+        codebase: t.Codebase,
+        rules: Sequence[t.RuleLike],
+        runtime: Optional[t.RuntimeType],
+        image: Optional[str],
+        resources: Resources,
+        labels: Optional[Mapping[str, str]],
+        auto_start: bool,
+        *,
+        owns_codebase: bool = False,
+    ) -> AsyncSandbox:
+        info = await client.create_sandbox(codebase.id, rules, labels, None, runtime, image, resources)
+        try:
+            sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
+            return await sandbox.start() if auto_start else sandbox
+        except BaseException:
+            await asyncio.shield(client.destroy_sandbox(info.id))
+            raise
+
+    @property
+    def id(self) -> str:
+        """The sandbox's id."""
+        return self._info.id
+
+    @property
+    def codebase_id(self) -> str:
+        """The id of the codebase that it is made of."""
+        return self._info.codebase_id
+
+    @property
+    def status(self) -> t.SandboxStatus:
+        """The status when the server was last asked; ``refresh`` asks again."""
+        return self._info.status
+
+    @property
+    def runtime(self) -> t.RuntimeType:
+        """What confines its processes."""
+        return self._info.runtime
+
+    @property
+    def info(self) -> t.Sandbox:
+        """What the server said of it when it was last asked."""
+        return self._info
+
+    @property
+    def codebase(self) -> t.Codebase:
+        """What the server said of its codebase when it was last asked."""
+        return self._codebase
+
+    @property
+    def client(self) -> AsyncSandboxClient:
+        """The API under it."""
+        return self._client
+
+    async def start(self) -> AsyncSandbox:
+        """Start it, and return it."""
+        self._info = await self._client.start_sandbox(self.id)
+        return self
+
+    async def stop(self) -> AsyncSandbox:
+        """End all that runs in it, and return it; what it changed stays."""
+        self._info = await self._client.stop_sandbox(self.id)
+        return self
+
+    async def refresh(self) -> AsyncSandbox:
+        """Ask the server again what it is, and return it."""
+        self._info = await self._client.get_sandbox(self.id)
+        self._codebase = await self._client.get_codebase(self.codebase_id)
+        return self
+
+    async def destroy(self, delete_codebase: Optional[bool] = None) -> None:
+        """End and forget it, and with ``delete_codebase`` its codebase; a second time does nothing.
+
+        None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
+        lost; a linked directory stays as it is.
+        """
+        if self._destroyed:
+            return
+        with suppress(SandboxNotFoundError):
+            await self._client.destroy_sandbox(self.id)
+        if self._owns_codebase if delete_codebase is None else delete_codebase:
+            with suppress(CodebaseNotFoundError):
+                await self._client.delete_codebase(self.codebase_id)
+        self._destroyed = True
+        await self._client.close()
+
+    async def __aenter__(self) -> AsyncSandbox:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await asyncio.shield(self.destroy())
+
+    # Commands
+
+    async def run(
+        self,
+        command: str,
+        timeout: Optional[Seconds] = 60,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        raise_on_error: bool = False,
+    ) -> t.ExecResult:
+        """Run ``/bin/sh -c COMMAND`` in /workspace and wait for it, at most ``timeout`` seconds.
+
+        Raises CommandTimeoutError after them, when the command has been ended, and with ``raise_on_error``
+        CommandExecutionError unless the exit code is 0.
+        """
+        result = await self.exec(command, None, env, workdir, timeout)
+        return result.raise_on_error() if raise_on_error else result
+
+    async def exec(
+        self,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> t.ExecResult:
+        """Run a command and wait for it; see AsyncSandboxClient.exec."""
+        return await self._client.exec(self.id, command, stdin, env, workdir, timeout)
+
+    def exec_stream(
+        self,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> AsyncExecStream:
+        """Run a command and return its output as it comes: an iterator of bytes."""
+        return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout)
+
+    def session(self, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None) -> Opening:
+        """Start a shell that stays; awaited or with ``async with``."""
+        return self._client.create_session(self.id, shell, env)
+
+    # Files
+
+    async def read_file(self, path: str) -> str:
+        """Return a file's text, UTF-8; see read_file_bytes."""
+        return (await self.read_file_bytes(path)).decode("utf-8", "replace")
+
+    async def read_file_bytes(self, path: str) -> bytes:
+        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory."""
+        if self._codebase.linked:
+            return await self.files.read_bytes(path)
+        return await self._client.download_file(self.codebase_id, inside_path(path))
+
+    async def write_file(self, path: str, content: Union[str, bytes]) -> None:
+        """Store a file: in the codebase, or in the sandbox's view, under its policy, if the codebase is linked."""
+        if self._codebase.linked:
+            await self.files.write(path, content)
+        else:
+            await self._client.upload_file(self.codebase_id, inside_path(path), content)
+
+    async def list_files(self, path: str = "", recursive: bool = False) -> List[str]:
+        """Return the paths in a directory, or of all below it: of the codebase, or of the view if it is linked."""
+        if self._codebase.linked:
+            return [entry.path for entry in await self.files.list(path, recursive)]
+        return [file.path for file in await self._client.list_files(self.codebase_id, inside_path(path), recursive)]
+
+    # Changes
+
+    async def diff(self, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
+        """Return what it changed against its source; see AsyncSandboxClient.diff."""
+        return await self._client.diff(self.id, paths, names_only=names_only)
+
+    async def apply(self, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
+        """Bring changes into the source; see AsyncSandboxClient.apply."""
+        return await self._client.apply(self.id, paths, dry_run=dry_run)
+
+    async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
+        """Forget changes; see AsyncSandboxClient.discard."""
+        return await self._client.discard(self.id, paths, dry_run=dry_run)
+
+    # Policy, audit and use
+
+    async def set_policy(
+        self, permissions: Optional[Sequence[t.RuleLike]] = None, *, preset: Optional[str] = None
+    ) -> AsyncSandbox:
+        """Replace the rules, at once, by those of a preset, and then ``permissions``; return it."""
+        rules = (get_preset(preset) if preset else []) + as_rules(permissions)
+        self._info = await self._client.set_policy(self.id, rules)
+        return self
+
+    async def explain(self, path: str) -> t.Explanation:
+        """Say what a path is to it, and by which rule."""
+        return await self._client.explain_policy(self.id, path)
+
+    def audit(
+        self,
+        *,
+        follow: bool = False,
+        events: Union[str, Sequence[str], None] = None,
+        after_seq: int = 0,
+        since: Optional[datetime] = None,
+    ) -> AsyncAuditStream:
+        """Return its audit events; with ``follow`` also those to come."""
+        return self._client.audit(self.id, follow=follow, events=events, after_seq=after_seq, since=since)
+
+    async def stats(self) -> t.Stats:
+        """Return what it uses."""
+        return await self._client.get_stats(self.id)
+
+
+async def _give_up(client: AsyncSandboxClient, made: Optional[t.Codebase]) -> None:
+    """Remove what from_local made before it failed."""
+    async with client:
+        if made is not None:
+            await client.delete_codebase(made.id)

@@ -1,0 +1,56 @@
+"""The files of a sandbox as a command inside sees them, for threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, List, Union
+
+from .exceptions import FileNotFoundError
+from .types import ViewEntry
+
+if TYPE_CHECKING:
+    from .client import SandboxClient
+
+
+class SandboxFiles:
+    """A sandbox's own view: the codebase, and what the sandbox changed, under its policy.
+
+    "/workspace/x", "/x" and "x" are one path. FileNotFoundError is raised also for what the policy hides, and
+    PermissionDeniedError for what it does not let the sandbox do.
+    """
+
+    def __init__(self, client: SandboxClient, sandbox_id: str) -> None:
+        self._client = client
+        self._id = sandbox_id
+
+    def read(self, path: str) -> str:
+        """Return a file's text, UTF-8; what is none becomes replacement characters."""
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's content."""
+        return self._client.read_view(self._id, path)
+
+    def write(self, path: str, content: Union[str, bytes]) -> None:
+        """Store a file, with the directories it needs; the sandbox has to run."""
+        self._client.write_view(self._id, path, content)
+
+    def list(self, path: str = "", recursive: bool = False) -> List[ViewEntry]:
+        """List a directory by path, or all that is below it, each directory before what is in it."""
+        found: List[ViewEntry] = []
+        for entry in self._client.list_view(self._id, path):
+            found.append(entry)
+            if recursive and entry.is_dir:
+                found += self.list(entry.path, True)
+        return found
+
+    def stat(self, path: str) -> ViewEntry:
+        """Describe a file or directory."""
+        return self._client.stat_view(self._id, path)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether the sandbox sees something at a path."""
+        try:
+            self.stat(path)
+        except FileNotFoundError:
+            return False
+        return True

@@ -1,0 +1,107 @@
+"""Sets of rules with a name. Nothing here talks to a server."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from .types import PatternType, Permission, PermissionRule, RuleLike
+
+PRESET_AGENT_SAFE = "agent-safe"
+PRESET_READ_ONLY = "read-only"
+PRESET_FULL_ACCESS = "full-access"
+PRESET_DEVELOPMENT = "development"
+PRESET_VIEW_ONLY = "view-only"
+
+
+def _rules(permission: Permission, priority: int, *patterns: str) -> List[PermissionRule]:
+    return [PermissionRule(p, permission, PatternType.GLOB, priority) for p in patterns]
+
+
+_SECRETS = ("**/.env*", "**/secrets/**", "**/*.key", "**/*.pem")
+
+PRESETS: Dict[str, List[PermissionRule]] = {
+    PRESET_AGENT_SAFE: [
+        *_rules(Permission.READ, 0, "**/*"),
+        *_rules(Permission.WRITE, 10, "/output/**", "/tmp/**"),
+        *_rules(Permission.NONE, 50, "**/.git/**"),
+        *_rules(Permission.NONE, 100, *_SECRETS, "**/credentials*"),
+    ],
+    PRESET_READ_ONLY: _rules(Permission.READ, 0, "**/*"),
+    PRESET_FULL_ACCESS: _rules(Permission.WRITE, 0, "**/*"),
+    PRESET_DEVELOPMENT: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *_SECRETS)],
+    PRESET_VIEW_ONLY: _rules(Permission.VIEW, 0, "**/*"),
+}
+"""The rules of each preset; ``register_preset`` adds to it."""
+
+
+def as_rule(item: RuleLike) -> PermissionRule:
+    """Return a rule or mapping as a rule of its own. ValueError names what is wrong with it."""
+    if isinstance(item, PermissionRule):
+        return _checked(item.pattern, item.permission, item.type, item.priority)
+    if not isinstance(item, Mapping):
+        raise ValueError(f"a rule is a PermissionRule or a mapping, not {type(item).__name__}")
+    for key in item:
+        if key not in ("pattern", "permission", "type", "priority"):
+            raise ValueError(f"rule {dict(item)!r}: unknown key {key!r}: want pattern, permission, type or priority")
+    return _checked(
+        item.get("pattern"), item.get("permission", "read"), item.get("type", "glob"), item.get("priority", 0)
+    )
+
+
+def _checked(pattern: Any, permission: Any, kind: Any, priority: Any) -> PermissionRule:
+    if not isinstance(pattern, str) or not pattern:
+        raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
+    try:
+        return PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority))
+    except (ValueError, TypeError) as cause:
+        raise ValueError(f"rule {pattern!r}: {cause}") from None
+
+
+def as_rules(items: Optional[Sequence[RuleLike]]) -> List[PermissionRule]:
+    """Return rules or mappings as rules of their own. ValueError names what is wrong with one."""
+    return [as_rule(item) for item in items or ()]
+
+
+def get_preset(name: str) -> List[PermissionRule]:
+    """Return copies of a preset's rules. ValueError for an unknown name."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(str(name), PRESETS, 1)
+        hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(list_presets())}"
+        raise ValueError(f"unknown preset {name!r}{hint}")
+    return [replace(rule) for rule in PRESETS[name]]
+
+
+def get_preset_dicts(name: str) -> List[Dict[str, Any]]:
+    """Return a preset's rules as plain data. ValueError for an unknown name."""
+    return [rule.to_dict() for rule in get_preset(name)]
+
+
+def list_presets() -> List[str]:
+    """Return the names of all presets, sorted."""
+    return sorted(PRESETS)
+
+
+def extend_preset(
+    base: str, additions: Optional[Sequence[RuleLike]] = None, overrides: Optional[Sequence[RuleLike]] = None
+) -> List[PermissionRule]:
+    """Return a preset's rules with more behind them.
+
+    ``additions`` stay as they are. ``overrides`` win against all others: one whose priority is not above
+    every other gets the highest of them and 100 more. ValueError for an unknown preset.
+    """
+    rules = get_preset(base) + as_rules(additions)
+    highest = max((rule.priority for rule in rules), default=0)
+    for rule in as_rules(overrides):
+        if rule.priority <= highest:
+            rule.priority = highest + 100
+        rules.append(rule)
+    return rules
+
+
+def register_preset(name: str, rules: Sequence[RuleLike]) -> None:
+    """Give rules a name. ValueError if it is taken."""
+    if name in PRESETS:
+        raise ValueError(f"preset {name!r}: the name is taken")
+    PRESETS[name] = as_rules(rules)

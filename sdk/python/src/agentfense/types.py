@@ -1,0 +1,400 @@
+"""What the API's objects are in Python: enumerations and plain data classes.
+
+Times are naive and local, ``None`` where not set. Sizes are bytes. Nothing here talks to a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any, Dict, List, Literal, Mapping, Optional, Union
+
+from .exceptions import CommandExecutionError
+
+
+class Permission(str, Enum):
+    """What a path is to a sandbox: it does not exist, is listed without its content, can be read, can be changed."""
+
+    NONE = "none"
+    VIEW = "view"
+    READ = "read"
+    WRITE = "write"
+
+
+class PatternType(str, Enum):
+    """How a rule's pattern is read."""
+
+    GLOB = "glob"
+    DIRECTORY = "directory"
+    FILE = "file"
+
+
+class SandboxStatus(str, Enum):
+    """Where a sandbox stands in its life."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ERROR = "error"
+
+
+class SessionStatus(str, Enum):
+    """Where a session stands in its life."""
+
+    UNKNOWN = "unknown"
+    ACTIVE = "active"
+    CLOSED = "closed"
+
+
+class RuntimeType(str, Enum):
+    """What confines a sandbox's processes."""
+
+    BWRAP = "bwrap"
+    DOCKER = "docker"
+
+
+class ChangeStatus(str, Enum):
+    """What became of a path. A rename is a deletion and an addition."""
+
+    ADDED = "added"
+    MODIFIED = "modified"
+    DELETED = "deleted"
+    RETYPED = "retyped"
+
+
+class Risk(str, Enum):
+    """How a changed file could act outside of the sandbox: tools of the host do what it says, or it is run there."""
+
+    NONE = "none"
+    TRUSTED_LATER = "trusted_later"
+    RUNS_ON_HOST = "runs_on_host"
+
+
+class Outcome(str, Enum):
+    """What apply did, or would do, with a path."""
+
+    APPLIED = "applied"
+    PRESENT = "present"
+    KEPT = "kept"
+    CONFLICT = "conflict"
+    REFUSED = "refused"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass
+class ResourceLimits:
+    """Bounds on what a sandbox uses; ``None`` is no limit."""
+
+    memory_bytes: Optional[int] = None
+    cpu_quota: Optional[int] = None
+    """Microseconds of processor time in each 100 ms."""
+    cpu_shares: Optional[int] = None
+    """Weight against others, 2 to 262144."""
+    pids_limit: Optional[int] = None
+    disk_bytes: Optional[int] = None
+    """Bytes of what the sandbox changes; ``disk_inodes`` are its entries."""
+    disk_inodes: Optional[int] = None
+
+    def to_dict(self) -> Dict[str, int]:
+        """Return the limits that are set, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Optional[int]]) -> ResourceLimits:
+        """Make limits of a mapping. ValueError for a name that is no limit."""
+        known = cls.__dataclass_fields__
+        for name in data:
+            if name not in known:
+                raise ValueError(f"unknown resource limit {name!r}: known are {', '.join(known)}")
+        return cls(**data)
+
+
+@dataclass
+class PermissionRule:
+    """Gives the paths of a pattern a permission."""
+
+    pattern: str
+    permission: Permission = Permission.READ
+    type: PatternType = PatternType.GLOB
+    priority: int = 0
+    """The higher wins."""
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Return the rule as plain data."""
+        return {
+            "pattern": self.pattern,
+            "permission": Permission(self.permission).value,
+            "type": PatternType(self.type).value,
+            "priority": self.priority,
+        }
+
+
+RuleLike = Union[PermissionRule, Mapping[str, Any]]
+"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type`` and ``priority``."""
+
+
+@dataclass
+class Sandbox:
+    """What the server says of a sandbox. Exported as ``SandboxInfo``."""
+
+    id: str
+    codebase_id: str
+    status: SandboxStatus
+    permissions: List[PermissionRule] = field(default_factory=list)
+    """As they were sent."""
+    labels: Dict[str, str] = field(default_factory=dict)
+    runtime: RuntimeType = RuntimeType.BWRAP
+    image: Optional[str] = None
+    resources: Optional[ResourceLimits] = None
+    created_at: Optional[datetime] = None
+    started_at: Optional[datetime] = None
+    stopped_at: Optional[datetime] = None
+    expires_at: Optional[datetime] = None
+    status_reason: str = ""
+    """Why the status is ERROR."""
+    name: str = ""
+    """What the command line calls it."""
+    owner_id: str = ""
+
+
+@dataclass
+class Codebase:
+    """Files that sandboxes are made of: uploaded, or a linked directory of the server's host."""
+
+    id: str
+    name: str
+    owner_id: str
+    size: int = 0
+    """Bytes of all files; 0 for a linked directory."""
+    file_count: int = 0
+    created_at: Optional[datetime] = None
+    updated_at: Optional[datetime] = None
+    linked: bool = False
+
+
+@dataclass
+class ExecResult:
+    """How a command ended."""
+
+    stdout: str
+    """What is no UTF-8 has replacement characters."""
+    stderr: str
+    exit_code: int
+    """128 and its number where a signal ended the command."""
+    duration: Optional[timedelta] = None
+    command: str = ""
+    stdout_bytes: bytes = b""
+    """Exactly what was written."""
+    stderr_bytes: bytes = b""
+    stdout_truncated: bool = False
+    """Output is missing at the end, for want of room."""
+    stderr_truncated: bool = False
+    conflicts: List[str] = field(default_factory=list)
+    """Paths that the command changed and somebody outside did too."""
+    conflict_count: int = 0
+
+    @property
+    def success(self) -> bool:
+        """Whether the exit code is 0."""
+        return self.exit_code == 0
+
+    @property
+    def output(self) -> str:
+        """The standard output, and then the standard error."""
+        return self.stdout + self.stderr
+
+    def raise_on_error(self) -> ExecResult:
+        """Raise CommandExecutionError unless the exit code is 0; return self."""
+        if not self.success:
+            raise CommandExecutionError(self.command, self.exit_code, self.stdout, self.stderr)
+        return self
+
+
+@dataclass
+class OutputChunk:
+    """A piece of a running command's output."""
+
+    stream: Literal["stdout", "stderr"]
+    data: bytes
+
+
+@dataclass
+class FileInfo:
+    """A file or directory of a codebase."""
+
+    path: str
+    """Relative to the codebase's root."""
+    name: str
+    is_dir: bool
+    size: int
+    modified_at: Optional[datetime] = None
+    mode: int = 0
+    """Type and permission bits, as st_mode."""
+    symlink_target: str = ""
+
+
+@dataclass
+class ViewEntry:
+    """A file or directory as a sandbox sees it."""
+
+    path: str
+    """Relative to the workspace."""
+    name: str
+    is_dir: bool
+    size: int
+    permission: Permission
+    modified_at: Optional[datetime] = None
+    mode: int = 0
+    """Type and permission bits, as st_mode."""
+    symlink_target: str = ""
+    changed: bool = False
+    """Whether the sandbox, not its codebase, has this content."""
+
+
+@dataclass
+class UploadResult:
+    """What was stored of an uploaded file."""
+
+    codebase_id: str
+    file_path: str
+    size: int
+    checksum: str
+    """MD5 of the content, in hexadecimal digits."""
+
+
+@dataclass
+class Session:
+    """What the server says of a session."""
+
+    id: str
+    sandbox_id: str
+    status: SessionStatus
+    shell: str = "/bin/bash"
+    created_at: Optional[datetime] = None
+    closed_at: Optional[datetime] = None
+
+
+@dataclass
+class FileState:
+    """What a path is or was."""
+
+    mode: int
+    size: int
+    symlink_target: str = ""
+
+
+@dataclass
+class FileDiff:
+    """What a sandbox changed at a path."""
+
+    path: str
+    status: ChangeStatus
+    risk: Risk = Risk.NONE
+    risk_reason: str = ""
+    source_changed: bool = False
+    """The source is not what the sandbox saw any more."""
+    old: Optional[FileState] = None
+    new: Optional[FileState] = None
+    binary: bool = False
+    too_large: bool = False
+    inserted: int = 0
+    """Lines."""
+    deleted: int = 0
+    patch: str = ""
+    """In git's format; what is no UTF-8 has replacement characters. Empty where there is no text."""
+    patch_bytes: bytes = b""
+    """Exactly the patch."""
+    patch_omitted: bool = False
+    old_content_unknown: bool = False
+
+
+@dataclass
+class PathOutcome:
+    """What apply did, or would do, with one path."""
+
+    path: str
+    outcome: Outcome
+    reason: str = ""
+    status: Optional[ChangeStatus] = None
+
+
+@dataclass
+class ApplyResult:
+    """What apply did, or would do."""
+
+    results: List[PathOutcome]
+    """Those that were not applied first; as many as there was room for."""
+    result_count: int
+    applied_count: int
+    written_again: List[str] = field(default_factory=list)
+    """Paths that the sandbox wrote again meanwhile: the later version is still a change."""
+
+
+@dataclass
+class DiscardResult:
+    """What discard did, or would do."""
+
+    paths: List[str]
+    path_count: int
+    written_again: List[str] = field(default_factory=list)
+
+
+@dataclass
+class RuleMatch:
+    """A rule that matches a path."""
+
+    rule_index: int
+    """Among the sandbox's rules, from 0; -1 for one that is not theirs."""
+    why: str
+
+
+@dataclass
+class Explanation:
+    """What a path is to a sandbox, and by which rule."""
+
+    path: str
+    permission: Permission
+    reason: str
+    rule: Optional[PermissionRule] = None
+    """The rule that decides; None where none does."""
+    rule_index: int = -1
+    traversable: bool = False
+    ancestor: str = ""
+    """The directory with which the path is hidden."""
+    matches: List[RuleMatch] = field(default_factory=list)
+
+
+@dataclass
+class AuditEvent:
+    """One record of a sandbox's audit log."""
+
+    seq: int
+    """Its number, from 1."""
+    event: str
+    """``command_executed``, ``permission_denied``, …"""
+    time: Optional[datetime] = None
+    record: Dict[str, Any] = field(default_factory=dict)
+    """The record's fields."""
+    line: str = ""
+    """The log's line as it is, whose hash can be verified."""
+
+
+@dataclass
+class Stats:
+    """What a running sandbox uses; ``None`` where the host does not count."""
+
+    memory_bytes: Optional[int]
+    memory_peak_bytes: Optional[int]
+    cpu_time: Optional[timedelta]
+    pids: Optional[int]
+    """Processes and threads."""
+    delta_bytes: int
+    delta_inodes: int
+    execs: int
+    sessions: int
+    oom_kills: int
+    pids_max_hits: int
+    view_requests: Dict[str, int] = field(default_factory=dict)
+    """Requests that the view's file system has answered, by kind."""

@@ -1,0 +1,173 @@
+"""Help with directories of this host: what an upload takes of them. Nothing here talks to a server."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Iterator, List, Optional, Sequence, Tuple, Union
+
+from pathspec import GitIgnoreSpec
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+DEFAULT_IGNORE_PATTERNS: Tuple[str, ...] = (
+    ".git",
+    "__pycache__",
+    "*.pyc",
+    "*.pyo",
+    ".DS_Store",
+    "Thumbs.db",
+    "node_modules",
+    ".venv",
+    "venv",
+    ".env",
+    "*.egg-info",
+    ".tox",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+)
+"""What ``walk_directory`` leaves out unless it is told not to, in the form of a .gitignore."""
+
+IGNORE_FILES = (".gitignore", ".sandboxignore")
+"""The files of a directory's root that say what else to leave out."""
+
+MAX_FILE_SIZE = 52428800
+"""Bytes; larger files are left out unless the caller says otherwise."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, link or directory that an upload takes."""
+
+    path: str
+    """Relative to the directory, with ``/``."""
+    full: str
+    status: os.stat_result
+
+    @property
+    def is_dir(self) -> bool:
+        """Whether it is a directory."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+    @property
+    def is_symlink(self) -> bool:
+        """Whether it is a symbolic link."""
+        return stat.S_ISLNK(self.status.st_mode)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.status.st_mode)
+
+
+def parse_ignore_file(path: PathLike) -> List[str]:
+    """Return the patterns of a file in the form of a .gitignore: no comments, no empty lines. [] if it is absent."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = [line.rstrip("\r\n") for line in file]
+    except FileNotFoundError:
+        return []
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def ignore_spec(
+    directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None, include_default_ignores: bool = True
+) -> GitIgnoreSpec:
+    """Return what an upload of a directory leaves out; later patterns win, as in a .gitignore."""
+    lines: List[str] = list(DEFAULT_IGNORE_PATTERNS) if include_default_ignores else []
+    for name in IGNORE_FILES:
+        lines += parse_ignore_file(Path(directory, name))
+    lines += ignore_patterns or ()
+    return GitIgnoreSpec.from_lines(lines)
+
+
+def walk_entries(directory: PathLike, spec: GitIgnoreSpec) -> Iterator[Entry]:
+    """Yield what ``spec`` does not leave out below a directory, sorted, each directory before what is in it.
+
+    Symbolic links are not followed. What is neither file, link nor directory is left out.
+    """
+    yield from _walk(os.fspath(directory), "", spec)
+
+
+def _walk(directory: str, prefix: str, spec: GitIgnoreSpec) -> Iterator[Entry]:
+    with os.scandir(directory) as found:
+        entries = sorted(found, key=lambda e: e.name)
+    for e in entries:
+        entry = Entry(prefix + e.name, e.path, e.stat(follow_symlinks=False))
+        if spec.match_file(entry.path + "/" if entry.is_dir else entry.path):
+            continue
+        if entry.is_dir:
+            yield entry
+            yield from _walk(e.path, entry.path + "/", spec)
+        elif entry.is_file or entry.is_symlink:
+            yield entry
+
+
+def check_directory(path: PathLike) -> Path:
+    """Return the absolute path of a directory. ValueError if there is none."""
+    directory = Path(path).expanduser().absolute()
+    if not directory.exists():
+        raise ValueError(f"path {os.fspath(path)!r}: there is nothing")
+    if not directory.is_dir():
+        raise ValueError(f"path {os.fspath(path)!r}: not a directory")
+    return directory
+
+
+def _files(
+    path: PathLike, ignore_patterns: Optional[Sequence[str]], include_default_ignores: bool, max_file_size: int
+) -> Iterator[Entry]:
+    directory = check_directory(path)
+    for entry in walk_entries(directory, ignore_spec(directory, ignore_patterns, include_default_ignores)):
+        if entry.is_file and entry.status.st_size <= max_file_size:
+            yield entry
+
+
+def walk_directory(
+    path: PathLike,
+    ignore_patterns: Optional[Sequence[str]] = None,
+    include_default_ignores: bool = True,
+    max_file_size: int = MAX_FILE_SIZE,
+) -> Iterator[Tuple[str, bytes]]:
+    """Yield the relative path and the content of each regular file below a directory that is not left out.
+
+    Left out is what the default patterns, the root's .gitignore and .sandboxignore and ``ignore_patterns`` say,
+    with the semantics of a .gitignore, and files of more than ``max_file_size`` bytes. ValueError if ``path`` is
+    no directory.
+    """
+    for entry in _files(path, ignore_patterns, include_default_ignores, max_file_size):
+        with open(entry.full, "rb") as file:
+            yield entry.path, file.read()
+
+
+def count_files(path: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> Tuple[int, int]:
+    """Return how many files ``walk_directory`` yields, and their bytes. ValueError if ``path`` is no directory."""
+    count = size = 0
+    for entry in _files(path, ignore_patterns, True, MAX_FILE_SIZE):
+        count += 1
+        size += entry.status.st_size
+    return count, size
+
+
+def human_readable_size(n: float) -> str:
+    """Return a number of bytes as text, such as ``1.5 KB``; the units are powers of 1024."""
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if abs(n) < 1024 or unit == "TB":
+            break
+        n /= 1024
+    return f"{n:.0f} {unit}" if unit == "B" else f"{n:.1f} {unit}"
+
+
+def generate_codebase_name(path: PathLike) -> str:
+    """Return a name for the codebase of a directory: the directory's own, and 8 hexadecimal digits."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(path).expanduser().absolute().name).strip("-") or "codebase"
+    return f"{stem}-{uuid.uuid4().hex[:8]}"
+
+
+def generate_owner_id() -> str:
+    """Return ``user_`` and 8 random hexadecimal digits."""
+    return f"user_{uuid.uuid4().hex[:8]}"

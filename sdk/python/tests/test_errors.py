@@ -1,0 +1,91 @@
+"""Each status and text of the server is the most specific error of this package."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Dict, Tuple
+
+import grpc
+import pytest
+
+from agentfense import exceptions as e
+from agentfense._errors import Call, error_of, write_error
+
+S = grpc.StatusCode
+SANDBOX = Call("exec", sandbox_id="sb_1", endpoint="here")
+CODEBASE = Call("get codebase", codebase_id="cb_1")
+SESSION = Call("exec", session_id="sess_1", command="true", timeout=2.0)
+UPLOAD = Call("upload", codebase_id="cb_1", path="a")
+DOWNLOAD = Call("download", codebase_id="cb_1", path="a")
+
+CASES: list[Tuple[grpc.StatusCode, str, Call, type, Dict[str, Any]]] = [
+    (S.UNAVAILABLE, "connection refused", SANDBOX, e.ConnectionError, {"endpoint": "here"}),
+    (S.UNAUTHENTICATED, "the token is not known here", SANDBOX, e.PermissionDeniedError, {"operation": "exec"}),
+    (S.PERMISSION_DENIED, "not yours", DOWNLOAD, e.PermissionDeniedError, {"operation": "download", "path": "a"}),
+    (S.NOT_FOUND, "sandbox sb_1: no such sandbox", SANDBOX, e.SandboxNotFoundError, {"sandbox_id": "sb_1"}),
+    (S.NOT_FOUND, "codebase cb_1: no such codebase", DOWNLOAD, e.CodebaseNotFoundError, {"codebase_id": "cb_1"}),
+    (S.NOT_FOUND, "session sess_1: no such session", SESSION, e.SessionNotFoundError, {"session_id": "sess_1"}),
+    (S.NOT_FOUND, "open a: no such file or directory", DOWNLOAD, e.FileNotFoundError, {"file_path": "a"}),
+    (S.FAILED_PRECONDITION, "sandbox sb_1: sandbox is not running", SANDBOX, e.SandboxNotRunningError, {}),
+    (S.FAILED_PRECONDITION, "session sess_1: session is closed", SESSION, e.SessionClosedError, {}),
+    (S.FAILED_PRECONDITION, "it is a linked directory", UPLOAD, e.UploadError, {"file_path": "a"}),
+    (S.FAILED_PRECONDITION, "sandboxes are made of it", CODEBASE, e.CodebaseError, {}),
+    (S.FAILED_PRECONDITION, "no bwrap on the PATH", Call("start", "sb_1"), e.InvalidConfigurationError, {}),
+    (S.FAILED_PRECONDITION, "sandbox is already running", Call("start", "sb_1"), e.SandboxError, {}),
+    (S.DEADLINE_EXCEEDED, "command timed out", SESSION, e.CommandTimeoutError, {"timeout_seconds": 2.0}),
+    (S.DEADLINE_EXCEEDED, "deadline", SANDBOX, e.ConnectionError, {}),
+    (S.RESOURCE_EXHAUSTED, "disk full", SANDBOX, e.ResourceLimitExceededError, {}),
+    (S.INVALID_ARGUMENT, "path: ..", UPLOAD, e.UploadError, {}),
+    (S.INVALID_ARGUMENT, "command: missing", SANDBOX, e.InvalidConfigurationError, {}),
+    (S.UNIMPLEMENTED, "no such call", SANDBOX, e.InvalidConfigurationError, {}),
+    (S.ALREADY_EXISTS, "name", SANDBOX, e.SandboxError, {}),
+    (S.INTERNAL, "incident", SANDBOX, e.SandboxError, {}),
+    (S.UNKNOWN, "?", SANDBOX, e.SandboxError, {}),
+]
+
+
+class Rpc(grpc.RpcError):
+    def __init__(self, code: Any, text: Any) -> None:
+        self._code, self._text = code, text
+
+    def code(self) -> Any:
+        return self._code
+
+    def details(self) -> Any:
+        return self._text
+
+
+@pytest.mark.parametrize(("code", "text", "call", "cls", "has"), CASES)
+def test_error_of(code: Any, text: str, call: Call, cls: type, has: Dict[str, Any]) -> None:
+    error = error_of(Rpc(code, text), call)
+    assert type(error) is cls
+    assert error.grpc_code == code.value
+    assert error.details == text
+    assert {name: getattr(error, name) for name in has} == has
+    assert str(error) == error.message != ""
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), vars(copy), str(copy)) == (cls, vars(error), str(error))
+
+
+def test_a_status_that_is_new() -> None:
+    assert error_of(Rpc(99, None), SANDBOX).grpc_code == S.UNKNOWN.value
+
+
+@pytest.mark.parametrize(
+    ("said", "cls"),
+    [
+        ("sh: 1: cannot create ./a: Permission denied\n", e.PermissionDeniedError),
+        ("mkdir: cannot create directory 'x': Read-only file system", e.PermissionDeniedError),
+        ("sh: 1: cannot create ./a: Directory nonexistent", e.FileNotFoundError),
+        ("cat: write error: No space left on device", e.SandboxError),
+    ],
+)
+def test_write_error(said: str, cls: type) -> None:
+    assert type(write_error("a", said)) is cls
+
+
+def test_messages_without_a_server() -> None:
+    assert str(e.SandboxNotRunningError("sb_1", "stopped")) == "sandbox sb_1: sandbox is not running (it is stopped)"
+    assert str(e.CommandTimeoutError("make", 2.5)) == "command 'make': took longer than 2.5 s"
+    assert str(e.ResourceLimitExceededError("memory", 5)) == "memory: the limit of 5 is exceeded"
+    assert str(e.SandboxError("text", {"a": 1}, (5, "not found"))) == "text"

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Iterator
+
+import pytest
+
+from agentfense import PermissionRule, presets
+from agentfense.types import PatternType, Permission, ResourceLimits
+
+SECRETS = ["**/.env*", "**/secrets/**", "**/*.key", "**/*.pem"]
+TABLE = {
+    "agent-safe": [
+        ("**/*", "read", 0),
+        ("/output/**", "write", 10),
+        ("/tmp/**", "write", 10),
+        ("**/.git/**", "none", 50),
+        *[(p, "none", 100) for p in [*SECRETS, "**/credentials*"]],
+    ],
+    "read-only": [("**/*", "read", 0)],
+    "full-access": [("**/*", "write", 0)],
+    "view-only": [("**/*", "view", 0)],
+    "development": [("**/*", "write", 0), *[(p, "none", 100) for p in SECRETS]],
+}
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    before = dict(presets.PRESETS)
+    yield
+    presets.PRESETS.clear()
+    presets.PRESETS.update(before)
+
+
+def test_the_rules_of_each_preset() -> None:
+    assert presets.list_presets() == sorted(TABLE)
+    for name, want in TABLE.items():
+        assert [(r.pattern, r.permission.value, r.priority) for r in presets.get_preset(name)] == want
+        assert presets.get_preset_dicts(name) == [
+            {"pattern": p, "permission": q, "type": "glob", "priority": n} for p, q, n in want
+        ]
+
+
+def test_the_constants() -> None:
+    got = {presets.PRESET_AGENT_SAFE, presets.PRESET_READ_ONLY, presets.PRESET_FULL_ACCESS}
+    assert got | {presets.PRESET_DEVELOPMENT, presets.PRESET_VIEW_ONLY} == set(TABLE)
+
+
+def test_a_preset_cannot_be_changed_through_what_was_got() -> None:
+    presets.get_preset("read-only")[0].permission = Permission.WRITE
+    assert presets.get_preset("read-only")[0].permission is Permission.READ
+
+
+@pytest.mark.parametrize("call", [presets.get_preset, presets.get_preset_dicts, presets.extend_preset])
+def test_an_unknown_preset_names_the_nearest(call: object) -> None:
+    assert callable(call)
+    with pytest.raises(ValueError, match="unknown preset 'agent_safe': did you mean 'agent-safe'"):
+        call("agent_safe")
+    with pytest.raises(ValueError, match="unknown preset 'zzz': known are agent-safe"):
+        call("zzz")
+
+
+def test_overrides_win_and_additions_stay() -> None:
+    rules = presets.extend_preset(
+        "agent-safe",
+        additions=[{"pattern": "/docs/**", "permission": "write", "priority": "7"}],
+        overrides=[PermissionRule("/a", Permission.READ), {"pattern": "/b", "priority": 300}],
+    )
+    assert [(r.pattern, r.priority) for r in rules[-3:]] == [("/docs/**", 7), ("/a", 200), ("/b", 300)]
+
+
+def test_register(registered: None) -> None:
+    presets.register_preset("mine", [{"pattern": "/x", "permission": "view", "type": "file"}])
+    assert presets.get_preset("mine") == [PermissionRule("/x", Permission.VIEW, PatternType.FILE)]
+    with pytest.raises(ValueError, match="the name is taken"):
+        presets.register_preset("mine", [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({}, "the pattern has to be"),
+        ({"pattern": ""}, "the pattern has to be"),
+        ({"pattern": "x", "permission": "rwx"}, "'rwx' is not a valid Permission"),
+        ({"pattern": "x", "type": "regex"}, "'regex' is not a valid PatternType"),
+        ({"pattern": "x", "priority": "high"}, "invalid literal"),
+        ({"pattern": "x", "permisson": "none"}, "unknown key 'permisson'"),
+        ("**/*", "a rule is a PermissionRule or a mapping"),
+    ],
+)
+def test_a_malformed_rule_is_refused(rule: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        presets.as_rules([rule])  # type: ignore[list-item]
+
+
+def test_resource_limits_of_and_to_plain_data() -> None:
+    limits = ResourceLimits.from_dict({"memory_bytes": 1, "pids_limit": None})
+    assert limits == ResourceLimits(memory_bytes=1)
+    assert limits.to_dict() == {"memory_bytes": 1}
+    with pytest.raises(ValueError, match="unknown resource limit 'memory'"):
+        ResourceLimits.from_dict({"memory": 1})

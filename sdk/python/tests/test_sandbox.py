@@ -1,0 +1,371 @@
+"""The high level, for threads, on a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from conftest import wait_until
+
+from agentfense import (
+    ChangeStatus,
+    CommandExecutionError,
+    CommandTimeoutError,
+    FileNotFoundError,
+    Outcome,
+    Permission,
+    PermissionDeniedError,
+    ResourceLimits,
+    RuntimeType,
+    Sandbox,
+    SandboxClient,
+    SandboxNotFoundError,
+    SandboxNotRunningError,
+    SandboxStatus,
+    SessionClosedError,
+    SessionNotFoundError,
+    SessionStatus,
+)
+
+
+def test_the_first_example(home: Path, project: Path) -> None:
+    with Sandbox.from_local(project, preset="agent-safe") as sb:
+        assert sb.run("cat main.py").stdout == "print('hello')\n"
+        assert (sb.status, sb.runtime) == (SandboxStatus.RUNNING, RuntimeType.BWRAP)
+        assert sb.info.started_at is not None and sb.info.stopped_at is None
+        assert sb.run("cat .env secrets/key.txt build/out.o").stdout == ""
+        assert sb.run("echo x > main.py").exit_code != 0
+        assert sb.run("echo x > output/result && cat output/result").stdout == "x\n"
+        assert not (project / "output/result").exists()
+    with pytest.raises(SandboxNotFoundError):
+        Sandbox.connect(sb.id)
+
+
+def test_how_a_command_ends(sandbox: Sandbox) -> None:
+    result = sandbox.run("cat; echo out; echo err >&2; exit 3")
+    assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
+    assert result.duration is not None and timedelta(0) < result.duration < timedelta(minutes=1)
+    assert (result.success, result.command) == (False, "cat; echo out; echo err >&2; exit 3")
+    with pytest.raises(CommandExecutionError, match="exit code 3: err"):
+        sandbox.run("echo err >&2; exit 3", raise_on_error=True)
+    assert sandbox.run("kill -9 $$").exit_code == 137
+
+
+def test_what_a_command_is_given(sandbox: Sandbox) -> None:
+    assert sandbox.exec("cat", stdin="text ä").stdout == "text ä"
+    assert sandbox.exec("cat", stdin=b"\xff\0").stdout_bytes == b"\xff\0"
+    assert sandbox.exec("cat", stdin=b"\xff").stdout == "\ufffd"
+    assert sandbox.run('echo "$A"; pwd', env={"A": "a b"}, workdir="src").stdout == "a b\n/workspace/src\n"
+
+
+def test_a_timeout_ends_the_command(sandbox: Sandbox) -> None:
+    with pytest.raises(CommandTimeoutError) as caught:
+        sandbox.run("echo $$ > output/pid; exec sleep 1000", timeout=0.5)
+    assert (caught.value.timeout_seconds, caught.value.grpc_code) == (0.5, (4, "deadline exceeded"))
+    assert sandbox.run("kill -0 $(cat output/pid)").exit_code != 0
+    with pytest.raises(CommandTimeoutError):
+        sandbox.exec("sleep 1000", timeout=timedelta(seconds=0.2))
+
+
+def test_output_comes_live_and_apart(sandbox: Sandbox) -> None:
+    command = "echo one; read line < output/go; echo two >&2; exit 4"
+    sandbox.run("mkfifo output/go", raise_on_error=True)
+    with sandbox.exec_stream(command) as stream:
+        chunks = stream.chunks()
+        first = next(chunks)
+        assert (first.stream, first.data, stream.exit_code) == ("stdout", b"one\n", None)
+        sandbox.run("echo > output/go")
+        second = next(chunks)
+        assert (second.stream, second.data) == ("stderr", b"two\n")
+        assert list(chunks) == []
+        assert stream.exit_code == 4
+    assert b"".join(sandbox.exec_stream("printf a; printf b >&2")) in (b"ab", b"ba")
+    with pytest.raises(CommandTimeoutError):
+        list(sandbox.exec_stream("sleep 1000", timeout=timedelta(seconds=0.2)))
+
+
+@pytest.mark.parametrize("how", ["close", "forget", "with"])
+def test_leaving_a_stream_ends_its_command(sandbox: Sandbox, how: str) -> None:
+    stream = sandbox.exec_stream("echo $$ > output/pid; echo started; exec sleep 1000", timeout=timedelta(minutes=5))
+    assert next(stream) == b"started\n"
+    if how == "close":
+        stream.close()
+        assert list(stream) == []
+    elif how == "with":
+        with stream:
+            pass
+    else:
+        del stream
+    wait_until("the command ends", lambda: not sandbox.run("kill -0 $(cat output/pid)").success)
+
+
+def test_much_output_in_little_memory(sandbox: Sandbox) -> None:
+    size = sum(len(data) for data in sandbox.exec_stream("head -c 50000000 /dev/zero", timeout=timedelta(minutes=2)))
+    assert size == 50_000_000
+    result = sandbox.run("head -c 5000000 /dev/zero | tr '\\0' a")
+    assert result.stdout_truncated and 4_000_000 < len(result.stdout) < 5_000_000
+
+
+def test_sessions(sandbox: Sandbox) -> None:
+    with sandbox.session(env={"GIVEN": "1"}) as session:
+        assert (session.sandbox_id, session.status, session.shell) == (sandbox.id, SessionStatus.ACTIVE, "/bin/sh")
+        assert session.exec("cd src; a=5; echo $GIVEN").stdout == "1\n"
+        assert session.exec("echo $a; pwd").stdout == "5\n/workspace/src\n"
+        assert b"".join(session.exec_stream("echo streamed; exit_later() { :; }")) == b"streamed\n"
+        with pytest.raises(CommandTimeoutError):
+            session.exec("sleep 1000", timeout=timedelta(seconds=0.3))
+        assert session.exec("echo $a").stdout == "5\n"
+        assert [s.id for s in sandbox.client.list_sessions(sandbox.id)] == [session.id]
+        assert sandbox.client.get_session(session.id).created_at is not None
+    assert session.status is SessionStatus.CLOSED
+    session.close()
+    with pytest.raises(SessionNotFoundError):
+        session.exec("true")
+    with sandbox.session() as session:
+        session.exec("exec true")
+        wait_until("the shell is gone", lambda: is_closed(session))
+
+
+def is_closed(session: object) -> bool:
+    try:
+        session.exec("true")  # type: ignore[attr-defined]
+    except SessionClosedError:
+        return True
+    return False
+
+
+def test_files_of_a_linked_directory_are_the_view(sandbox: Sandbox, project: Path) -> None:
+    assert sandbox.codebase.linked
+    sandbox.write_file("/workspace/new/deep/a.txt", "one")
+    assert sandbox.read_file("new/deep/a.txt") == "one"
+    assert sandbox.run("cat new/deep/a.txt").stdout == "one"
+    sandbox.write_file("main.py", b"\xff")
+    assert (sandbox.read_file_bytes("/main.py"), sandbox.read_file("main.py")) == (b"\xff", "\ufffd")
+    assert (project / "main.py").read_text() == "print('hello')\n"
+    assert "new" in sandbox.list_files() and "new/deep/a.txt" not in sandbox.list_files()
+    assert "new/deep/a.txt" in sandbox.list_files(recursive=True)
+    assert sandbox.list_files("/workspace/new/deep") == ["new/deep/a.txt"]
+    big = os.urandom(300_000)
+    sandbox.write_file("big", big)
+    assert sandbox.read_file_bytes("big") == big
+    entry = sandbox.files.stat("big")
+    assert (entry.name, entry.size, entry.is_dir, entry.changed) == ("big", 300_000, False, True)
+    assert entry.permission is Permission.WRITE
+    assert not sandbox.files.stat("README.md").changed
+    assert sandbox.files.stat("link").symlink_target == "main.py"
+    assert sandbox.files.exists("src") and not sandbox.files.exists("absent")
+    for read in (sandbox.read_file, sandbox.files.stat, sandbox.list_files):
+        with pytest.raises(FileNotFoundError):
+            read("absent")
+    with pytest.raises(FileNotFoundError):
+        sandbox.write_file("main.py/x", "")
+
+
+def test_the_view_keeps_to_the_policy(home: Path, project: Path) -> None:
+    with Sandbox.from_local(
+        project, permissions=[{"pattern": "/README.md", "permission": "view", "priority": 5}]
+    ) as sb:
+        assert ".env" not in sb.list_files() and not sb.files.exists("secrets/key.txt")
+        with pytest.raises(PermissionDeniedError):
+            sb.read_file("README.md")
+        with pytest.raises(PermissionDeniedError):
+            sb.write_file("main.py", "x")
+        with pytest.raises(FileNotFoundError):
+            sb.read_file(".env")
+        sb.stop()
+        assert sb.read_file("main.py") == "print('hello')\n"
+        with pytest.raises(SandboxNotRunningError):
+            sb.write_file("output/x", "x")
+
+
+def test_files_of_an_upload_are_the_codebase(home: Path, project: Path) -> None:
+    (project / "latin\udce4").write_bytes(b"l")
+    with Sandbox.from_local(project, preset="full-access", link=False, ignore_patterns=["*.md"]) as sb:
+        assert not sb.codebase.linked
+        assert sb.run("ls -A").stdout_bytes.split(b"\n")[:-1] == sorted(
+            [b".gitignore", b"empty", b"latin\xe4", b"link", b"main.py", b"output", b"run.sh", b"secrets", b"src"]
+        )
+        assert sb.run("./run.sh; readlink link").stdout == "ran\nmain.py\n"
+        assert sb.codebase.file_count == 8
+        sb.write_file("/workspace/a.txt", "host")
+        assert sb.run("cat a.txt; echo inside > b.txt").stdout == "host"
+        assert sb.read_file("b.txt") == "inside\n"
+        assert "b.txt" in sb.list_files() and "src/lib.py" in sb.list_files(recursive=True)
+        assert sb.read_file_bytes("latin\udce4") == b"l"
+        with pytest.raises(FileNotFoundError) as caught:
+            sb.read_file("absent")
+        assert (caught.value.codebase_id, caught.value.file_path) == (sb.codebase_id, "absent")
+        assert sb.refresh().codebase.file_count == 10
+    assert not (project / "b.txt").exists()
+
+
+def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
+    sandbox.run("echo new > new.txt; echo '# better' > README.md; rm src/lib.py; chmod +x new.txt")
+    changes = {change.path: change for change in sandbox.diff()}
+    assert {path: c.status for path, c in changes.items()} == {
+        "new.txt": ChangeStatus.ADDED,
+        "README.md": ChangeStatus.MODIFIED,
+        "src/lib.py": ChangeStatus.DELETED,
+    }
+    readme = changes["README.md"]
+    assert (readme.inserted, readme.deleted) == (1, 1) and "+# better" in readme.patch
+    assert readme.old and readme.new and readme.new.size == 9 and stat.S_ISREG(readme.new.mode)
+    assert changes["new.txt"].old is None and changes["src/lib.py"].new is None
+    assert [c.patch for c in sandbox.diff("README.md", names_only=True)] == [""]
+    dry = sandbox.apply(["new.txt"], dry_run=True)
+    assert (dry.applied_count, [r.outcome for r in dry.results]) == (1, [Outcome.APPLIED])
+    assert not (project / "new.txt").exists()
+    assert sandbox.discard("src").paths == ["src/lib.py"]
+    assert sandbox.run("cat src/lib.py").stdout == "x = 1\n"
+    assert sandbox.apply().applied_count == 2
+    assert (project / "README.md").read_text() == "# better\n" and (project / "src/lib.py").exists()
+    assert sandbox.diff() == []
+
+
+def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
+    assert sandbox.explain("main.py").permission is Permission.WRITE
+    sandbox.set_policy(
+        [{"pattern": "/main.py", "permission": "none", "type": "file", "priority": 5}], preset="read-only"
+    )
+    assert sandbox.run("cat main.py").exit_code != 0
+    why = sandbox.explain("/workspace/main.py")
+    assert (why.permission, why.rule_index) == (Permission.NONE, 1)
+    assert why.rule is not None and why.rule.pattern == "/main.py" and why.reason
+    assert [rule.pattern for rule in sandbox.info.permissions] == ["**/*", "/main.py"]
+
+
+def test_audit_and_stats(sandbox: Sandbox) -> None:
+    sandbox.set_policy(preset="read-only")
+    with sandbox.audit(follow=True, events="permission_denied") as events:
+        sandbox.run("echo x > main.py")
+        denied = next(event for event in events if event.record["path"] == "/main.py")
+    assert denied.event == "permission_denied"
+    assert denied.time is not None and denied.line.startswith("{")
+    everything = list(sandbox.audit())
+    assert [event.seq for event in everything] == list(range(1, len(everything) + 1))
+    assert [event.seq for event in sandbox.audit(after_seq=denied.seq)] == list(
+        range(denied.seq + 1, len(everything) + 1)
+    )
+    stats = sandbox.stats()
+    assert (stats.execs, stats.sessions) == (0, 0)
+    assert stats.view_requests["lookup"] > 0
+    sandbox.stop()
+    with pytest.raises(SandboxNotRunningError):
+        sandbox.stats()
+
+
+def test_life(home: Path, project: Path) -> None:
+    with Sandbox.from_local(project, auto_start=False, labels={"task": "42"}, owner_id="me", codebase_name="c") as sb:
+        assert sb.status is SandboxStatus.PENDING
+        assert (sb.info.labels, sb.codebase.owner_id, sb.codebase.name) == ({"task": "42"}, "me", "c")
+        with pytest.raises(SandboxNotRunningError) as caught:
+            sb.run("true")
+        assert caught.value.sandbox_id == sb.id
+        assert sb.start().status is SandboxStatus.RUNNING
+        with Sandbox.connect(sb.id) as same, Sandbox.from_codebase(sb.codebase_id, preset="view-only") as other:
+            assert same.codebase_id == other.codebase_id == sb.codebase_id
+            assert same.run("echo 1").stdout == "1\n"
+            assert other.run("cat main.py").exit_code != 0
+            assert {s.id for s in sb.client.list_sandboxes(sb.codebase_id)} == {sb.id, other.id}
+        sb.destroy()
+        sb.destroy()
+
+
+def test_resources(home: Path, project: Path) -> None:
+    limits = ResourceLimits(disk_bytes=1 << 20)
+    with Sandbox.from_local(project, preset="full-access", resources=limits) as sb:
+        assert sb.info.resources == limits
+        assert "Disk quota exceeded" in sb.run("head -c 2000000 /dev/zero > big").stderr
+
+
+def test_threads_share_a_client(sandbox: Sandbox) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda n: sandbox.run(f"echo {n}").stdout, range(32)))
+    assert results == [f"{n}\n" for n in range(32)]
+
+
+def test_a_forked_process_cannot_use_the_parents_client(sandbox: Sandbox) -> None:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            sandbox.run("true")
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        assert said.read().startswith("InvalidConfigurationError: the client was made before this process was forked")
+    os.waitpid(child, 0)
+    assert sandbox.run("echo well").stdout == "well\n"
+
+
+SCRIPT = """
+import sys
+from agentfense import Sandbox
+with Sandbox.from_local(sys.argv[1], preset="full-access") as sb:
+    print(sb.id, flush=True)
+    sb.run("echo > output/started; exec sleep 1000", timeout=600)
+"""
+
+
+def test_an_interrupt_ends_the_command_and_cleans_up(client: SandboxClient, project: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", SCRIPT, str(project)], stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None
+        sandbox_id = script.stdout.readline().strip()
+        wait_until("the command runs", lambda: any(e.name == "started" for e in client.list_view(sandbox_id, "output")))
+        script.send_signal(signal.SIGINT)
+        assert script.wait(60) == -signal.SIGINT
+    with pytest.raises(SandboxNotFoundError):
+        client.get_sandbox(sandbox_id)
+
+
+MAKING = """
+import sys
+from agentfense import Sandbox, SandboxClient
+SandboxClient().close()
+print("begin", flush=True)
+with Sandbox.from_local(sys.argv[1], owner_id="interrupted"):
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("after", [0, 0.01, 0.03, 0.1])
+def test_an_interrupt_while_it_is_made_leaves_nothing(client: SandboxClient, project: Path, after: float) -> None:
+    """Whenever it comes."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MAKING, str(project)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as script:
+        assert script.stdout is not None and script.stdout.readline() == "begin\n"
+        time.sleep(after)
+        script.send_signal(signal.SIGINT)
+        assert script.wait(60) == -signal.SIGINT
+    assert client.list_codebases("interrupted") == []
+
+
+def test_a_lost_client_ends_the_command(sandbox: Sandbox) -> None:
+    other = Sandbox.connect(sandbox.id)
+    failed = []
+
+    def run() -> None:
+        try:
+            other.run("echo $$ > output/pid; exec sleep 1000", timeout=600)
+        except Exception as error:
+            failed.append(type(error).__name__)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_until("the command runs", lambda: sandbox.run("test -s output/pid").success)
+    other.client.close()
+    thread.join(60)
+    assert failed == ["SandboxError"]
+    wait_until("the command ends", lambda: not sandbox.run("kill -0 $(cat output/pid)").success)

@@ -1,0 +1,186 @@
+"""Which server is found, and the one that is started by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+from conftest import check_clean, processes_of, stop_server, wait_until
+
+from agentfense import (
+    AsyncSandboxClient,
+    ConnectionError,
+    InvalidConfigurationError,
+    PermissionDeniedError,
+    Sandbox,
+    SandboxClient,
+    _server,
+)
+
+
+@pytest.fixture
+def own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A state directory without a server."""
+    with tempfile.TemporaryDirectory(prefix="af-") as directory:
+        own = Path(directory).resolve() / ("deep" * 30)
+        monkeypatch.setenv("AGENTFENSE_HOME", str(own))
+        yield own
+        if (own / "sandboxes").exists():
+            check_clean(own)
+            stop_server(own)
+        assert not processes_of(own)
+
+
+def pid_of(home: Path) -> int:
+    return int(json.loads((home / "server.json").read_text())["pid"])
+
+
+CLIENT = (
+    "import sys; from agentfense import SandboxClient\nwith SandboxClient() as c: print(c.endpoint); sys.stdin.read()"
+)
+
+
+def test_processes_share_one_server_that_ends_when_idle(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "import agentfense._server as s; s.IDLE_EXIT = '500ms'\n" + CLIENT
+    scripts = [
+        subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = {script.stdout.readline() for script in scripts if script.stdout}
+    assert said == {f"unix://{own_home}/server.sock\n"}
+    server = pid_of(own_home)
+    assert processes_of(own_home) and os.path.exists(f"/proc/{server}")
+    for script in scripts:
+        script.communicate(timeout=60)
+    wait_until("the server ends", lambda: not processes_of(own_home))
+    left = {path.name for path in own_home.iterdir()}
+    assert not left & {"server.json", "server.sock"}
+
+
+def test_a_server_that_was_killed_is_replaced(own_home: Path, project: Path) -> None:
+    with Sandbox.from_local(project) as sb:
+        os.kill(pid_of(own_home), signal.SIGKILL)
+        with pytest.raises(ConnectionError, match="cannot reach the server at unix://"):
+            while True:
+                sb.run("true")
+        with Sandbox.connect(sb.id) as again:
+            assert again.run("echo still here").stdout == "still here\n"
+        sb.client.close()
+        sb._destroyed = True
+        with SandboxClient() as client:
+            client.delete_codebase(sb.codebase_id)
+
+
+def test_a_server_that_was_started_by_hand_is_found(own_home: Path) -> None:
+    own_home.mkdir(parents=True, mode=0o700)
+    environ = {**os.environ, "AGENTFENSE_SERVER_GRPC_ADDR": "127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR": ""}
+    with subprocess.Popen(
+        [os.environ["AGENTFENSE_BINARY"], "serve"],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().split()[1]
+        with SandboxClient() as client:
+            assert (client.endpoint, client.same_host) == (address, True)
+        for name in (address, f"http://localhost:{address.split(':')[1]}"):
+            with SandboxClient(name) as client:
+                assert client.same_host and client.list_codebases() == []
+        server.terminate()
+
+
+def test_the_variable_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        monkeypatch.setenv("AGENTFENSE_ENDPOINT", address)
+        with (
+            SandboxClient() as client,
+            pytest.raises(ConnectionError, match="is `agentfense serve` running there") as caught,
+        ):
+            client.list_codebases()
+        assert caught.value.endpoint == address
+
+
+async def test_a_dead_server_for_an_event_loop(home: Path) -> None:
+    async with AsyncSandboxClient("unix:///nowhere/af.sock") as client:
+        with pytest.raises(ConnectionError):
+            await client.list_codebases()
+        with pytest.raises(ConnectionError):
+            _ = [data async for data in client.exec_stream("sb_0123456789abcdef", "true")]
+
+
+def test_a_server_that_never_answers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentfense._connection.Connection.call.__defaults__", (0.5,))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with SandboxClient(address) as client, pytest.raises(ConnectionError):
+            client.list_codebases()
+
+
+def test_a_token_that_is_wrong(home: Path, client: SandboxClient) -> None:
+    with (
+        SandboxClient(token="afs_" + "0" * 64) as other,
+        pytest.raises(PermissionDeniedError, match="AGENTFENSE_TOKEN"),
+    ):
+        other.list_codebases()
+
+
+def test_there_is_no_program(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTFENSE_BINARY", "/nowhere/agentfense")
+    with pytest.raises(InvalidConfigurationError, match="AGENTFENSE_BINARY '/nowhere/agentfense': no such program"):
+        SandboxClient()
+    monkeypatch.delenv("AGENTFENSE_BINARY")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InvalidConfigurationError, match="install agentfense, or name the program"):
+        SandboxClient()
+    assert not own_home.exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo 'agentfense: no bwrap' >&2; exit 125", "serve: agentfense: no bwrap"),
+        ("exit 1", "it ended without a word"),
+        ("echo grpc x; sleep 0.1", "it is older than this package"),
+    ],
+)
+def test_a_program_that_does_not_serve(
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
+) -> None:
+    program = tmp_path / "agentfense"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("AGENTFENSE_BINARY", str(program))
+    before = threading.active_count()
+    with pytest.raises(ConnectionError, match=says):
+        SandboxClient()
+    wait_until("no thread waits for it", lambda: threading.active_count() <= before)
+
+
+def test_a_state_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTFENSE_HOME", "/dev/null/home")
+    with pytest.raises(InvalidConfigurationError, match="state directory /dev/null/home: Not a directory"):
+        SandboxClient()
+    for name in ("AGENTFENSE_HOME", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InvalidConfigurationError, match="no state directory"):
+        SandboxClient()
+
+
+def test_a_file_of_whereabouts_that_nobody_holds(own_home: Path) -> None:
+    own_home.mkdir(parents=True)
+    assert _server.running(own_home) is None
+    (own_home / "server.json").write_text(json.dumps({"grpc": "127.0.0.1:1", "token_file": "/x", "tls": False}))
+    assert _server.running(own_home) is None

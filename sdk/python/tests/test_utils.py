@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agentfense import utils
+
+
+def names(path: Path, **more: object) -> set[str]:
+    return {name for name, _ in utils.walk_directory(path, **more)}  # type: ignore[arg-type]
+
+
+def test_walk_leaves_out_what_an_upload_does(project: Path) -> None:
+    (project / "node_modules/x").mkdir(parents=True)
+    (project / "node_modules/x/index.js").write_text("x")
+    (project / "src/lib.pyc").write_text("x")
+    assert dict(utils.walk_directory(project))["main.py"] == b"print('hello')\n"
+    everything = {"main.py", "README.md", "src/lib.py", "secrets/key.txt", "output/.keep", ".gitignore", "run.sh"}
+    assert names(project) == everything
+    assert names(project, ignore_patterns=["*.md", "!.env"]) == everything - {"README.md"} | {".env"}
+    assert names(project, include_default_ignores=False) == everything | {
+        ".env",
+        "node_modules/x/index.js",
+        "src/lib.pyc",
+    }
+    assert names(project, max_file_size=0) == {"output/.keep"}
+
+
+def test_ignore_files_have_the_semantics_of_git(project: Path) -> None:
+    (project / ".gitignore").write_text("# comment\n\n/*.md\nsrc/\n!keep.log\n*.log\n\\#odd\n")
+    (project / ".sandboxignore").write_text("!important.log\r\n")
+    for name in ("a.log", "important.log", "keep.log", "#odd", "deep/README.md"):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x")
+    assert utils.parse_ignore_file(project / ".gitignore") == ["/*.md", "src/", "!keep.log", "*.log", "\\#odd"]
+    assert utils.parse_ignore_file(project / "absent") == []
+    found = names(project)
+    assert "important.log" in found and "deep/README.md" in found and "build/out.o" in found
+    assert not found & {"README.md", "src/lib.py", "a.log", "keep.log", "#odd"}
+
+
+def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("secret")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/link").symlink_to("../outside")
+    (tmp_path / "in/loop").symlink_to(".")
+    assert names(tmp_path / "in") == set()
+
+
+def test_count(project: Path) -> None:
+    count, size = utils.count_files(project)
+    assert (count, size) == (7, sum(len(content) for _, content in utils.walk_directory(project)))
+    assert utils.count_files(project, ["*"]) == (0, 0)
+
+
+@pytest.mark.parametrize("call", [utils.count_files, lambda path: list(utils.walk_directory(path))])
+def test_no_directory(call: object, project: Path) -> None:
+    assert callable(call)
+    with pytest.raises(ValueError, match="there is nothing"):
+        call(project / "absent")
+    with pytest.raises(ValueError, match="not a directory"):
+        call(project / "main.py")
+
+
+@pytest.mark.parametrize(
+    ("n", "want"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KB"),
+        (1536, "1.5 KB"),
+        (50 << 20, "50.0 MB"),
+        (3 << 40, "3.0 TB"),
+        (2 << 50, "2048.0 TB"),
+    ],
+)
+def test_sizes_for_people(n: int, want: str) -> None:
+    assert utils.human_readable_size(n) == want
+
+
+def test_generated_names(tmp_path: Path) -> None:
+    assert re.fullmatch(r"user_[0-9a-f]{8}", utils.generate_owner_id())
+    assert utils.generate_owner_id() != utils.generate_owner_id()
+    (tmp_path / "my project!").mkdir()
+    assert re.fullmatch(r"my-project-[0-9a-f]{8}", utils.generate_codebase_name(tmp_path / "my project!"))
+    assert utils.generate_codebase_name("/").startswith("codebase-")
