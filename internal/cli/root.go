@@ -2,9 +2,9 @@
 //
 // A verb's file holds its options, its flags and its run function; what the
 // verbs share stands in env.go (the surroundings of the process), relay.go
-// (our streams to a command's), exit.go (exit codes) and output.go (tables and
-// JSON). stdout carries data only; everything said to the person goes to
-// stderr.
+// (our streams to a command's), server.go (which verbs act on a server, and how
+// it is found), exit.go (exit codes) and output.go (tables and JSON). stdout
+// carries data only; everything said to the person goes to stderr.
 package cli
 
 import (

@@ -256,7 +256,8 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 	}
 	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before))
 	if o.Remove {
-		after = errors.Join(after, e.clearServer(ctx, s, m))
+		m.isNew = true // as if it had not been there
+		after = errors.Join(after, m.undo(ctx, s))
 	} else if m.codebase != "" {
 		e.say("the files are in codebase %[1]s: agentfense codebase pull %[1]s DIR", m.codebase)
 	}
@@ -264,12 +265,6 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 		return exitError(exit.Code)
 	}
 	return after
-}
-
-// clearServer is --rm: the sandbox goes, and the codebase that came with it.
-func (e *env) clearServer(ctx context.Context, s control.Server, m *made) error {
-	m.isNew = true
-	return m.undo(ctx, s)
 }
 
 func (e *env) applyOnServer(ctx context.Context, s control.Server, m *made) error {

@@ -41,7 +41,6 @@ const (
 type Sandbox struct {
 	Record sandbox.Record
 	Status Status
-	Reason string // of Failed
 }
 
 // NewSandbox is what a sandbox is made of.

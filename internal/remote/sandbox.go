@@ -47,7 +47,7 @@ func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 		return control.Sandbox{}, err
 	}
 	return control.Sandbox{
-		Status: statusOf[s.Status], Reason: s.StatusReason,
+		Status: statusOf[s.Status],
 		Record: sandbox.Record{
 			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(vpath.Escape(s.Id)), Name: vpath.Escape(s.Name), Workspace: workspace,
 			Rules: rules, PolicyNote: sentNote, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
