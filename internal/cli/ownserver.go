@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,14 +67,25 @@ func (e *env) defaultEndpoint() string {
 
 const usualEndpoint = "localhost:" + control.DefaultPort
 
-// ownTokenFile is where this user's server has its default token.
-func (e *env) ownTokenFile() string {
-	if own, serves := e.ownServer(); serves && own.TokenFile != "" {
-		return own.TokenFile
+// meet reports whether our own server is at an endpoint, and makes sure that it
+// is the one that is reached: to another, which another user of this host may
+// run, its token would give everything of ours. The name localhost may also be
+// an address at which ours does not listen.
+func (s ownServer) meet(at *control.Endpoint) bool {
+	own, err := control.ParseEndpoint(s.endpoint(), control.Options{})
+	if err != nil || own.Unix != at.Unix || own.Port != at.Port {
+		return false
 	}
-	dir, err := sandbox.HomeDir(e.getenv)
-	if err != nil {
-		return ""
+	ip, err := netip.ParseAddr(own.Host)
+	everywhere := err == nil && ip.IsUnspecified()
+	switch {
+	case own.Host == at.Host, everywhere && at.IsLocal():
+		return true
+	case at.Host == "localhost" && own.IsLocal():
+		if !at.TLS { // else its certificate tells who it is
+			at.Host = own.Host
+		}
+		return true
 	}
-	return filepath.Join(dir, "token")
+	return false
 }

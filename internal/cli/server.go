@@ -131,13 +131,21 @@ func (e *env) endpoint(address string) (control.Endpoint, error) {
 	if err != nil {
 		return at, usageError{err}
 	}
-	at.Token, at.TokenFrom, err = e.token(at)
+	own, serves := e.ownServer()
+	serves = serves && own.meet(&at)
+	at.Token, at.TokenFrom, err = e.token()
+	if at.Token == "" && err == nil && serves {
+		at.Token, err = e.parts.ReadToken(own.TokenFile)
+		at.TokenFrom = sandbox.HostPath(own.TokenFile).String()
+		if fault.Is(err, fault.NotFound) { // taken away to get another: it may need none
+			err = nil
+		}
+	}
 	return at, err
 }
 
-// token finds what to show a server. That of this user's own server is shown to
-// none but one on this host.
-func (e *env) token(at control.Endpoint) (token, from string, err error) {
+// token is the one that is given to be shown to a server, "" if none is.
+func (e *env) token() (token, from string, err error) {
 	path := e.at.TokenFile
 	if text := e.getenv("AGENTFENSE_TOKEN"); path == "" && text != "" {
 		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -148,16 +156,9 @@ func (e *env) token(at control.Endpoint) (token, from string, err error) {
 	if path == "" {
 		path = e.getenv("AGENTFENSE_TOKEN_FILE")
 	}
-	if path != "" {
-		token, err = e.parts.ReadToken(path)
-		return token, sandbox.HostPath(path).String(), err
-	}
-	if path = e.ownTokenFile(); path == "" || !at.IsLocal() {
+	if path == "" {
 		return "", "", nil
 	}
 	token, err = e.parts.ReadToken(path)
-	if fault.Is(err, fault.NotFound) {
-		return "", "", nil
-	}
 	return token, sandbox.HostPath(path).String(), err
 }
