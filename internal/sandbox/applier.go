@@ -24,7 +24,8 @@ const (
 	fewFiles = 8
 )
 
-// applier carries a plan out. Nothing in it is shared between goroutines.
+// applier carries a plan out. Nothing in it is changed by more than one
+// goroutine.
 type applier struct {
 	work     *work
 	plan     *plan

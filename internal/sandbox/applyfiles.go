@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +23,7 @@ type batch struct {
 	steps  []*step // what is to be placed
 	files  map[*step]*staged
 	linked map[layer.FileID]*staged
-	bytes  int64
+	ahead  map[*step]written
 }
 
 // files applies everything that is no directory. Regular files are written,
@@ -30,13 +33,80 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 	most := filesAtOnce()
 	for len(steps) > 0 {
 		b := batch{files: map[*step]*staged{}, linked: map[layer.FileID]*staged{}}
-		n := 0
-		for n < len(steps) && n < most && b.bytes < batchBytes {
-			a.stage(ctx, &b, steps[n])
+		n, bytes := 0, int64(0)
+		for n < len(steps) && n < most && bytes < batchBytes {
+			bytes += steps[n].Info.Size
 			n++
 		}
+		b.ahead = a.writeAhead(ctx, steps[:n])
+		for _, s := range steps[:n] {
+			a.stage(ctx, &b, s)
+		}
+		b.forgetUnused(a)
 		a.commit(&b)
 		steps = steps[n:]
+	}
+}
+
+// written is a file that was staged before its turn came.
+type written struct {
+	file *staged
+	err  error
+}
+
+// manyFiles are worth more than one goroutine, of which there are writers at
+// most.
+const (
+	manyFiles = 64
+	writers   = 4
+)
+
+// writeAhead stages regular files of one name, several at once, where there are
+// many: most of the time is the kernel's. What becomes of them stage decides, in
+// order.
+func (a *applier) writeAhead(ctx context.Context, steps []*step) map[*step]written {
+	if len(steps) < manyFiles || a.stopped {
+		return nil
+	}
+	done := make([]written, len(steps))
+	var next atomic.Int64
+	var failed atomic.Bool
+	var group sync.WaitGroup
+	for range min(writers, runtime.GOMAXPROCS(0)) {
+		group.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(steps)) && !failed.Load() && ctx.Err() == nil; i = next.Add(1) - 1 {
+				s := steps[i]
+				if s.outcome != Applied || s.Info.Mode&typeBits != unix.S_IFREG || s.Info.Nlink > 1 || s.sameContent {
+					continue
+				}
+				done[i].err = a.work.tree.at(s.Path, func(e entry) (err error) {
+					done[i].file, err = a.write(s, e)
+					return err
+				})
+				if done[i].err != nil {
+					failed.Store(true)
+				}
+			}
+		})
+	}
+	group.Wait()
+	ahead := make(map[*step]written, len(steps))
+	for i, s := range steps {
+		if done[i].file != nil || done[i].err != nil {
+			ahead[s] = done[i]
+		}
+	}
+	return ahead
+}
+
+// forgetUnused lets go of what was staged and came to nothing.
+func (b *batch) forgetUnused(a *applier) {
+	for s, w := range b.ahead {
+		if w.file == nil || b.files[s] == w.file {
+			continue
+		}
+		w.file.close()
+		_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(w.file) })
 	}
 }
 
@@ -57,21 +127,28 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	if !a.mayGoOn(ctx, s) {
 		return
 	}
-	err := a.work.tree.at(s.Path, func(e entry) error {
-		var err error
-		if s.inPlace, err = s.isModeOnly(e); err != nil {
+	w, ahead := b.ahead[s]
+	if !ahead {
+		w.err = a.work.tree.at(s.Path, func(e entry) (err error) {
+			s.inPlace, err = s.isModeOnly(e)
+			if err == nil && s.Info.Mode&typeBits == unix.S_IFREG && !s.inPlace && b.linked[s.Info.ID] == nil {
+				w.file, err = a.write(s, e)
+			}
 			return err
-		}
-		if s.Info.Mode&typeBits != unix.S_IFREG || s.inPlace || b.linked[s.Info.ID] != nil {
-			return nil
-		}
-		return a.write(b, s, e)
-	})
-	if err != nil {
-		a.finish(s, err)
+		})
+	}
+	if w.err != nil {
+		a.finish(s, w.err)
 		return
 	}
 	b.steps = append(b.steps, s)
+	if w.file == nil {
+		return
+	}
+	b.files[s] = w.file
+	if s.Info.Nlink > 1 {
+		b.linked[s.Info.ID] = w.file
+	}
 }
 
 // isModeOnly reports whether nothing but the mode of the source's file has to
@@ -85,11 +162,12 @@ func (s *step) isModeOnly(e entry) (bool, error) {
 	return now != nil && now.Nlink == 1, err
 }
 
-// write copies the delta's file beside its place.
-func (a *applier) write(b *batch, s *step, e entry) error {
+// write copies the delta's file beside its place. It may be called from several
+// goroutines.
+func (a *applier) write(s *step, e entry) (*staged, error) {
 	before, err := a.check(s, e)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var src *os.File
 	err = asOwner(func() (err error) {
@@ -97,24 +175,19 @@ func (a *applier) write(b *batch, s *step, e entry) error {
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer src.Close()
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
 	file, err := e.stage(src, l)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := isUnchanged(src, s); err != nil {
 		file.close()
-		return errors.Join(err, e.removeIfNamed(file))
+		return nil, errors.Join(err, e.removeIfNamed(file))
 	}
-	b.files[s] = file
-	b.bytes += s.Info.Size
-	if s.Info.Nlink > 1 {
-		b.linked[s.Info.ID] = file
-	}
-	return nil
+	return file, nil
 }
 
 // isUnchanged refuses a copy of which the original moved on meanwhile.

@@ -185,6 +185,68 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	}
 }
 
+// Many files are written several at once.
+func TestApplyOfManyFilesOnAFullDisk(t *testing.T) {
+	needs.Root(t)
+	if !again(t, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}) {
+		return
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, tree{})
+	if err := unix.Mount("full", b.dir, "tmpfs", 0, "size=512k"); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Unmount(b.dir, unix.MNT_DETACH)
+	source, want := tree{}, tree{"d/": "", "new/": ""}
+	for i := range 100 {
+		name := fmt.Sprintf("d/%03d", i)
+		source[name] = "old"
+		want[name] = strings.Repeat("n", 4096)
+		want[fmt.Sprintf("new/%03d", i)] = strings.Repeat("x", 100+i)
+	}
+	source["d/first"], source["d/last"] = "old", "old"
+	want["d/first"], want["d/last"] = "linked", "linked"
+	build(t, b.dir, source)
+	box, err := b.home.Create(recordOf(t, b.home, b.dir, "small"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.box = box
+	b.agent(func(a *agent) {
+		a.mkdir("/new")
+		for name, content := range withoutDirs(want) {
+			if content != "linked" {
+				a.write(vpath.Path("/"+name), content)
+			}
+		}
+		a.write("/d/first", "linked")
+		a.remove("/d/last")
+		a.link("/d/first", "/d/last")
+	})
+	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+	if !fault.Is(err, fault.Exhausted) || r.Count(sandbox.Failed) != 1 {
+		t.Errorf("Apply = %v, %d failed", err, r.Count(sandbox.Failed))
+	}
+	for name, content := range withoutDirs(snapshot(t, b.dir)) {
+		if content != "old" && content != want[name] {
+			t.Errorf("%s has %d bytes, neither old nor new", name, len(content))
+		}
+	}
+	if err := unix.Mount("", b.dir, "", unix.MS_REMOUNT, "size=8m"); err != nil {
+		t.Fatal(err)
+	}
+	b.apply()
+	if diff := cmp.Diff(want, snapshot(t, b.dir)); diff != "" {
+		t.Errorf("source (-want +got):\n%s", diff)
+	}
+	var one, other unix.Stat_t
+	if err := errors.Join(unix.Stat(filepath.Join(b.dir, "d/first"), &one), unix.Stat(filepath.Join(b.dir, "d/last"), &other)); err != nil || one.Ino != other.Ino {
+		t.Errorf("two names of one file are two files, %v", err)
+	}
+}
+
 func TestAKilledApplyLeavesEachFileOldOrNew(t *testing.T) {
 	source, want := tree{}, tree{}
 	old, fresh := strings.Repeat("old", 5000), strings.Repeat("new", 7000)

@@ -195,6 +195,12 @@ func (a *agent) symlink(target string, p vpath.Path) {
 	a.check(err)
 }
 
+func (a *agent) link(old, p vpath.Path) {
+	a.t.Helper()
+	_, err := a.stack.Link(old, p)
+	a.check(err)
+}
+
 func (a *agent) visible(p vpath.Path) bool {
 	d := a.policy.Decide(p)
 	return max(d.Permission, d.ForDir()) > policy.None
