@@ -22,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,18 +61,43 @@ func (d *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	if err != nil {
 		return nil, err
 	}
-	a, err := d.dial(ctx, spec.Limits)
+	a, err := d.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	p := &process{api: a, id: spec.ID, dir: spec.Dir, complaints: isolate.Complaints{To: spec.Stderr}, done: make(chan struct{})}
-	if err := clear(ctx, a, spec.ID, spec.Dir); err != nil {
+	if err := p.prepare(ctx, plan); err != nil {
 		return nil, err
 	}
 	if err := p.launch(ctx, plan); err != nil {
 		return nil, errors.Join(err, p.abandon())
 	}
 	return p, nil
+}
+
+// prepare asks all that is asked before a container is made, at once.
+func (p *process) prepare(ctx context.Context, plan *plan) error {
+	var volumes []string
+	errs := make([]error, 3) // in the order in which they count
+	var asked sync.WaitGroup
+	asked.Go(func() { errs[0] = p.api.check(ctx, plan.spec.Limits) })
+	asked.Go(func() { errs[1] = clear(ctx, p.api, p.id, p.dir) })
+	asked.Go(func() { volumes, errs[2] = p.api.volumes(ctx, plan.spec.Image) })
+	asked.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return imageError(err, plan.spec.Image)
+		}
+	}
+	return plan.addVolumes(volumes)
+}
+
+// imageError says what to do where the daemon has no such image.
+func imageError(err error, image string) error {
+	if isStatus(err, http.StatusNotFound) {
+		return fault.New(fault.Precondition, "%w; run: docker pull %s", err, image)
+	}
+	return err
 }
 
 // launch takes the sandbox to where PID 1 runs.
@@ -106,19 +132,9 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 
 // create makes the container.
 func (p *process) create(ctx context.Context, plan *plan) error {
-	volumes, err := p.api.volumes(ctx, plan.spec.Image)
-	if err == nil {
-		err = plan.addVolumes(volumes)
-	}
-	var made created
-	if err == nil {
-		made, err = p.api.create(ctx, containerName(plan.spec.ID), plan.container())
-	}
-	if isStatus(err, http.StatusNotFound) {
-		return fault.New(fault.Precondition, "%w; run: docker pull %s", err, plan.spec.Image)
-	}
+	made, err := p.api.create(ctx, containerName(plan.spec.ID), plan.container())
 	if err != nil {
-		return err
+		return imageError(err, plan.spec.Image)
 	}
 	p.container = made.ID
 	for _, w := range made.Warnings {
@@ -179,18 +195,29 @@ func (p *process) give(peer *handover.Peer, guest *os.File) error {
 
 // dial connects to a daemon that can do what is asked of it.
 func (d *Isolator) dial(ctx context.Context, limits isolate.Limits) (*api, error) {
+	a, err := d.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a, a.check(ctx, limits)
+}
+
+// connect finds the daemon.
+func (d *Isolator) connect(ctx context.Context) (*api, error) {
 	a, err := newAPI(cmp.Or(d.host, os.Getenv(HostVariable), os.Getenv("DOCKER_HOST"), defaultHost))
 	if err != nil {
 		return nil, err
 	}
-	if err := a.agree(ctx); err != nil {
-		return nil, err
-	}
+	return a, a.agree(ctx)
+}
+
+// check asks the daemon whether it can do what is asked of it.
+func (a *api) check(ctx context.Context, limits isolate.Limits) error {
 	info, err := a.info(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return a, checkDaemon(info, limits)
+	return checkDaemon(info, limits)
 }
 
 // removePatience bounds what is asked of the daemon at the end of a sandbox.
