@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"iter"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -18,10 +16,10 @@ import (
 // Options are how a server is reached. The zero value is this user's server.
 type Options struct {
 	// Endpoint is host:port or unix:///path; empty: $AGENTFENSE_ENDPOINT, else
-	// localhost:9000.
+	// where this user's own server runs, else localhost:9000.
 	Endpoint string
-	// Token is shown with each call; empty: $AGENTFENSE_TOKEN, else the token
-	// of this user's state directory, which is only shown to this host.
+	// Token is shown with each call; empty: $AGENTFENSE_TOKEN, else that of this
+	// user's own server, which is shown to that server alone.
 	Token string
 	// TLS, if not nil, is used for the connection.
 	TLS *tls.Config
@@ -40,15 +38,19 @@ type Client struct {
 // New returns a client. It connects with the first call.
 // Errors: ErrInvalid for an endpoint that is none.
 func New(o Options) (*Client, error) {
-	endpoint := first(o.Endpoint, os.Getenv("AGENTFENSE_ENDPOINT"), defaultEndpoint)
+	own := findOwnServer()
+	endpoint := first(o.Endpoint, os.Getenv("AGENTFENSE_ENDPOINT"), own.GRPC, defaultEndpoint)
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
 	options := []grpc.DialOption{grpc.WithTransportCredentials(creds)}
 	token := first(o.Token, os.Getenv("AGENTFENSE_TOKEN"))
-	if token == "" && isLocal(endpoint) {
-		token = ownToken()
+	if token == "" && own.isAt(endpoint, o.TLS != nil) {
+		token = own.token()
+		if o.TLS == nil { // else its certificate tells
+			endpoint = own.GRPC
+		}
 	}
 	if token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(bearer{token, o.TLS != nil}))
@@ -97,33 +99,6 @@ func first(values ...string) string {
 		}
 	}
 	return ""
-}
-
-// isLocal reports whether endpoint is on this host for sure.
-func isLocal(endpoint string) bool {
-	host := endpoint
-	if i := strings.LastIndexByte(endpoint, ':'); i >= 0 {
-		host = endpoint[:i]
-	}
-	return strings.HasPrefix(endpoint, "unix:") || host == "localhost" || host == "127.0.0.1" || host == "[::1]"
-}
-
-// ownToken is the token of the server of this user's state directory, "" if
-// there is none.
-func ownToken() string {
-	dir := os.Getenv("AGENTFENSE_HOME")
-	switch data := os.Getenv("XDG_DATA_HOME"); {
-	case dir != "":
-	case filepath.IsAbs(data):
-		dir = filepath.Join(data, "agentfense")
-	default:
-		dir = filepath.Join(os.Getenv("HOME"), ".local", "share", "agentfense")
-	}
-	text, err := os.ReadFile(filepath.Join(dir, "token"))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // bearer shows a token with each call. Without TLS it goes only where the

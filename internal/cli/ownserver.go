@@ -73,7 +73,7 @@ const usualEndpoint = "localhost:" + control.DefaultPort
 // an address at which ours does not listen.
 func (s ownServer) meet(at *control.Endpoint) bool {
 	own, err := control.ParseEndpoint(s.endpoint(), control.Options{})
-	if err != nil || own.Unix != at.Unix || own.Port != at.Port {
+	if err != nil || own.Unix != at.Unix || own.Port != at.Port || own.TLS != at.TLS {
 		return false
 	}
 	ip, err := netip.ParseAddr(own.Host)
