@@ -76,7 +76,7 @@ func End(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (kill
 
 // end says that the supervisor ended by itself, clean, or was killed.
 func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clean, killed bool, err error) {
-	c, err := Dial(ctx, sb.Dir())
+	c, err := dialSettled(ctx, sb, patience)
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return false, false, nil
@@ -93,6 +93,30 @@ func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clea
 		return false, false, err
 	}
 	return false, true, nil
+}
+
+// settleInterval is how often a supervisor is looked at that comes or goes.
+const settleInterval = 20 * time.Millisecond
+
+// dialSettled is Dial that waits, for patience, while a supervisor has the
+// sandbox and does not listen: it is still starting, or letting go.
+func dialSettled(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (*Client, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		c, err := Dial(ctx, sb.Dir())
+		if !fault.Is(err, fault.NotFound) {
+			return c, err
+		}
+		if owner, held, holderErr := sb.Holder(); holderErr != nil || !held || owner.Purpose != sandbox.PurposeSupervise {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(settleInterval):
+		}
+	}
 }
 
 // NoteFailure keeps in the record of a server's sandbox why it did not start.

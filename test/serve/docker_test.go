@@ -127,8 +127,17 @@ func (s *server) dockerTerminal() {
 func (s *server) dockerSurvives() {
 	id := s.sandbox(s.codebase(nil))
 	s.exec(id, "echo mark > /tmp/mark")
+	r := shell(id, "echo begun; read x; echo got $x")
+	r.Detach = true
+	left := s.attach(s.t.Context(), starts(r))
+	left.hear("begun\n")
 	s.end(syscall.SIGKILL)
 	s.serve()
+	k := s.attach(s.t.Context(), resumes(&sandboxv1.AttachRequest_Resume{SandboxId: id, ExecId: left.id}))
+	k.write("it\n")
+	if k.ends(0); k.out.String() != "begun\ngot it\n" {
+		s.t.Errorf("the command that was left wrote %q", k.out.String())
+	}
 	if got := s.exec(id, "cat /tmp/mark"); got != "mark\n" {
 		s.t.Errorf("got %q", got)
 	}

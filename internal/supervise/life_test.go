@@ -1,0 +1,48 @@
+package supervise
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	home, err := sandbox.OpenHomeAt(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := home.ResolveSource(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sb, err := home.Create(sandbox.Record{
+		Name: "fix", Source: source, Workspace: "/workspace", Runtime: sandbox.RuntimeBwrap, Net: sandbox.NetNone,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := sb.TryLock(sandbox.PurposeSupervise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := End(t.Context(), sb, time.Minute)
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		t.Errorf("it did not wait: %v", err)
+	case <-time.After(3 * settleInterval):
+	}
+	lock.Release()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
