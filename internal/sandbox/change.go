@@ -123,20 +123,27 @@ func markTaken(all []layer.Change) []vpath.Path {
 	return taken
 }
 
-// selected tells which changes are meant by paths.
+// selected tells which changes are meant by paths. There may be very many of
+// both.
 func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 	wanted := make([]bool, len(all))
-	for i := range wanted {
-		wanted[i] = len(paths) == 0
-	}
+	met := make(map[vpath.Path]bool, len(paths)) // what is meant, and whether anything changed there
 	for _, p := range paths {
-		found := false
-		for i, c := range all {
-			if c.Path.Within(p) {
-				wanted[i], found = true, true
+		met[p] = false
+	}
+	for i, c := range all {
+		wanted[i] = len(paths) == 0
+		for p := c.Path; len(met) > 0; p = p.Dir() {
+			if _, meant := met[p]; meant {
+				wanted[i], met[p] = true, true
+			}
+			if p.IsRoot() {
+				break
 			}
 		}
-		if !found {
+	}
+	for _, p := range paths {
+		if !met[p] {
 			return nil, fault.New(fault.NotFound, "path %s: nothing changed there", p)
 		}
 	}

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,10 +20,12 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 	if err != nil {
 		return err
 	}
+	wanted := map[string]bool{}
 	for _, kind := range r.Events {
 		if !audit.IsKind(audit.Kind(kind)) {
 			return fault.New(fault.Invalid, "events: %q is no kind of event", kind)
 		}
+		wanted[kind] = true
 	}
 	var since time.Time
 	if r.Since != nil {
@@ -38,7 +39,7 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 	}
 	send := func(record audit.Record) error {
 		kind := string(record.Event.Kind())
-		if record.Seq <= r.AfterSeq || record.Time.Before(since) || len(r.Events) > 0 && !slices.Contains(r.Events, kind) {
+		if record.Seq <= r.AfterSeq || record.Time.Before(since) || len(wanted) > 0 && !wanted[kind] {
 			return nil
 		}
 		return to.Send(wireEvent(record, kind))

@@ -120,9 +120,18 @@ func (s *Service) timeout(d *durationpb.Duration, standard time.Duration) (time.
 	return t, err
 }
 
+// The most that the variables of a request may take, so that a program can be
+// started with them: execve(2) bounds arguments and variables at a quarter of the
+// stack's limit, of 8 MiB usually, and counts a pointer for each.
+const (
+	maxEnvironmentBytes = 1 << 20
+	oneVariableBytes    = 16
+)
+
 // environment is a command's complete environment. Nothing of the server's own
 // is in it.
 func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error) {
+	size := 0
 	user := supervise.CurrentUser()
 	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name}
 	for name, value := range given {
@@ -133,6 +142,9 @@ func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error)
 			return nil, fault.New(fault.Invalid, "env: the value of %s holds a NUL", vpath.Quote(name))
 		case len(name)+len("=")+len(value) > maxArgumentBytes:
 			return nil, fault.New(fault.Invalid, "env: %.64s is longer than the %d bytes that a variable may have", vpath.Quote(name), maxArgumentBytes)
+		}
+		if size += len(name) + len(value) + oneVariableBytes; size > maxEnvironmentBytes {
+			return nil, fault.New(fault.Invalid, "env: %d variables take more than %d bytes", len(given), maxEnvironmentBytes)
 		}
 		v.Extra = append(v.Extra, name+"="+value)
 	}

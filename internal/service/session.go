@@ -90,6 +90,9 @@ func sessionError(field string, err error) error {
 	if notStarted, is := asCommandError(err); is {
 		return fault.New(fault.Invalid, "%s: %s", field, notStarted.Text)
 	}
+	if fault.Is(err, fault.Invalid) {
+		return fault.New(fault.Invalid, "%s: %w", field, err)
+	}
 	return err
 }
 

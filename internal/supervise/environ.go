@@ -28,16 +28,24 @@ type Environment struct {
 // Build returns the complete environment of a command: the allowlist, then
 // what Extra names.
 func (v Environment) Build(getenv func(string) string) []string {
-	vars := []string{
-		"PATH=" + v.path(getenv("PATH")),
-		"HOME=" + v.Home,
-		"USER=" + v.User,
-		"LOGNAME=" + v.User,
-		"AGENTFENSE_SANDBOX=" + v.Sandbox,
+	var vars []string
+	at := map[string]int{} // where a name is in vars
+	set := func(name, value string) {
+		i, is := at[name]
+		if !is {
+			i, vars = len(vars), append(vars, "")
+			at[name] = i
+		}
+		vars[i] = name + "=" + value
 	}
+	set("PATH", v.path(getenv("PATH")))
+	set("HOME", v.Home)
+	set("USER", v.User)
+	set("LOGNAME", v.User)
+	set("AGENTFENSE_SANDBOX", v.Sandbox)
 	for _, name := range passedVariables {
 		if value := getenv(name); value != "" {
-			vars = append(vars, name+"="+value)
+			set(name, value)
 		}
 	}
 	for _, extra := range v.Extra {
@@ -47,8 +55,7 @@ func (v Environment) Build(getenv func(string) string) []string {
 				continue
 			}
 		}
-		vars = slices.DeleteFunc(vars, func(s string) bool { return strings.HasPrefix(s, name+"=") })
-		vars = append(vars, name+"="+value)
+		set(name, value)
 	}
 	return vars
 }

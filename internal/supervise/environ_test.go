@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -24,5 +25,17 @@ func TestEnvironmentIsBuiltFromAnAllowlist(t *testing.T) {
 		if slices.Contains(got, bad) {
 			t.Errorf("environment holds %q", bad)
 		}
+	}
+}
+
+func TestEnvironmentOfManyVariables(t *testing.T) {
+	const n = 300_000 // which a search for each among all would take hours for
+	v := Environment{}
+	for i := range n {
+		v.Extra = append(v.Extra, fmt.Sprintf("V%d=first", i), fmt.Sprintf("V%d=last", i))
+	}
+	got := v.Build(func(string) string { return "" })
+	if len(got) != n+5 || !slices.Contains(got, "V7=last") || slices.Contains(got, "V7=first") {
+		t.Errorf("it has %d variables", len(got))
 	}
 }

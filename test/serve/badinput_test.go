@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -116,6 +117,10 @@ func TestBadFields(t *testing.T) {
 	inSession := object{"sessionId": mine.session, "command": "true"}
 	rules := func(rule object) []object { return []object{{"pattern": "ok", "permission": "PERMISSION_READ"}, rule} }
 	long := strings.Repeat("x", 5000)
+	many := object{}
+	for i := range 100_000 {
+		many[fmt.Sprint("VARIABLE", i)] = "x"
+	}
 	const invalid = codes.InvalidArgument
 	for _, c := range []struct {
 		call    string
@@ -171,6 +176,9 @@ func TestBadFields(t *testing.T) {
 		{"Exec", exec.with("env", object{"A=B": "x"}), invalid, "env: "},
 		{"Exec", exec.with("env", object{"A": "a\x00b"}), invalid, "env: "},
 		{"Exec", exec.with("env", object{"A": strings.Repeat("x", 200_000)}), invalid, "env: "},
+		{"Exec", exec.with("env", many), invalid, "env: "},
+		{"CreateSession", session.with("env", many), invalid, "env: "},
+		{"CreateSession", session.with("shell", "cat"), invalid, "shell: "},
 		{"Exec", exec.with("workdir", "a\x00b"), invalid, "workdir: "},
 		{"Exec", exec.with("workdir", ".."), invalid, "workdir: "},
 		{"Exec", exec.with("workdir", "../../etc"), invalid, "workdir: "},
