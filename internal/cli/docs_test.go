@@ -69,3 +69,20 @@ func TestWhereEachVerbActs(t *testing.T) {
 		}
 	})
 }
+
+// TestHelpShowsTheServerWhereItCounts: only the help of verbs that can act on a
+// server has the flags of one.
+func TestHelpShowsTheServerWhereItCounts(t *testing.T) {
+	for verb, want := range map[string]bool{"run": true, "codebase push": true, "policy explain": true, "doctor": false, "token create": false, "serve": false} {
+		var shown strings.Builder
+		root := Root()
+		root.SetOut(&shown)
+		root.SetArgs(append(strings.Fields(verb), "--help"))
+		if err := root.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(shown.String(), "--endpoint URL "); got != want {
+			t.Errorf("the help of %s shows --endpoint: %t, want %t", verb, got, want)
+		}
+	}
+}

@@ -31,7 +31,8 @@ func newExec(e *env) *cobra.Command {
 		Long: `Run a command in a sandbox: beside the others if it runs, else by starting it for
 the command's time. Several terminals may exec into one sandbox at once.`,
 		Example: `  agentfense exec fix -- git status
-  agentfense exec fix -- sh -c 'make && make test'`,
+  agentfense exec fix -- sh -c 'make && make test'
+  agentfense exec fix --endpoint https://build:9000 -- make test`,
 		Args:              cobra.MinimumNArgs(2),
 		Annotations:       map[string]string{annotationInside: "true"},
 		ValidArgsFunction: e.completeNames,
@@ -73,7 +74,8 @@ func newShell(e *env) *cobra.Command {
 		Use:   "shell NAME",
 		Short: "Open an interactive shell in a sandbox",
 		Example: `  agentfense shell fix
-  agentfense shell fix --shell /bin/sh`,
+  agentfense shell fix --shell /bin/sh
+  agentfense shell fix --endpoint https://build:9000`,
 		Args:              cobra.ExactArgs(1),
 		Annotations:       map[string]string{annotationInside: "true"},
 		ValidArgsFunction: e.completeNames,

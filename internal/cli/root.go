@@ -65,10 +65,14 @@ func newRoot(e *env) *cobra.Command {
 		Short: "Run a command against a view of a directory that policy decides",
 		Long: `agentfense runs a command that sees each path of a real directory as none
 (absent), view (listed, not readable), read or write. What the command writes
-goes to a copy-on-write delta that you review, apply or discard.`,
+goes to a copy-on-write delta that you review, apply or discard.
+
+With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
+(agentfense serve) in place of this host.`,
 		Example: `  agentfense run --preset development --name fix -- make test
   agentfense diff fix
-  agentfense apply fix`,
+  agentfense apply fix
+  agentfense run --endpoint https://build:9000 -- make test`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -77,6 +81,11 @@ goes to a copy-on-write delta that you review, apply or discard.`,
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.PersistentPreRunE = refuseEndpoint
 	e.at.register(root.PersistentFlags())
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		hideEndpoint(cmd)
+		help(cmd, args)
+	})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fault.New(fault.Invalid, "%w (see `%s --help`)", err, cmd.CommandPath())}
 	})

@@ -44,6 +44,8 @@ to a delta. The sandbox and its delta stay afterwards, under --name or a
 generated name, to be reviewed (diff), applied, discarded or resumed by another
 run. Running a name that runs already joins it.
 
+On a server the directory is uploaded, or --codebase names one that is there.
+
 The exit code is the command's; 124 after --timeout, 125 if the sandbox could
 not be set up, 126 and 127 if the command could not be started, 128+N after
 signal N, 137 out of memory.`,
@@ -51,7 +53,8 @@ signal N, 137 out of memory.`,
   agentfense run --preset development --hide '*.sqlite' --name fix -- sh
   agentfense run --net host --env API_KEY --mount ~/.local/bin --name fix -- your-agent
   agentfense run --name fix --memory 2G --timeout 10m -- npm test
-  agentfense run --rm --preset read-only -- grep -r TODO .`,
+  agentfense run --rm --preset read-only -- grep -r TODO .
+  agentfense run --endpoint https://build:9000 --name fix -- make test`,
 		Annotations: map[string]string{annotationInside: "true"},
 	}
 	marked(cmd)

@@ -51,6 +51,16 @@ func refuseEndpoint(cmd *cobra.Command, _ []string) error {
 	return refuseFor(cmd, "whatever its flags")
 }
 
+// hideEndpoint leaves those flags out of the help of such a verb.
+func hideEndpoint(cmd *cobra.Command) {
+	if cmd.HasSubCommands() || cmd.Annotations[annotationServer] != "" {
+		return
+	}
+	for _, name := range endpointFlags {
+		cmd.InheritedFlags().Lookup(name).Hidden = true
+	}
+}
+
 // refuseFor refuses the flags of a server.
 func refuseFor(cmd *cobra.Command, reason string) error {
 	given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed)
