@@ -123,12 +123,17 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 // Clients that only wait for output ping, some of them every ten seconds.
 const leastPing = 5 * time.Second
 
+// maxHeadBytes bounds a call's metadata, of whomever they are, as gateway.Server
+// bounds a request's head.
+const maxHeadBytes = 64 << 10
+
 func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.InTapHandle(door.Tap),
 		grpc.ChainUnaryInterceptor(door.Unary),
 		grpc.ChainStreamInterceptor(door.Stream),
 		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),
+		grpc.MaxHeaderListSize(maxHeadBytes),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute}),
 	}, more...)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -43,6 +45,10 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 	}
 
 	holdHealth(ctx, t, conn)
+	long := metadata.AppendToOutgoingContext(ctx, "x", strings.Repeat("x", 100<<10))
+	if _, err := healthv1.NewHealthClient(conn).Check(long, &healthv1.HealthCheckRequest{}); err == nil {
+		t.Error("the head of a call may be of any length")
+	}
 
 	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/sb_0123456789abcdef/exec:stream", "/v1/codebases/cb_0123456789abcdef/files/f"} {
 		body, never := io.Pipe()
