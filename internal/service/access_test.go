@@ -1,6 +1,9 @@
 package service_test
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -131,4 +134,37 @@ func TestATokenDoesNoMoreThanItsScopes(t *testing.T) {
 	forged := metadata.AppendToOutgoingContext(unknown, "agentfense-client-cert-bin", "x")
 	_, err = w.sandboxes.GetSandbox(forged, &sandboxv1.GetSandboxRequest{SandboxId: sb})
 	wantCode(t, "a forged certificate", err, codes.Unauthenticated)
+}
+
+// One record that cannot be read does not hide the others.
+func TestADamagedRecordIsListedAsSuch(t *testing.T) {
+	w := newWorld(t, nil)
+	cb := w.codebase(t.Context(), "me")
+	var ids []string
+	for range 2 {
+		made, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, made.Id)
+	}
+	record := filepath.Join(w.home.Dir(), "sandboxes", ids[0], "sandbox.json")
+	text, err := os.ReadFile(record)
+	if err == nil {
+		err = os.WriteFile(record, text[:len(text)/2], 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.WriteFile(record, text, 0o600)
+	list, err := w.sandboxes.ListSandboxes(t.Context(), &sandboxv1.ListSandboxesRequest{})
+	if err != nil || len(list.Sandboxes) != 2 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	for i, want := range []sandboxv1.SandboxStatus{sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR, sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING} {
+		got := list.Sandboxes[i]
+		if got.Id != ids[i] || got.Status != want || strings.Contains(got.StatusReason, w.home.Dir()) {
+			t.Errorf("listed %v, want %s as %s", got, ids[i], want)
+		}
+	}
 }

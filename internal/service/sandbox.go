@@ -166,10 +166,12 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 // or is not there any more.
 func (s *Service) listed(ctx context.Context, entry store.Sandbox, labels map[string]string) (*sandboxv1.Sandbox, error) {
 	sb, err := s.open(ctx, entry)
-	if fault.Is(err, fault.NotFound) {
+	switch {
+	case fault.Is(err, fault.NotFound):
 		return nil, nil
-	}
-	if err != nil {
+	case fault.Is(err, fault.Precondition): // a record that cannot be read hides no other
+		return s.damaged(entry, labels, err), nil
+	case err != nil:
 		return nil, err
 	}
 	have := sb.Record().Served.Labels
@@ -179,6 +181,18 @@ func (s *Service) listed(ctx context.Context, entry store.Sandbox, labels map[st
 		}
 	}
 	return s.describe(ctx, sb)
+}
+
+// damaged describes a sandbox by what the index knows. Which labels it has nobody
+// knows.
+func (s *Service) damaged(entry store.Sandbox, labels map[string]string, why error) *sandboxv1.Sandbox {
+	if len(labels) > 0 {
+		return nil
+	}
+	return &sandboxv1.Sandbox{
+		Id: string(entry.ID), Name: entry.Name, CodebaseId: string(entry.CodebaseID), OwnerId: entry.OwnerID, CreatedAt: timeOf(entry.CreatedAt),
+		Status: sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR, StatusReason: s.scrub(why.Error()),
+	}
 }
 
 // StartSandbox starts a sandbox that does not run.
