@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -121,7 +122,10 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 	switch {
 	case err == nil:
 		s.log.InfoContext(ctx, "sandbox: runs, attached again", "sandbox", sb.ID())
-		err = s.awaitDetached(ctx, sb, client)
+		// The server before may have died when it had changed the codebase, and had
+		// not told everybody yet.
+		err = s.tellOne(ctx, indexed(sb), []vpath.Path{vpath.Root})
+		err = errors.Join(err, s.awaitDetached(ctx, sb, client))
 		if err == nil && s.config.Sandbox.Sync == config.SyncOnExec {
 			_, err = s.sync(ctx, sb, client)
 		}
