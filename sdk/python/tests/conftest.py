@@ -69,8 +69,10 @@ def home() -> Iterator[Path]:
         os.environ["AGENTFENSE_HOME"] = str(home)
         yield home
         if home.exists():
-            check_clean(home)
-            stop_server(home)
+            try:
+                check_clean(home)
+            finally:
+                stop_server(home)
 
 
 @pytest.fixture

@@ -293,20 +293,29 @@ def test_threads_share_a_client(sandbox: Sandbox) -> None:
     assert results == [f"{n}\n" for n in range(32)]
 
 
-def test_a_forked_process_cannot_use_the_parents_client(sandbox: Sandbox) -> None:
-    read, write = os.pipe()
+FORKING = """
+import os, sys
+from agentfense import InvalidConfigurationError, Sandbox, SandboxClient
+with Sandbox.from_local(sys.argv[1]) as sb:
     child = os.fork()
     if child == 0:
         try:
-            sandbox.run("true")
-        except BaseException as error:
-            os.write(write, f"{type(error).__name__}: {error}".encode())
+            sb.run("true")
+        except InvalidConfigurationError as error:
+            print(error, flush=True)
+        with SandboxClient() as client:
+            print(client.exec(sb.id, "echo child").stdout, end="", flush=True)
         os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as said:
-        assert said.read().startswith("InvalidConfigurationError: the client was made before this process was forked")
-    os.waitpid(child, 0)
-    assert sandbox.run("echo well").stdout == "well\n"
+    assert os.waitpid(child, 0)[1] == 0
+    print(sb.run("echo parent").stdout, end="")
+"""
+
+
+def test_a_forked_process_needs_a_client_of_its_own(home: Path, project: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", FORKING, str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
+    refused, *well = done.stdout.splitlines()
+    assert refused == "the client was made before this process was forked: make one of its own"
+    assert (well, done.returncode) == (["child", "parent"], 0)
 
 
 SCRIPT = """

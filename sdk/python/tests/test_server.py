@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
@@ -34,8 +35,10 @@ def own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         own = Path(directory).resolve() / ("deep" * 30)
         monkeypatch.setenv("AGENTFENSE_HOME", str(own))
         yield own
-        if (own / "sandboxes").exists():
-            check_clean(own)
+        try:
+            if (own / "sandboxes").exists():
+                check_clean(own)
+        finally:
             stop_server(own)
         assert not processes_of(own)
 
@@ -80,24 +83,53 @@ def test_a_server_that_was_killed_is_replaced(own_home: Path, project: Path) -> 
             client.delete_codebase(sb.codebase_id)
 
 
-def test_a_server_that_was_started_by_hand_is_found(own_home: Path) -> None:
-    own_home.mkdir(parents=True, mode=0o700)
-    environ = {**os.environ, "AGENTFENSE_SERVER_GRPC_ADDR": "127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR": ""}
-    with subprocess.Popen(
-        [os.environ["AGENTFENSE_BINARY"], "serve"],
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as server:
+@contextmanager
+def serving(home: Path, **settings: str) -> Iterator[str]:
+    """Run a server by hand, and give its address."""
+    home.mkdir(parents=True, mode=0o700)
+    environ = {
+        **os.environ,
+        "AGENTFENSE_SERVER_GRPC_ADDR": "localhost:0",
+        "AGENTFENSE_SERVER_HTTP_ADDR": "",
+        **settings,
+    }
+    program = [os.environ["AGENTFENSE_BINARY"], "serve"]
+    with subprocess.Popen(program, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
-        address = server.stdout.readline().split()[1]
+        try:
+            yield server.stdout.readline().split()[1]
+        finally:
+            server.terminate()
+
+
+def test_a_server_that_was_started_by_hand_is_found(own_home: Path) -> None:
+    with serving(own_home) as address:
         with SandboxClient() as client:
             assert (client.endpoint, client.same_host) == (address, True)
         for name in (address, f"http://localhost:{address.split(':')[1]}"):
             with SandboxClient(name) as client:
                 assert client.same_host and client.list_codebases() == []
-        server.terminate()
+
+
+def test_tls(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 1 -subj /CN=localhost "
+        f"-addext subjectAltName=DNS:localhost -keyout {key} -out {cert}",
+        shell=True,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    with serving(own_home, AGENTFENSE_SERVER_TLS_CERT=str(cert), AGENTFENSE_SERVER_TLS_KEY=str(key)) as address:
+        endpoint = f"https://localhost:{address.split(':')[1]}"
+        with pytest.raises(ConnectionError), SandboxClient(endpoint) as client:
+            client.list_codebases()
+        monkeypatch.setenv("AGENTFENSE_TLS_CA", str(cert))
+        with SandboxClient(endpoint) as client:
+            assert client.list_codebases() == []
+        with SandboxClient(endpoint.replace("https://", ""), secure=True) as client:
+            assert client.list_codebases() == []
 
 
 def test_the_variable_goes_before(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,3 +216,4 @@ def test_a_file_of_whereabouts_that_nobody_holds(own_home: Path) -> None:
     assert _server.running(own_home) is None
     (own_home / "server.json").write_text(json.dumps({"grpc": "127.0.0.1:1", "token_file": "/x", "tls": False}))
     assert _server.running(own_home) is None
+    (own_home / "server.json").unlink()

@@ -59,7 +59,7 @@ class Connection(_Base):
         while True:
             self.endpoint = find_endpoint(endpoint, secure)
             self._channel = _channel(grpc, self.endpoint)
-            if not self.endpoint.same_host or self._is_ready():
+            if not self.endpoint.found or self._is_ready():
                 break
             self._channel.close()
             if time.monotonic() > limit:
@@ -136,7 +136,7 @@ class AsyncConnection(_Base):
         while True:
             self.endpoint = await asyncio.to_thread(find_endpoint, endpoint, secure)
             channel = _channel(grpc.aio, self.endpoint)
-            if not self.endpoint.same_host:
+            if not self.endpoint.found:
                 break
             try:
                 await asyncio.wait_for(channel.channel_ready(), READY)

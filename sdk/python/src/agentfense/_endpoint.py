@@ -35,6 +35,8 @@ class Endpoint:
     """Whether only this host can answer there."""
     same_host: bool = False
     """Whether the server is known to see the files of this host: it is this user's own."""
+    found: bool = False
+    """Whether it was looked for, not named: it may be gone, and another be found."""
     token_file: Optional[Path] = None
     """Where a server that was found keeps its token."""
     show_token: bool = True

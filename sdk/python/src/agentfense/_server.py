@@ -71,7 +71,7 @@ def running(home: Path) -> Optional[Endpoint]:
         return None
     except (ValueError, KeyError, TypeError) as cause:
         raise InvalidConfigurationError(f"{home / _STATE_FILE}: cannot be read: {cause!r}") from None
-    return replace(parse_endpoint(address, tls), same_host=True, token_file=token_file)
+    return replace(parse_endpoint(address, tls), same_host=True, found=True, token_file=token_file)
 
 
 def _is_locked(fd: int) -> bool:
