@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -85,6 +87,30 @@ func TestUploadsHaveLimits(t *testing.T) {
 		}
 	}
 	wantCode(t, "a third file", w.upload(t.Context(), cb, "c", "x"), codes.ResourceExhausted)
+}
+
+// Who asks for too many sandboxes leaves nothing behind by that.
+func TestARefusedSandboxLeavesNothing(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Sandbox.MaxPerUser = 1 })
+	cb := w.codebase(t.Context(), "me")
+	if _, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb}); err != nil {
+		t.Fatal(err)
+	}
+	logs := func() int {
+		entries, err := os.ReadDir(filepath.Join(w.home.Dir(), "audit"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := logs()
+	for range 3 {
+		_, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
+		wantCode(t, "one more", err, codes.ResourceExhausted)
+	}
+	if after := logs(); after != before {
+		t.Errorf("%d files of logs, then %d", before, after)
+	}
 }
 
 // A record is read whole, whenever any sandbox is made: it does not grow for ever.

@@ -31,6 +31,10 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 	if err != nil {
 		return nil, err
 	}
+	// Of one that is made the audit log stays, also if it is refused then.
+	if err := s.store.CheckRoom(ctx, entry.OwnerID, s.config.Sandbox.MaxPerUser); err != nil {
+		return nil, err
+	}
 	sb, err := s.home.Create(record)
 	if err != nil {
 		return nil, err

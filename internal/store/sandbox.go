@@ -49,18 +49,33 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 				return err
 			}
 		}
-		if most > 0 {
-			var n int
-			err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE owner_id = ?", b.OwnerID).Scan(&n)
-			switch {
-			case err != nil:
-				return err
-			case n >= most:
-				return fault.New(fault.Exhausted, "its owner has %d sandboxes, and %d are allowed", n, most)
-			}
+		if err := checkRoom(ctx, tx, b.OwnerID, most); err != nil {
+			return err
 		}
 		return insertSandbox(ctx, tx, b)
 	})
+}
+
+// CheckRoom refuses one more sandbox of an owner, as AddSandbox would now: for
+// whoever would make something before that stays. Errors: Exhausted.
+func (s *Store) CheckRoom(ctx context.Context, owner string, most int) error {
+	return failed(ctx, "create sandbox", checkRoom(ctx, s.reader, owner, most))
+}
+
+// checkRoom counts the sandboxes of an owner; most 0 is no limit.
+func checkRoom(ctx context.Context, in interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}, owner string, most int,
+) error {
+	if most == 0 {
+		return nil
+	}
+	var n int
+	err := in.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE owner_id = ?", owner).Scan(&n)
+	if err == nil && n >= most {
+		err = fault.New(fault.Exhausted, "its owner has %d sandboxes, and %d are allowed", n, most)
+	}
+	return err
 }
 
 // Sandbox returns what the index knows of the sandbox id. Errors: NotFound.
