@@ -2,31 +2,37 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
+	"errors"
 	"iter"
 	"os"
+	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/statedir"
 )
 
-// Options are how a server is reached. The zero value is this user's server.
+// Options are how a server is reached. The zero value is this user's own
+// server, which is started if there is none.
 type Options struct {
-	// Endpoint is host:port or unix:///path; empty: $AGENTFENSE_ENDPOINT, else
-	// where this user's own server runs, else localhost:9000.
+	// Endpoint is HOST:PORT, http://, https:// or unix:///PATH; empty:
+	// $AGENTFENSE_ENDPOINT, else this user's server. Another host is spoken to
+	// by TLS alone.
 	Endpoint string
 	// Token is shown with each call; empty: $AGENTFENSE_TOKEN, else that of this
 	// user's own server, which is shown to that server alone.
 	Token string
-	// TLS, if not nil, is used for the connection.
-	TLS *tls.Config
+	// CA, Cert and Key are PEM files: the authority that signed the server's
+	// certificate, the client's certificate and its key. Empty:
+	// $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT, $AGENTFENSE_TLS_KEY.
+	CA, Cert, Key string
+	// Program is the agentfense that is started where there is no server;
+	// empty: $AGENTFENSE_BINARY, else the one on the PATH.
+	Program string
 }
-
-// defaultEndpoint is where a server listens that was told nothing else.
-const defaultEndpoint = "localhost:9000"
 
 // Client speaks to one server. Close ends it.
 type Client struct {
@@ -35,35 +41,56 @@ type Client struct {
 	codebases sandboxv1.CodebaseServiceClient
 }
 
-// New returns a client. It connects with the first call.
-// Errors: ErrInvalid for an endpoint that is none.
-func New(o Options) (*Client, error) {
-	own := findOwnServer()
-	endpoint := first(o.Endpoint, os.Getenv("AGENTFENSE_ENDPOINT"), own.GRPC, defaultEndpoint)
-	creds := insecure.NewCredentials()
-	if o.TLS != nil {
-		creds = credentials.NewTLS(o.TLS)
-	}
-	options := []grpc.DialOption{grpc.WithTransportCredentials(creds)}
-	token := first(o.Token, os.Getenv("AGENTFENSE_TOKEN"))
-	if token == "" && own.isAt(endpoint, o.TLS != nil) {
-		token = own.token()
-		if o.TLS == nil { // else its certificate tells
-			endpoint = own.GRPC
-		}
-	}
-	if token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer{token, o.TLS != nil}))
-	}
-	conn, err := grpc.NewClient(endpoint, options...)
+// New returns a client. A server that is named is called with the first call.
+// Errors: ErrInvalid for options that do not fit; ErrUnavailable if this user's
+// server cannot be started.
+func New(ctx context.Context, o Options) (*Client, error) {
+	at, err := o.endpoint(ctx)
 	if err != nil {
-		return nil, &Error{"connect to " + endpoint, err.Error(), []error{ErrInvalid}}
+		return nil, err
+	}
+	conn, _, err := dial.Connect(at)
+	if err != nil {
+		return nil, invalid("connect", err)
 	}
 	return &Client{
 		conn:      conn,
 		sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn),
 	}, nil
+}
+
+func invalid(operation string, err error) error {
+	return &Error{operation, err.Error(), []error{ErrInvalid, err}}
+}
+
+// endpoint finds the server and what is shown to it.
+func (o *Options) endpoint(ctx context.Context) (endpoint.Endpoint, error) {
+	address := first(o.Endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
+	dir, err := statedir.Path(os.Getenv)
+	if address == "" {
+		if err == nil {
+			address, err = ownServer(ctx, dir, o.Program)
+		}
+		if err != nil {
+			return endpoint.Endpoint{}, err
+		}
+	}
+	at, err := endpoint.Parse(address, endpoint.Files{
+		CA: first(o.CA, os.Getenv("AGENTFENSE_TLS_CA")), Cert: first(o.Cert, os.Getenv("AGENTFENSE_TLS_CERT")), Key: first(o.Key, os.Getenv("AGENTFENSE_TLS_KEY")),
+	})
+	if err != nil {
+		return at, invalid("connect", err)
+	}
+	at.Token = first(o.Token, os.Getenv("AGENTFENSE_TOKEN"))
+	if own, serves := endpoint.FindOwn(dir); at.Token == "" && serves && own.Meet(&at) {
+		text, err := os.ReadFile(own.TokenFile)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return at, invalid("read token", err)
+		}
+		at.Token = strings.TrimSpace(string(text))
+	}
+	return at, nil
 }
 
 // Close ends the connection and the calls that are under way. Sandboxes go on.
@@ -100,16 +127,3 @@ func first(values ...string) string {
 	}
 	return ""
 }
-
-// bearer shows a token with each call. Without TLS it goes only where the
-// program said, or to this host.
-type bearer struct {
-	token  string
-	secure bool
-}
-
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
-}
-
-func (b bearer) RequireTransportSecurity() bool { return b.secure }

@@ -154,7 +154,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if _, err := c.CreateSandbox(ctx, "cb_0000000000000000", client.SandboxOptions{Preset: "agent-save"}); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "agent-safe") {
 		t.Errorf("unknown preset: %v", err)
 	}
-	stranger, err := client.New(client.Options{Token: "afs_" + strings.Repeat("0", 64)})
+	stranger, err := client.New(ctx, client.Options{Token: "afs_" + strings.Repeat("0", 64)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if _, err := stranger.Codebase(ctx, "cb_0000000000000000"); !errors.Is(err, client.ErrUnauthenticated) {
 		t.Errorf("wrong token: %v", err)
 	}
-	nobody, err := client.New(client.Options{Endpoint: "127.0.0.1:1"})
+	nobody, err := client.New(ctx, client.Options{Endpoint: "127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}

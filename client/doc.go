@@ -1,12 +1,15 @@
 // Package client runs commands in policy-guarded sandboxes of an agentfense
 // server.
 //
-//	c, err := client.New(client.Options{})
+//	c, err := client.New(ctx, client.Options{})
 //	…
-//	dir, err := c.Link(ctx, "/home/me/repo")
+//	dir, err := c.Link(ctx, "/home/me/repo", client.LinkOptions{})
 //	box, err := c.CreateSandbox(ctx, dir.ID, client.SandboxOptions{Preset: "agent-safe"})
 //	result, err := box.Run(ctx, "make test", client.RunOptions{})
 //	review, err := box.Diff(ctx)
+//
+// Without an endpoint the client finds the running server of this user, or starts
+// one that ends when nobody needs it any more.
 //
 // A Client and everything made from it are safe for concurrent use. Each call
 // takes a context; when that ends, the command of the call is ended too, unless

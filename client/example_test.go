@@ -25,7 +25,7 @@ func Example() {
 // greet lets a command work on a directory of this host; what it changed is to
 // be reviewed before any of it is carried over.
 func greet(ctx context.Context, dir string) error {
-	c, err := client.New(client.Options{})
+	c, err := client.New(ctx, client.Options{})
 	if err != nil {
 		return err
 	}

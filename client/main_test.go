@@ -61,7 +61,7 @@ func open(t testing.TB) *client.Client {
 	t.Helper()
 	needs.FUSE(t)
 	needs.Bwrap(t)
-	c, err := client.New(client.Options{})
+	c, err := client.New(t.Context(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,53 +1,132 @@
+//go:build linux
+
 package client
 
 import (
-	"net"
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/endpoint"
 )
 
-// ownServer is where this user's own server runs; zero if it does not.
-type ownServer struct {
-	GRPC      string `json:"grpc"` // host:port or unix:///path
-	TLS       bool   `json:"tls"`
-	TokenFile string `json:"token_file"`
-}
+const (
+	// startPatience bounds the start of a server.
+	startPatience = time.Minute
+	// idleExit is how long a server that was started stays with nobody connected.
+	idleExit = "1m"
+	// interval is how often is looked whether it is there.
+	interval = 10 * time.Millisecond
+)
 
-// isAt reports whether an endpoint means that server. Where no server runs any
-// user of this host may listen for tokens, and localhost may be another's [::1].
-func (s ownServer) isAt(endpoint string, secure bool) bool {
-	switch {
-	case s.GRPC == "" || s.TLS != secure:
-		return false
-	case endpoint == s.GRPC:
-		return true
+// ownServer is the address of the server of the state directory dir, which is
+// started if need be: on a socket there, shared by the user's processes, and
+// with server.log for its log.
+func ownServer(ctx context.Context, dir, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	if own, serves := endpoint.FindOwn(dir); serves {
+		return own.Address(), nil
 	}
-	host, port, err := net.SplitHostPort(endpoint)
-	_, own, ownErr := net.SplitHostPort(s.GRPC)
-	if err != nil || ownErr != nil || port != own {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || secure && ip != nil && ip.IsLoopback()
-}
-
-// token is its default token, "" if it cannot be read.
-func (s ownServer) token() string {
-	text, err := os.ReadFile(s.TokenFile)
+	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
-		return ""
+		return "", &Error{"start server", err.Error() + "; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", []error{ErrUnavailable, err}}
 	}
-	return strings.TrimSpace(string(text))
+	release, err := startLock(ctx, dir)
+	if err != nil {
+		return "", &Error{"start server", err.Error(), []error{ErrUnavailable, err}}
+	}
+	defer release()
+	if own, serves := endpoint.FindOwn(dir); serves { // another process has started it meanwhile
+		return own.Address(), nil
+	}
+	return start(ctx, dir, path)
 }
 
-// stateDir is this user's state directory.
-func stateDir() string {
-	if dir := os.Getenv("AGENTFENSE_HOME"); dir != "" {
-		return dir
+// startLock lets one process after the other start a server.
+func startLock(ctx context.Context, dir string) (release func(), err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
 	}
-	if data := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) {
-		return filepath.Join(data, "agentfense")
+	f, err := os.OpenFile(filepath.Join(dir, "start.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
 	}
-	return filepath.Join(os.Getenv("HOME"), ".local", "share", "agentfense")
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, errors.New("another process has been starting one all the time")
+		case <-time.After(interval):
+		}
+	}
+}
+
+// start starts a server that outlives us and waits until it says where it is.
+// One that has just ended may have the state directory a moment longer.
+func start(ctx context.Context, dir, program string) (string, error) {
+	const held = "in use by another server"
+	for {
+		address, said, err := startOnce(ctx, dir, program)
+		switch {
+		case err != nil:
+			return "", &Error{"start server", err.Error(), []error{ErrUnavailable, err}}
+		case address != "":
+			return address, nil
+		case !strings.Contains(said, held) || ctx.Err() != nil:
+			return "", &Error{"start server", first(said, "it ended without a word"), []error{ErrUnavailable}}
+		}
+		time.Sleep(interval)
+	}
+}
+
+func startOnce(ctx context.Context, dir, program string) (address, lastWords string, err error) {
+	logName := filepath.Join(dir, "server.log")
+	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return "", "", err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "serve", "--idle-exit", idleExit)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+dir, "AGENTFENSE_SERVER_GRPC_ADDR=unix://"+filepath.Join(dir, "server.sock"), "AGENTFENSE_SERVER_HTTP_ADDR=")
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return "", "", err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its log says why
+	}()
+	for {
+		if own, serves := endpoint.FindOwn(dir); serves {
+			return own.Address(), "", nil
+		}
+		select {
+		case <-ended:
+			text, err := os.ReadFile(logName)
+			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+			return "", lines[len(lines)-1], err
+		case <-ctx.Done():
+			return "", "", errors.Join(ctx.Err(), cmd.Process.Signal(unix.SIGTERM))
+		case <-time.After(interval):
+		}
+	}
 }

@@ -1,6 +1,12 @@
-//go:build !unix
+//go:build !linux
 
 package client
 
-// findOwnServer finds none: a server needs Linux.
-func findOwnServer() ownServer { return ownServer{} }
+import (
+	"context"
+
+	"github.com/agentfense/agentfense/internal/endpoint"
+)
+
+// ownServer is where one is usually: a server needs Linux.
+func ownServer(context.Context, string, string) (string, error) { return endpoint.Usual, nil }

@@ -46,7 +46,7 @@ func Presets() []string { return policy.PresetNames() }
 func Preset(name string) ([]Rule, error) {
 	found, err := policy.Preset(name)
 	if err != nil {
-		return nil, &Error{"preset", err.Error(), []error{ErrInvalid}}
+		return nil, invalid("preset", err)
 	}
 	rules := make([]Rule, len(found))
 	for i, r := range found {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -23,7 +24,7 @@ func newCodebase(e *env) *cobra.Command {
 		Short: "Bring directories to a server, and back",
 		Long: `Bring directories to a server as codebases, of which its sandboxes are made, and
 back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else your own
-if one serves, else the one at ` + usualEndpoint + `.`,
+if one serves, else the one at ` + endpoint.Usual + `.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -25,7 +26,7 @@ type Parts struct {
 	// Serve runs a server until ctx ends.
 	Serve func(ctx context.Context, o ServerOptions) error
 	// Dial connects to a server.
-	Dial func(ctx context.Context, at control.Endpoint) (control.Server, error)
+	Dial func(ctx context.Context, at endpoint.Endpoint) (control.Server, error)
 	// Tokens opens the tokens of the server with a configuration.
 	Tokens func(ctx context.Context, c *config.Config) (control.Tokens, error)
 	// ReadToken reads a file that holds a token. Errors: NotFound;

@@ -10,14 +10,16 @@ import (
 
 	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/statedir"
 )
 
 // endpointOptions are the flags of every verb that say which server to ask.
 type endpointOptions struct {
 	Endpoint  string
-	TLS       control.Options
+	TLS       endpoint.Files
 	TokenFile string
 }
 
@@ -127,7 +129,7 @@ func (e *env) onServer(ctx context.Context, address string, do func(context.Cont
 }
 
 // endpoint reads the address and finds what goes with it.
-func (e *env) endpoint(address string) (control.Endpoint, error) {
+func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
 	o := e.at.TLS
 	for _, file := range []struct {
 		path     *string
@@ -137,12 +139,12 @@ func (e *env) endpoint(address string) (control.Endpoint, error) {
 			*file.path = e.getenv(file.variable)
 		}
 	}
-	at, err := control.ParseEndpoint(address, o)
+	at, err := endpoint.Parse(address, o)
 	if err != nil {
 		return at, usageError{err}
 	}
 	own, serves := e.ownServer()
-	serves = serves && own.meet(&at)
+	serves = serves && own.Meet(&at)
 	at.Token, at.TokenFrom, err = e.token()
 	if at.Token == "" && err == nil && serves {
 		at.Token, err = e.parts.ReadToken(own.TokenFile)
@@ -171,4 +173,22 @@ func (e *env) token() (token, from string, err error) {
 	}
 	token, err = e.parts.ReadToken(path)
 	return token, sandbox.HostPath(path).String(), err
+}
+
+// ownServer finds this user's server.
+func (e *env) ownServer() (own endpoint.Own, serves bool) {
+	dir, err := statedir.Path(e.getenv)
+	if err != nil {
+		return own, false
+	}
+	return endpoint.FindOwn(dir)
+}
+
+// defaultEndpoint is the server of the verbs that need one: this user's, else
+// the address where one listens that was told nothing else.
+func (e *env) defaultEndpoint() string {
+	if own, serves := e.ownServer(); serves {
+		return own.Address()
+	}
+	return endpoint.Usual
 }

@@ -4,39 +4,28 @@
 // It decides nothing and prints nothing. An error has the kind and the text
 // that the server gave it; where the server cannot be reached, or does not let
 // us in, the text says what to do. Calls end with their context. A server that
-// falls silent is noticed within silence.
+// falls silent is noticed.
 package remote
 
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"math"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/endpoint/dial"
 )
 
 // patience is how long a server may take to let us in.
 const patience = 10 * time.Second
 
-// silence is how long a connection may be silent before the server is asked
-// whether it is there, and again how long it may take to answer. The server
-// allows one such question in five seconds.
-const silence = 10 * time.Second
-
 // Client is a connection to a server. It may be used concurrently.
 type Client struct {
-	at        control.Endpoint
+	at        endpoint.Endpoint
 	conn      *grpc.ClientConn
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
@@ -44,34 +33,10 @@ type Client struct {
 
 // Dial connects to the server at an endpoint. Errors: Unavailable if no server
 // can be spoken with there; NotFound, Denied and Invalid for the files of TLS.
-func Dial(ctx context.Context, at control.Endpoint) (*Client, error) {
-	secure := insecure.NewCredentials()
-	var settings *tls.Config
-	if at.TLS {
-		var err error
-		if settings, err = tlsConfig(at); err != nil {
-			return nil, err
-		}
-		secure = credentials.NewTLS(settings)
-	}
-	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(secure),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
-	}
-	if at.Token != "" {
-		options = append(options, grpc.WithPerRPCCredentials(bearer{at.Token, at.TLS}))
-	}
-	target := "dns:///" + at.Address()
-	switch {
-	case at.Unix != "":
-		target = "unix://" + at.Unix
-	case at.IsLocal():
-		options = append(options, grpc.WithNoProxy())
-	}
-	conn, err := grpc.NewClient(target, options...)
+func Dial(ctx context.Context, at endpoint.Endpoint) (*Client, error) {
+	conn, settings, err := dial.Connect(at)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "endpoint %s: %w", at, err)
+		return nil, err
 	}
 	c := &Client{
 		at: at, conn: conn,
@@ -105,7 +70,7 @@ func (c *Client) greet(ctx context.Context, settings *tls.Config) error {
 // it, nil if it does. A server that refuses our certificate says so after the
 // handshake (RFC 8446, section 4.4.2.4): who has written something by then, as
 // gRPC has, may find the connection broken before it reads that.
-func shakeHands(ctx context.Context, at control.Endpoint, settings *tls.Config) error {
+func shakeHands(ctx context.Context, at endpoint.Endpoint, settings *tls.Config) error {
 	settings = settings.Clone()
 	settings.NextProtos = []string{"h2"}
 	conn, err := (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", at.Address())
@@ -124,41 +89,3 @@ func shakeHands(ctx context.Context, at control.Endpoint, settings *tls.Config) 
 
 // Close ends the connection.
 func (c *Client) Close() error { return c.conn.Close() }
-
-// bearer shows a token with each call.
-type bearer struct {
-	token  string
-	secure bool
-}
-
-// GetRequestMetadata is credentials.PerRPCCredentials.
-func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": "Bearer " + b.token}, nil
-}
-
-// RequireTransportSecurity is false for this host alone (see ParseEndpoint).
-func (b bearer) RequireTransportSecurity() bool { return b.secure }
-
-func tlsConfig(at control.Endpoint) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.Host}
-	if at.CA != "" {
-		text, err := os.ReadFile(at.CA)
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "--tls-ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fault.New(fault.Invalid, "--tls-ca %s: it holds no certificate", at.CA)
-		}
-	}
-	if at.Cert == "" {
-		return c, nil
-	}
-	pair, err := tls.LoadX509KeyPair(at.Cert, at.Key)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "--tls-cert, --tls-key: %w", err)
-	}
-	// Also one that the server will not take: it then says so.
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	return c, nil
-}

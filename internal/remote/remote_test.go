@@ -23,6 +23,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -40,8 +41,8 @@ func (f *fake) UploadTree(s sandboxv1.CodebaseService_UploadTreeServer) error { 
 
 func (f *fake) Attach(s sandboxv1.SandboxService_AttachServer) error { return f.attach(s) }
 
-// dial serves f on a socket and connects to it.
-func dial(t *testing.T, f *fake) *Client {
+// connected serves f on a socket and connects to it.
+func connected(t *testing.T, f *fake) *Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", path)
@@ -60,7 +61,7 @@ func dial(t *testing.T, f *fake) *Client {
 			t.Error(err)
 		}
 	})
-	client, err := Dial(t.Context(), control.Endpoint{Unix: path})
+	client, err := Dial(t.Context(), endpoint.Endpoint{Unix: path})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err = Dial(ctx, control.Endpoint{Host: "127.0.0.1", Port: port, TLS: tls})
+		_, err = Dial(ctx, endpoint.Endpoint{Host: "127.0.0.1", Port: port, TLS: tls})
 		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "nothing answers there") {
 			t.Errorf("TLS %t: Dial = %v", tls, err)
 		}
@@ -89,7 +90,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 }
 
 func TestUploadTellsWhyItWasRefused(t *testing.T) {
-	client := dial(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
+	client := connected(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
 		if _, err := s.Recv(); err != nil {
 			return err
 		}
@@ -114,7 +115,7 @@ func TestUploadTellsWhyItWasRefused(t *testing.T) {
 
 func TestUploadSendsWhatItAnnounced(t *testing.T) {
 	var got []string
-	client := dial(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
+	client := connected(t, &fake{upload: func(s sandboxv1.CodebaseService_UploadTreeServer) error {
 		for {
 			chunk, err := s.Recv()
 			if errors.Is(err, io.EOF) {
@@ -162,7 +163,7 @@ func TestUploadSendsWhatItAnnounced(t *testing.T) {
 
 // A command that reads no input keeps what comes behind the input waiting.
 func TestASignalBehindInputEndsTheCommand(t *testing.T) {
-	client := dial(t, &fake{attach: func(s sandboxv1.SandboxService_AttachServer) error {
+	client := connected(t, &fake{attach: func(s sandboxv1.SandboxService_AttachServer) error {
 		if _, err := s.Recv(); err != nil {
 			return err
 		}
@@ -224,7 +225,7 @@ func TestRulesSurviveTheWire(t *testing.T) {
 }
 
 func TestEveryCodeIsAKind(t *testing.T) {
-	client := &Client{at: control.Endpoint{Host: "localhost", Port: "1", Token: "x", TokenFrom: "AGENTFENSE_TOKEN"}}
+	client := &Client{at: endpoint.Endpoint{Host: "localhost", Port: "1", Token: "x", TokenFrom: "AGENTFENSE_TOKEN"}}
 	want := map[codes.Code]fault.Kind{
 		codes.Unknown: fault.Internal, codes.Internal: fault.Internal, codes.DataLoss: fault.Internal,
 		codes.Aborted: fault.Internal, codes.OutOfRange: fault.Internal,

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 )
 
@@ -47,7 +47,7 @@ func (c *Client) failed(err error) error {
 }
 
 // tokenAdvice says which token is to be shown.
-func tokenAdvice(at control.Endpoint) string {
+func tokenAdvice(at endpoint.Endpoint) string {
 	if at.Token == "" {
 		return "set AGENTFENSE_TOKEN to a token of this server, or name its file with --token-file"
 	}
@@ -89,7 +89,7 @@ var causes = []cause{
 }
 
 // unreachable says why a server cannot be spoken with and what to do.
-func unreachable(at control.Endpoint, err error) error {
+func unreachable(at endpoint.Endpoint, err error) error {
 	said := status.Convert(err).Message()
 	for _, c := range causes {
 		if strings.Contains(said, c.said) {

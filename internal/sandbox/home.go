@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/statedir"
 )
 
 // Home is the state directory of one user.
@@ -20,28 +21,11 @@ type Home struct{ dir string }
 // if it is absent. Errors: Precondition if none of the three is set, or as
 // OpenHomeAt.
 func OpenHome(getenv func(string) string) (*Home, error) {
-	dir, err := HomeDir(getenv)
+	dir, err := statedir.Path(getenv)
 	if err != nil {
 		return nil, err
 	}
 	return OpenHomeAt(dir)
-}
-
-// HomeDir is the path of the state directory that OpenHome opens, which need
-// not be there. Errors: Precondition.
-func HomeDir(getenv func(string) string) (string, error) {
-	if dir := getenv("AGENTFENSE_HOME"); dir != "" {
-		return dir, nil
-	}
-	// The XDG base directory specification says that a relative path is to
-	// be ignored.
-	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "agentfense"), nil
-	}
-	if dir := getenv("HOME"); dir != "" {
-		return filepath.Join(dir, ".local", "share", "agentfense"), nil
-	}
-	return "", fault.New(fault.Precondition, "state directory: none of AGENTFENSE_HOME, XDG_DATA_HOME and HOME is set")
 }
 
 // OpenHomeAt opens the state directory dir and makes what is missing of it,

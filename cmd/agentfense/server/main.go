@@ -11,13 +11,14 @@ import (
 	"github.com/agentfense/agentfense/internal/cli"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/daemon"
+	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/remote"
 )
 
 func main() {
 	os.Exit(cli.ServerMain(os.Args[1:], cli.Parts{
 		Serve: func(ctx context.Context, o cli.ServerOptions) error { return daemon.Run(ctx, daemon.Options(o)) },
-		Dial: func(ctx context.Context, at control.Endpoint) (control.Server, error) {
+		Dial: func(ctx context.Context, at endpoint.Endpoint) (control.Server, error) {
 			return remote.Dial(ctx, at)
 		},
 		Tokens:    daemon.OpenTokens,

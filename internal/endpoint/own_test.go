@@ -1,4 +1,4 @@
-package cli
+package endpoint_test
 
 import (
 	"os"
@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/endpoint"
 )
 
 // Its token would give another server everything of ours.
@@ -33,12 +33,12 @@ func TestTheOwnServerIsMistakenForNoOther(t *testing.T) {
 		{name: "localhost with a certificate", own: "127.0.0.1:9000", tls: true, at: "https://localhost:9000", want: "localhost:9000"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			at, err := control.ParseEndpoint(tt.at, control.Options{})
+			at, err := endpoint.Parse(tt.at, endpoint.Files{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
-			if (ownServer{GRPC: tt.own, TLS: tt.tls}).meet(&at) {
+			if (endpoint.Own{GRPC: tt.own, TLS: tt.tls}).Meet(&at) {
 				got = at.Address()
 			}
 			if got != tt.want {
@@ -50,15 +50,14 @@ func TestTheOwnServerIsMistakenForNoOther(t *testing.T) {
 
 func TestOnlyAServerThatServesIsFound(t *testing.T) {
 	home := t.TempDir()
-	e := &env{getenv: func(name string) string { return map[string]string{"AGENTFENSE_HOME": home}[name] }}
-	if _, serves := e.ownServer(); serves {
+	if _, serves := endpoint.FindOwn(home); serves {
 		t.Error("a server is found where there is none")
 	}
 	path := filepath.Join(home, "server.json")
 	if err := os.WriteFile(path, []byte(`{"grpc":"127.0.0.1:1","token_file":"/t"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, serves := e.ownServer(); serves {
+	if _, serves := endpoint.FindOwn(home); serves {
 		t.Error("a server is found that was killed")
 	}
 	f, err := os.Open(path)
@@ -69,13 +68,13 @@ func TestOnlyAServerThatServesIsFound(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if own, serves := e.ownServer(); !serves || own != (ownServer{GRPC: "127.0.0.1:1", TokenFile: "/t"}) {
-		t.Errorf("ownServer = %+v, %t", own, serves)
+	if own, serves := endpoint.FindOwn(home); !serves || own != (endpoint.Own{GRPC: "127.0.0.1:1", TokenFile: "/t"}) {
+		t.Errorf("FindOwn = %+v, %t", own, serves)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if own, serves := e.ownServer(); serves {
-		t.Errorf("ownServer = %+v of what is no JSON", own)
+	if own, serves := endpoint.FindOwn(home); serves {
+		t.Errorf("FindOwn = %+v of what is no JSON", own)
 	}
 }

@@ -1,4 +1,6 @@
-package control
+// Package endpoint says where a server is, and what is shown to it. Package
+// endpoint/dial connects.
+package endpoint
 
 import (
 	"net"
@@ -28,16 +30,16 @@ type Endpoint struct {
 	Token, TokenFrom string
 }
 
-// Options are what an Endpoint is made of besides its address.
-type Options struct {
+// Files are the PEM files of an Endpoint.
+type Files struct {
 	CA, Cert, Key string
 }
 
-// ParseEndpoint reads host:port, http://, https:// or unix:///path. Without a
+// Parse reads host:port, http://, https:// or unix:///path. Without a
 // scheme TLS is spoken if a file for it is given, or to another host; without a
 // port it is DefaultPort. Errors: Invalid.
-func ParseEndpoint(text string, o Options) (Endpoint, error) {
-	e := Endpoint{CA: o.CA, Cert: o.Cert, Key: o.Key}
+func Parse(text string, files Files) (Endpoint, error) {
+	e := Endpoint{CA: files.CA, Cert: files.Cert, Key: files.Key}
 	scheme, rest, given := strings.Cut(text, "://")
 	if !given {
 		scheme, rest = "", text
@@ -83,7 +85,7 @@ func (e *Endpoint) setHost(scheme, address string) (why string) {
 	e.TLS = scheme == "https" || scheme == "" && (e.hasFiles() || !e.IsLocal())
 	switch {
 	case (e.Cert == "") != (e.Key == ""):
-		return "a client certificate needs its key: give both --tls-cert and --tls-key"
+		return "a client certificate needs its key: give both (--tls-cert, --tls-key)"
 	case !e.TLS && e.hasFiles():
 		return "http:// speaks no TLS, and a file for TLS is given: want https://"
 	case !e.TLS && !e.IsLocal():

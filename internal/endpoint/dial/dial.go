@@ -1,0 +1,101 @@
+// Package dial connects to the server at an endpoint, by gRPC. It is apart from
+// endpoint because the program that runs for each sandbox must not be linked
+// with that.
+package dial
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"math"
+	"net"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// silence is how long a connection may be silent before the server is asked
+// whether it is there, and again how long it may take to answer. The server
+// allows one such question in five seconds.
+const silence = 10 * time.Second
+
+// Connect returns a connection that is made with the first call, and what it
+// speaks TLS with, nil for none. Errors: Invalid for an endpoint that cannot be
+// dialled and for its files.
+func Connect(at endpoint.Endpoint) (*grpc.ClientConn, *tls.Config, error) {
+	secure := insecure.NewCredentials()
+	var settings *tls.Config
+	if at.TLS {
+		var err error
+		if settings, err = tlsConfig(at); err != nil {
+			return nil, nil, err
+		}
+		secure = credentials.NewTLS(settings)
+	}
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(secure),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
+	}
+	if at.Token != "" {
+		options = append(options, grpc.WithPerRPCCredentials(bearer{at.Token, at.TLS}))
+	}
+	target := "dns:///" + at.Address()
+	switch {
+	case at.Unix != "":
+		target = "passthrough:///localhost"
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dialSocket(ctx, at.Unix) }))
+	case at.IsLocal():
+		options = append(options, grpc.WithNoProxy())
+	}
+	conn, err := grpc.NewClient(target, options...)
+	if err != nil {
+		return nil, nil, fault.New(fault.Invalid, "endpoint %s: %w", at, err)
+	}
+	return conn, settings, nil
+}
+
+// bearer shows a token with each call.
+type bearer struct {
+	token  string
+	secure bool
+}
+
+// GetRequestMetadata is credentials.PerRPCCredentials.
+func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + b.token}, nil
+}
+
+// RequireTransportSecurity is false for this host alone (see endpoint.Parse).
+func (b bearer) RequireTransportSecurity() bool { return b.secure }
+
+func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.Host}
+	if at.CA != "" {
+		text, err := os.ReadFile(at.CA)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "--tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fault.New(fault.Invalid, "--tls-ca %s: it holds no certificate", at.CA)
+		}
+	}
+	if at.Cert == "" {
+		return c, nil
+	}
+	pair, err := tls.LoadX509KeyPair(at.Cert, at.Key)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "--tls-cert, --tls-key: %w", err)
+	}
+	// Also one that the server will not take: it then says so.
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	return c, nil
+}

@@ -1,0 +1,26 @@
+// Package statedir says where a user's state directory is.
+package statedir
+
+import (
+	"path/filepath"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Path is that of the user's state directory, which need not be there:
+// $AGENTFENSE_HOME, else $XDG_DATA_HOME/agentfense, else
+// $HOME/.local/share/agentfense. Errors: Precondition if none of the three is set.
+func Path(getenv func(string) string) (string, error) {
+	if dir := getenv("AGENTFENSE_HOME"); dir != "" {
+		return dir, nil
+	}
+	// The XDG base directory specification says that a relative path is to
+	// be ignored.
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "agentfense"), nil
+	}
+	if dir := getenv("HOME"); dir != "" {
+		return filepath.Join(dir, ".local", "share", "agentfense"), nil
+	}
+	return "", fault.New(fault.Precondition, "state directory: none of AGENTFENSE_HOME, XDG_DATA_HOME and HOME is set")
+}
