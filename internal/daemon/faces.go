@@ -127,6 +127,9 @@ const leastPing = 5 * time.Second
 // bounds a request's head.
 const maxHeadBytes = 64 << 10
 
+// maxStreams bounds the calls at once of one connection; more wait.
+const maxStreams = 1024
+
 func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.InTapHandle(door.Tap),
@@ -134,6 +137,7 @@ func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *
 		grpc.ChainStreamInterceptor(door.Stream),
 		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),
 		grpc.MaxHeaderListSize(maxHeadBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute}),
 	}, more...)...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"runtime/debug"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -194,7 +195,11 @@ func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 	if err != nil {
 		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
-	answer, err := handle(ctx, request)
+	var answer any
+	err = survive(func() (err error) {
+		answer, err = handle(ctx, request)
+		return err
+	})
 	if err != nil {
 		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
@@ -205,9 +210,19 @@ func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 func (d Door) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	ctx, err := d.admit(stream.Context(), info.FullMethod)
 	if err == nil {
-		err = handle(server, admitted{stream, ctx})
+		err = survive(func() error { return handle(server, admitted{stream, ctx}) })
 	}
 	return d.service.toStatus(ctx, info.FullMethod, err)
+}
+
+// survive makes a panic of a call its error: it would end the server for all.
+func survive(call func() error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fault.New(fault.Internal, "panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	return call()
 }
 
 // admitted is a stream whose context knows the caller.
