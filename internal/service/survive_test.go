@@ -13,7 +13,7 @@ import (
 
 func TestAPanicIsAnInternalErrorOfItsCall(t *testing.T) {
 	err := survive(func() error { panic("oh") })
-	s := &Service{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	s := &Service{log: slog.New(slog.DiscardHandler)}
 	told := status.Convert(s.toStatus(context.Background(), "/x", err))
 	if told.Code() != codes.Internal || strings.Contains(told.Message(), "oh") || !strings.Contains(told.Message(), "incident") {
 		t.Errorf("%v: %s", told.Code(), told.Message())
