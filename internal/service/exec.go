@@ -232,6 +232,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	out, errs := supervise.CopyOutput(stdout, outR), supervise.CopyOutput(stderr, errR)
 	began := time.Now()
 	exit, err := j.run(ctx, outW, errW)
+	err = s.whyLost(ctx, j, err)
 	outW.Close()
 	errW.Close()
 	out.Finish()
@@ -250,6 +251,17 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 		return e, err
 	}
 	return e, syncErr
+}
+
+// whyLost says that the sandbox runs no more where a command has no end for that.
+func (s *Service) whyLost(ctx context.Context, j *job, err error) error {
+	if !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	if _, ended := s.running(context.WithoutCancel(ctx), j.sandbox); fault.Is(ended, fault.Precondition) {
+		return ended
+	}
+	return err
 }
 
 // Exit codes of shells and timeout(1), for what has none of its own.

@@ -152,6 +152,9 @@ func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Comma
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
 		s.forget(x)
+		if fault.Is(err, fault.Unavailable) && s.isStopping() {
+			return fault.New(fault.NotFound, "exec: the sandbox was stopped meanwhile")
+		}
 		return startError(err)
 	}
 	return nil

@@ -202,9 +202,11 @@ func (sess *session) shellExit(ctx context.Context, x *execution) Exit {
 	select {
 	case <-sess.ended.Done():
 	case <-ctx.Done():
-		reason = reasonOf(ctx)
-		sess.end(audit.SessionStuck)
-		<-sess.ended.Done()
+		if sess.ended.Err() == nil { // which ends ctx too
+			reason = reasonOf(ctx)
+			sess.end(audit.SessionStuck)
+			<-sess.ended.Done()
+		}
 	}
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
