@@ -180,3 +180,23 @@ async def test_a_closed_client(home: Path) -> None:
     await client.close()
     with pytest.raises(InvalidConfigurationError, match="the client is closed"):
         await client.list_codebases()
+
+
+def test_a_second_event_loop(home: Path) -> None:
+    client = AsyncSandboxClient()
+
+    async def use() -> None:
+        await client.list_codebases()
+
+    async def close() -> None:
+        await use()
+        await client.close()
+
+    first = asyncio.new_event_loop()
+    try:
+        first.run_until_complete(use())
+        with pytest.raises(InvalidConfigurationError, match="belongs to another event loop"):
+            asyncio.run(use())
+        first.run_until_complete(close())
+    finally:
+        first.close()

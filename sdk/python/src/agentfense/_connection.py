@@ -119,12 +119,17 @@ class AsyncConnection(_Base):
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
         self._asked = (endpoint, secure, token)
+        self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._opening: Optional[asyncio.Task[None]] = None
         self._channel: Any = None
 
     async def open(self) -> Endpoint:
         """Connect, unless that is done, and return where to."""
         self._check()
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise InvalidConfigurationError("the client belongs to another event loop: make one of its own")
+        self._loop = loop
         if self._opening is None or (self._opening.done() and self._channel is None):
             self._opening = asyncio.ensure_future(self._open())
         await asyncio.shield(self._opening)
