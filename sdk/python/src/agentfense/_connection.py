@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable, Coroutine, Dict, Optional
@@ -85,15 +87,22 @@ class Connection(_Base):
 
     def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], None]) -> Any:
         """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
-        self._check()
-        future = self._methods[method].future(request, timeout=ANSWER, metadata=self._metadata)
+        made: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                made.set_result(self.call(method, request, about))
+            except BaseException as error:
+                made.set_exception(error)
+
+        # An interrupt strikes the main thread alone, and there only this wait.
+        worker = threading.Thread(target=work, name="agentfense-make", daemon=True)
         try:
-            return future.result()
-        except grpc.RpcError as error:
-            raise error_of(error, self.about(about)) from None
-        except BaseException:
-            with suppress(grpc.RpcError, SandboxError):
-                undo(future.result())
+            worker.start()
+            return made.result()
+        except KeyboardInterrupt:
+            with suppress(SandboxError):
+                undo(made.result(ANSWER + GRACE))
             raise
 
     def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:

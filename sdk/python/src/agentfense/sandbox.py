@@ -83,6 +83,8 @@ class Sandbox:
         except BaseException:
             with client:
                 if made is not None:
+                    for sandbox in client.list_sandboxes(made.id):
+                        client.destroy_sandbox(sandbox.id)
                     client.delete_codebase(made.id)
             raise
 
