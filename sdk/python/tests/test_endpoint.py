@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
-from agentfense import InvalidConfigurationError, _endpoint
+from agentfense import InvalidConfigurationError, _endpoint, _server
 from agentfense._endpoint import Endpoint, find_token, parse_endpoint
 
 LOCAL = Endpoint("here", "dns:///localhost:9000", local=True)
@@ -60,12 +62,36 @@ def test_secure_asks_for_tls() -> None:
         parse_endpoint("http://localhost:9000", secure=True)
 
 
-def test_the_token_of_the_state_directory_is_shown_to_this_host_alone(tmp_path: Path) -> None:
-    assert find_token(LOCAL, None) is None
+def test_the_token_of_the_state_directory_is_shown_to_its_own_server_alone(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("afs_home\n")
-    assert find_token(LOCAL, None) == "afs_home"
-    assert find_token(Endpoint("there", "dns:///example.org:9000", secure=True), None) is None
-    assert find_token(Endpoint("some", "dns:///localhost:9000", local=True, show_token=False), None) is None
+    assert find_token(LOCAL, None) is None
+    assert (
+        find_token(Endpoint("own", "dns:///127.0.0.1:9000", local=True, token_file=tmp_path / "token"), None)
+        == "afs_home"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "tls", "named", "dialled"),
+    [
+        ("127.0.0.1:9000", False, "127.0.0.1:9000", "dns:///127.0.0.1:9000"),
+        ("127.0.0.1:9000", False, "localhost:9000", "dns:///127.0.0.1:9000"),
+        ("127.0.0.1:9000", False, "localhost:9001", None),
+        ("127.0.0.1:9000", False, "[::1]:9000", None),
+        ("127.0.0.1:9000", False, "127.0.0.2:9000", None),
+        ("127.0.0.1:9000", False, "https://localhost:9000", None),
+        ("127.0.0.1:9000", True, "https://localhost:9000", "dns:///localhost:9000"),
+        ("0.0.0.0:9000", True, "https://localhost:9000", "dns:///localhost:9000"),
+        ("unix:///run/a", False, "unix:///run/a", "unix:/run/a"),
+        ("unix:///run/a", False, "unix:///run/b", None),
+    ],
+)
+def test_the_own_server_is_mistaken_for_no_other(
+    own: str, tls: bool, named: str, dialled: Optional[str], tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    met = _server._met(replace(parse_endpoint(own, tls), token_file=token), parse_endpoint(named))
+    assert (met.target, met.token_file) == ((dialled, token) if dialled else (parse_endpoint(named).target, None))
 
 
 def test_which_token_goes_before_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,6 @@ class Endpoint:
     """Whether it was looked for, not named: it may be gone, and another be found."""
     token_file: Optional[Path] = None
     """Where a server that was found keeps its token."""
-    show_token: bool = True
-    """Whether the state directory's token may be shown to it."""
 
 
 def state_directory() -> Optional[Path]:
@@ -146,16 +144,13 @@ def _read(path: Path) -> bytes:
 def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:
     """Return what to show the server: ``token``, else that of the environment, else that of this user's server.
 
-    The last is shown to this host alone.
+    The last is shown to that server alone: whoever has it can do there what this user can.
     """
     token = token or os.environ.get("AGENTFENSE_TOKEN")
     if not token and (file := os.environ.get("AGENTFENSE_TOKEN_FILE")):
         token = _read(Path(file)).decode("ascii", "replace").strip()
-    if not token and endpoint.local and endpoint.show_token:
-        home = state_directory()
-        path = endpoint.token_file or (home and home / "token")
-        if path and path.is_file():
-            token = _read(path).decode("ascii", "replace").strip()
+    if not token and endpoint.token_file and endpoint.token_file.is_file():
+        token = _read(endpoint.token_file).decode("ascii", "replace").strip()
     if token and not (token.isascii() and token.isprintable() and " " not in token):
         raise InvalidConfigurationError("the token has what no token has: a space, or a character beyond ASCII")
     return token or None

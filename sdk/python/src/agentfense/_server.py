@@ -42,18 +42,33 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     if text:
         named = parse_endpoint(text, secure)
         own = running(home) if named.local and home else None
-        return replace(named, same_host=True, token_file=own.token_file) if own and _same(own, named) else named
+        return _met(own, named) if own else named
     if home is None:
         raise InvalidConfigurationError("no state directory: set AGENTFENSE_HOME, XDG_DATA_HOME or HOME, or endpoint=")
     found = running(home)
     if found:
         return found
-    default = replace(parse_endpoint(DEFAULT_ENDPOINT, secure), show_token=False)
+    default = parse_endpoint(DEFAULT_ENDPOINT, secure)
     return default if _answers(default) else _started(home)
 
 
-def _same(own: Endpoint, named: Endpoint) -> bool:
-    return own.target.replace("127.0.0.1", "localhost") == named.target.replace("127.0.0.1", "localhost")
+def _met(own: Endpoint, named: Endpoint) -> Endpoint:
+    """Return ``named`` with what is known of this user's server, if that is there, and made sure to be reached.
+
+    To another, which another user of this host may run, its token would give everything of ours. The name localhost may
+    also be an address at which ours does not listen.
+    """
+    ours = replace(named, same_host=True, token_file=own.token_file)
+    host, _, port = own.target.rpartition(":")
+    if own.secure != named.secure:
+        return named
+    if own.target == named.target:
+        return ours
+    if named.secure and host in ("dns:///0.0.0.0", "ipv6:[::]") and named.target.endswith(f":{port}"):
+        return ours
+    if named.target == f"dns:///localhost:{port}" and own.local:
+        return ours if named.secure else replace(ours, target=own.target)
+    return named
 
 
 def running(home: Path) -> Optional[Endpoint]:
