@@ -40,7 +40,7 @@ type Options struct {
 
 // New returns an Authenticator.
 // Errors: Invalid for a DefaultToken that is no token; Precondition for NoAuth
-// unless all of Addrs are loopback addresses.
+// unless all of Addrs are loopback addresses of the network.
 func New(tokens Tokens, o Options) (*Authenticator, error) {
 	if !isToken(o.DefaultToken) {
 		return nil, fault.New(fault.Invalid, "default token: it has not the form of a token")
@@ -61,6 +61,10 @@ func checkLoopback(addrs []string) error {
 		return fault.New(fault.Precondition, "--no-auth: it is not known where the server listens")
 	}
 	for _, addr := range addrs {
+		if strings.HasPrefix(addr, "unix:") {
+			// What runs in a sandbox as the same user can be shown its directory.
+			return fault.New(fault.Precondition, "--no-auth: %s is a socket, which a token goes with: clients of this user find it by themselves", addr)
+		}
 		if !config.IsLoopback(addr) {
 			return fault.New(fault.Precondition, "--no-auth: %s can be reached from other hosts: listen on 127.0.0.1, or leave --no-auth out", addr)
 		}

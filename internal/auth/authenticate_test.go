@@ -181,7 +181,7 @@ func TestTheStoreIsNotTrustedBlindly(t *testing.T) {
 
 func TestNoAuthIsForLoopbackOnly(t *testing.T) {
 	w := newWorld(t)
-	for _, addrs := range [][]string{nil, {":9000"}, {"127.0.0.1:9000", "0.0.0.0:8080"}, {"example.org:1"}, {""}} {
+	for _, addrs := range [][]string{nil, {":9000"}, {"127.0.0.1:9000", "0.0.0.0:8080"}, {"example.org:1"}, {""}, {"unix:///run/a"}} {
 		_, err := auth.New(w.store, auth.Options{DefaultToken: w.standard, NoAuth: true, Addrs: addrs})
 		wantKind(t, err, fault.Precondition)
 	}
