@@ -301,10 +301,6 @@ func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, er
 		return 0, fault.New(fault.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID())
 	case exit.Reason == supervise.ReasonClosed:
 		return 0, fault.New(fault.Precondition, "sandbox %s: session is closed: it was closed while the command ran", j.sandbox.ID())
-	case exit.Reason == supervise.ReasonOutOfMemory:
-		return exitOutOfMemory, nil
-	case exit.Signal != 0:
-		return int32(exitSignalBase + exit.Signal), nil
 	}
-	return int32(exit.Code), nil
+	return codeOfEnd(exit), nil
 }
