@@ -45,21 +45,11 @@ func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
 	err = unix.Renameat(parent, base, d.staging, name)
 	if errors.Is(err, unix.EACCES) && isDir(st) {
 		// A directory that leaves its parent must be writable itself.
-		if err = openUp(parent, base); err == nil {
+		if err = hostfile.OpenUp(parent, base); err == nil {
 			err = unix.Renameat(parent, base, d.staging, name)
 		}
 	}
 	return st, err
-}
-
-// openUp gives the owner of a directory back what a chmod inside took.
-func openUp(dir int, name string) error {
-	fd, err := hostfile.OpenDir(dir, name, unix.O_PATH)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	return unix.Chmod(hostfile.ProcPath(fd), 0o700)
 }
 
 // discountLocked takes what is staged as name off the usage.

@@ -56,20 +56,20 @@ func (t *treeRemover) lifted(n int) string { return fmt.Sprintf("%s.%d", t.name,
 func (t *treeRemover) remove(dir int, name string, depth int) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EPERM) {
-		return ignoreAbsent(err)
+		return IgnoreAbsent(err)
 	}
 	if depth == maxDepth {
 		// Who may not write in a directory cannot move it elsewhere.
-		if err := openUp(dir, name); err != nil {
-			return ignoreAbsent(err)
+		if err := OpenUp(dir, name); err != nil {
+			return IgnoreAbsent(err)
 		}
 		t.moved++
 		return unix.Renameat(dir, name, t.attic, t.lifted(t.moved))
 	}
 	if err := t.empty(dir, name, depth); err != nil {
-		return ignoreAbsent(err)
+		return IgnoreAbsent(err)
 	}
-	return ignoreAbsent(unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
+	return IgnoreAbsent(unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
 }
 
 // empty removes what is in the directory name of dir.
@@ -95,15 +95,15 @@ func (t *treeRemover) empty(dir int, name string, depth int) error {
 // OpenListable opens the directory name of dir, one of ours, after giving its
 // owner back what a chmod inside took.
 func OpenListable(dir int, name string) (int, error) {
-	if err := openUp(dir, name); err != nil {
+	if err := OpenUp(dir, name); err != nil {
 		return -1, err
 	}
 	return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// openUp gives the owner of the directory name of dir back what a chmod inside
-// took.
-func openUp(dir int, name string) error {
+// OpenUp gives the owner of the directory name of dir back what a chmod inside
+// took. What is no directory is left alone.
+func OpenUp(dir int, name string) error {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
@@ -111,10 +111,16 @@ func openUp(dir int, name string) error {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o700 == 0o700 {
 		return nil
 	}
-	return unix.Fchmodat(dir, name, 0o700, 0)
+	fd, err := OpenDir(dir, name, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Chmod(ProcPath(fd), 0o700)
 }
 
-func ignoreAbsent(err error) error {
+// IgnoreAbsent is err, nil for ENOENT.
+func IgnoreAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}

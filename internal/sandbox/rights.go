@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/layer"
 )
 
@@ -38,13 +39,13 @@ const maxDepth = 200
 func isClosed(dir int, name string, depth int) (bool, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return false, ignoreAbsent(err)
+		return false, hostfile.IgnoreAbsent(err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return false, ignoreAbsent(err)
+		return false, hostfile.IgnoreAbsent(err)
 	}
 	for _, n := range names {
 		closed, err := isClosedAt(fd, n, depth)
@@ -58,7 +59,7 @@ func isClosed(dir int, name string, depth int) (bool, error) {
 func isClosedAt(dir int, name string, depth int) (bool, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return false, ignoreAbsent(err)
+		return false, hostfile.IgnoreAbsent(err)
 	}
 	switch st.Mode & typeBits {
 	case unix.S_IFREG:

@@ -212,7 +212,7 @@ func (e entry) removeTemp() error {
 	if errors.Is(err, unix.EISDIR) {
 		err = unix.Unlinkat(e.dir, e.temp, unix.AT_REMOVEDIR)
 	}
-	return ignoreAbsent(err)
+	return hostfile.IgnoreAbsent(err)
 }
 
 func movedIfAbsent(err error) error {
@@ -245,11 +245,4 @@ func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {
 		}
 	}
 	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", errMoved, e.temp)
-}
-
-func ignoreAbsent(err error) error {
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
 }
