@@ -90,16 +90,24 @@ func (s *Sandbox) Holder() (Owner, bool, error) {
 		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
 	}
 	defer f.Close()
-	// A shared lock on the way of one who wants the whole makes that one
-	// wait its interval, no more.
-	switch err := flock(f, unix.LOCK_SH|unix.LOCK_NB); {
-	case err == nil:
-		return Owner{}, false, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return readOwner(f), true, nil
-	default:
+	held, err := isLocked(f)
+	if err != nil {
 		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
 	}
+	if !held {
+		return Owner{}, false, nil
+	}
+	return readOwner(f), true, nil
+}
+
+// isLocked reports whether another has the lock of f. A shared lock on the way
+// of one who wants the whole makes that one wait its interval, no more.
+func isLocked(f *os.File) (bool, error) {
+	err := flock(f, unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
 }
 
 func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(name), "lock") }

@@ -72,15 +72,15 @@ func (s *Sandbox) CheckNetwork() error {
 		return hostError("state directory", err)
 	}
 	defer f.Close()
-	switch err := flock(f, unix.LOCK_SH|unix.LOCK_NB); {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EWOULDBLOCK):
-		return fault.New(fault.Precondition, "a server of this state directory asks for no token (--no-auth), "+
-			"and a command on the host's network could command it: serve with tokens, or run without --net host")
-	default:
+	held, err := isLocked(f)
+	if err != nil {
 		return hostError("state directory", err)
 	}
+	if held {
+		return fault.New(fault.Precondition, "a server of this state directory asks for no token (--no-auth), "+
+			"and a command on the host's network could command it: serve with tokens, or run without --net host")
+	}
+	return nil
 }
 
 func (h *Home) tokenlessPath() string { return filepath.Join(h.dir, "tokenless.lock") }
