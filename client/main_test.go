@@ -1,19 +1,18 @@
 package client_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/agentfense/agentfense/client"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
+	"github.com/agentfense/agentfense/test/wire"
 )
 
 var binary string
@@ -36,18 +35,14 @@ func (s served) Run() int {
 	defer os.RemoveAll(home)
 	os.Setenv("AGENTFENSE_HOME", home)
 	cmd := exec.Command(binary, "serve")
-	cmd.Env = append(os.Environ(), "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=")
+	cmd.Env = append(os.Environ(), wire.AnyPorts...)
 	cmd.Stderr = os.Stderr
-	said, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
+	server, err := wire.Serve(cmd, home)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	line, _ := bufio.NewReader(said).ReadString('\n')
-	os.Setenv("AGENTFENSE_ENDPOINT", strings.TrimSpace(strings.TrimPrefix(line, "grpc ")))
+	os.Setenv("AGENTFENSE_ENDPOINT", server.Addr)
 	code := s.tests.Run()
 	if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
 		fmt.Fprintln(os.Stderr, "serve:", err)

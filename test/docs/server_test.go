@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,8 +38,7 @@ func newStage(t *testing.T) *stage {
 	needs.Bwrap(t)
 	home := t.TempDir()
 	cmd := exec.Command(binary, "serve")
-	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+home, "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0",
-		"AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0", "AGENTFENSE_SANDBOX_SYNC=manual")
+	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual"})
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	server, err := wire.Serve(cmd, home)

@@ -25,7 +25,7 @@ func cmdServe(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || s.cmd != nil {
 		ts.Fatalf("usage: serve [NAME=VALUE...], once")
 	}
-	flags, settings := []string{"serve"}, []string{"AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0"}
+	flags, settings := []string{"serve"}, slices.Clone(wire.AnyPorts)
 	for _, arg := range args {
 		if strings.HasPrefix(arg, "--") {
 			flags = append(flags, arg)

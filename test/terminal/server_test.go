@@ -17,8 +17,7 @@ func onServer(t *testing.T) *harness.Sandbox {
 	t.Helper()
 	s := harness.New(t, binary, map[string]string{"file": "content\n"})
 	home := t.TempDir()
-	env := append(s.Command(t.Context()).Env, "AGENTFENSE_HOME="+home,
-		"AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0")
+	env := append(append(s.Command(t.Context()).Env, "AGENTFENSE_HOME="+home), wire.AnyPorts...)
 	cmd := exec.Command(binary, "serve")
 	cmd.Env = env
 	server, err := wire.Serve(cmd, home)
@@ -55,13 +54,7 @@ func TestShellOnAServer(t *testing.T) {
 	sc.expect("30 100")
 	sc.expect("xterm in /workspace")
 
-	sc.resize(44, 90)
-	sc.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
-	sc.expect("resized\r\n")
-
-	sc.sleep()
-	sc.send("\x03") // Ctrl-C ends the command, not the shell
-	sc.expect("ready> ")
+	sc.resizeAndInterrupt()
 	sc.send("cat file; echo still $((40+2))\n")
 	sc.expect("content")
 	sc.expect("still 42")

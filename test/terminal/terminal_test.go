@@ -183,6 +183,18 @@ func (s *screen) end() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
+// resizeAndInterrupt checks what makes a terminal one, in a shell that waits.
+func (s *screen) resizeAndInterrupt() {
+	s.t.Helper()
+	s.resize(44, 90)
+	s.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
+	s.expect("resized\r\n")
+
+	s.sleep()
+	s.send("\x03") // Ctrl-C ends the command, not the shell
+	s.expect("ready> ")
+}
+
 func TestShellIsInteractive(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"file": "content\n"})
 	sc := start(t, s, "run", "--preset", "development", "--name", s.Name, "--env", "PS1", "--", "sh")
@@ -191,13 +203,7 @@ func TestShellIsInteractive(t *testing.T) {
 	sc.expect("/dev/pts/")
 	sc.expect("30 100")
 
-	sc.resize(44, 90)
-	sc.send("until [ \"$(stty size)\" = '44 90' ]; do :; done; echo resized\n")
-	sc.expect("resized\r\n")
-
-	sc.sleep()
-	sc.send("\x03") // Ctrl-C ends the command, not the shell
-	sc.expect("ready> ")
+	sc.resizeAndInterrupt()
 	sc.send("echo still $((40+2))\n")
 	sc.expect("still 42")
 	sc.send("exit 5\n")

@@ -21,8 +21,12 @@ type Server struct {
 
 var errNoAddress = errors.New("that is no address")
 
+// AnyPorts has a server listen at ports that the kernel chooses.
+var AnyPorts = []string{"AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0"}
+
 // Serve starts cmd, which is to serve gRPC and REST on the state directory home,
-// and returns when it does.
+// and returns when it does. On an error there is a Server if
+// the command was started.
 func Serve(cmd *exec.Cmd, home string) (*Server, error) {
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

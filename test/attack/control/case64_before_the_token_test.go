@@ -29,7 +29,7 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	conn, err := grpc.NewClient(s.addrs["grpc"], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(s.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 
 	for _, path := range []string{"/v1/sandboxes", "/v1/sandboxes/sb_0123456789abcdef/exec:stream", "/v1/codebases/cb_0123456789abcdef/files/f"} {
 		body, never := io.Pipe()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.addrs["http"]+path, body)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+path, body)
 		if err != nil {
 			t.Fatal(err)
 		}

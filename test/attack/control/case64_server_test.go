@@ -1,82 +1,61 @@
 package control_test
 
 import (
-	"bufio"
 	"context"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/agentfense/agentfense/test/harness"
+	"github.com/agentfense/agentfense/test/wire"
 )
 
-// A server of the sandbox's own state directory, with REST.
+// server is one of the sandbox's own state directory.
 type server struct {
-	t     *testing.T
-	box   *harness.Sandbox
-	cmd   *exec.Cmd
-	addrs map[string]string // of "grpc" and "http"
+	*wire.Server
+	t *testing.T
 }
 
 func serve(t *testing.T, box *harness.Sandbox, args ...string) *server {
 	t.Helper()
-	s := &server{t: t, box: box, addrs: map[string]string{}}
-	s.cmd = box.Command(context.Background(), append([]string{"serve"}, args...)...)
-	s.cmd.Env = append(s.cmd.Env, "AGENTFENSE_SERVER_GRPC_ADDR=127.0.0.1:0", "AGENTFENSE_SERVER_HTTP_ADDR=127.0.0.1:0")
-	s.cmd.Stderr = os.Stderr
-	stdout, err := s.cmd.StdoutPipe()
-	if err == nil {
-		err = s.cmd.Start()
+	cmd := box.Command(context.Background(), append([]string{"serve"}, args...)...)
+	cmd.Env = append(cmd.Env, wire.AnyPorts...)
+	cmd.Stderr = os.Stderr
+	served, err := wire.Serve(cmd, box.Home)
+	s := &server{served, t}
+	if served != nil {
+		t.Cleanup(s.end)
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-	t.Cleanup(s.end)
-	for said := bufio.NewScanner(stdout); len(s.addrs) < 2; {
-		if !said.Scan() {
-			t.Fatal("the server does not say where it listens")
-		}
-		face, addr, _ := strings.Cut(said.Text(), " ")
-		s.addrs[face] = addr
 	}
 	return s
 }
 
 func (s *server) end() {
-	if s.cmd == nil {
+	if s.Cmd.ProcessState != nil {
 		return
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := s.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		s.t.Error(err)
 	}
-	if err := s.cmd.Wait(); err != nil {
+	if err := s.Cmd.Wait(); err != nil {
 		s.t.Errorf("serve: %v", err)
 	}
-	s.cmd = nil
-}
-
-func (s *server) token() string {
-	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.box.Home, "token"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return strings.TrimSpace(string(text))
 }
 
 // ask asks the server as its operator.
 func (s *server) ask(method, path, body string) (status int, text string) {
 	s.t.Helper()
-	r, err := http.NewRequest(method, "http://"+s.addrs["http"]+"/v1"+path, strings.NewReader(body))
+	r, err := http.NewRequest(method, s.URL+"/v1"+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+s.token())
+	r.Header.Set("Authorization", "Bearer "+s.Token)
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
@@ -91,7 +70,7 @@ func (s *server) ask(method, path, body string) (status int, text string) {
 
 // knock is what a command inside says to an address of the host's loopback.
 func knock(addr string) string {
-	_, port, _ := strings.Cut(addr, ":")
+	port := addr[strings.LastIndexByte(addr, ':')+1:]
 	return `exec 3<>/dev/tcp/127.0.0.1/` + port + ` || { echo no way; exit; }
 printf 'GET /v1/sandboxes HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n' >&3
 timeout 5 head -n1 <&3`
@@ -110,7 +89,7 @@ func within(t *testing.T, text string, words ...string) {
 func TestServerIsOutOfReach(t *testing.T) {
 	box := harness.New(t, binary, map[string]string{"a": "a\n"})
 	s := serve(t, box)
-	for face, addr := range s.addrs {
+	for face, addr := range map[string]string{"grpc": s.Addr, "http": s.URL} {
 		r := box.Agentfense("run", "--rm", "--", "bash", "-c", knock(addr))
 		if strings.TrimSpace(r.Stdout) != "no way" {
 			t.Errorf("%s: %q\n%s", face, r.Stdout, r.Stderr)
@@ -123,11 +102,11 @@ func TestServerIsOutOfReach(t *testing.T) {
 func TestServerAsksForTheToken(t *testing.T) {
 	box := harness.New(t, binary, map[string]string{"a": "a\n"})
 	s := serve(t, box)
-	r := box.Agentfense("run", "--rm", "--net", "host", "--", "bash", "-c", knock(s.addrs["http"]))
+	r := box.Agentfense("run", "--rm", "--net", "host", "--", "bash", "-c", knock(s.URL))
 	within(t, r.Stdout, "401")
 	look := `env; cat ` + box.Home + `/token; cat /proc/*/environ /proc/*/cmdline 2>/dev/null`
 	r = box.Agentfense("run", "--rm", "--net", "host", "--", "bash", "-c", look)
-	if strings.Contains(r.Stdout, s.token()) {
+	if strings.Contains(r.Stdout, s.Token) {
 		t.Error("the token is to be seen inside")
 	}
 	within(t, r.Stderr, "No such file or directory")
@@ -166,7 +145,7 @@ func TestNoTokenAndTheHostsNetwork(t *testing.T) {
 		t.Errorf("beside a server without tokens: exit code %d", r.Code)
 	}
 	within(t, r.Stderr, "--no-auth", "serve with tokens")
-	if r := box.Agentfense("run", "--rm", "--", "bash", "-c", knock(s.addrs["http"])); strings.TrimSpace(r.Stdout) != "no way" {
+	if r := box.Agentfense("run", "--rm", "--", "bash", "-c", knock(s.URL)); strings.TrimSpace(r.Stdout) != "no way" {
 		t.Errorf("without a network: %q\n%s", r.Stdout, r.Stderr)
 	}
 	s.end()

@@ -62,8 +62,8 @@ func TestATokenIsShownToItsOwnServerAlone(t *testing.T) {
 	}
 	s := serve(t, box)
 	ask("beside the server")
-	_, own, _ := net.SplitHostPort(s.addrs["grpc"])
-	for _, endpoint := range []string{s.addrs["grpc"], "localhost:" + own} {
+	_, own, _ := net.SplitHostPort(s.Addr)
+	for _, endpoint := range []string{s.Addr, "localhost:" + own} {
 		if r := box.Agentfense("ls", "--endpoint", endpoint); r.Code != 0 {
 			t.Errorf("%s: exit code %d\n%s", endpoint, r.Code, r.Stderr)
 		}
