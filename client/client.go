@@ -15,25 +15,6 @@ import (
 	"github.com/agentfense/agentfense/internal/statedir"
 )
 
-// Options are how a server is reached. The zero value is this user's own
-// server, which is started if there is none.
-type Options struct {
-	// Endpoint is HOST:PORT, http://, https:// or unix:///PATH; empty:
-	// $AGENTFENSE_ENDPOINT, else this user's server. Another host is spoken to
-	// by TLS alone.
-	Endpoint string
-	// Token is shown with each call; empty: $AGENTFENSE_TOKEN, else that of this
-	// user's own server, which is shown to that server alone.
-	Token string
-	// CA, Cert and Key are PEM files: the authority that signed the server's
-	// certificate, the client's certificate and its key. Empty:
-	// $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT, $AGENTFENSE_TLS_KEY.
-	CA, Cert, Key string
-	// Program is the agentfense that is started where there is no server;
-	// empty: $AGENTFENSE_BINARY, else the one on the PATH.
-	Program string
-}
-
 // Client speaks to one server. Close ends it.
 type Client struct {
 	conn      *grpc.ClientConn
@@ -44,8 +25,8 @@ type Client struct {
 // New returns a client. A server that is named is called with the first call.
 // Errors: ErrInvalid for options that do not fit; ErrUnavailable if this user's
 // server cannot be started.
-func New(ctx context.Context, o Options) (*Client, error) {
-	at, err := o.endpoint(ctx)
+func New(ctx context.Context, options ...Option) (*Client, error) {
+	at, err := collect(options).server(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -64,25 +45,25 @@ func invalid(operation string, err error) error {
 	return &Error{operation, err.Error(), []error{ErrInvalid, err}}
 }
 
-// endpoint finds the server and what is shown to it.
-func (o *Options) endpoint(ctx context.Context) (endpoint.Endpoint, error) {
-	address := first(o.Endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
+// server finds the server and what is shown to it.
+func (s *settings) server(ctx context.Context) (endpoint.Endpoint, error) {
+	address := first(s.endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
 	dir, err := statedir.Path(os.Getenv)
 	if address == "" {
 		if err == nil {
-			address, err = ownServer(ctx, dir, o.Program)
+			address, err = ownServer(ctx, dir, s.program)
 		}
 		if err != nil {
 			return endpoint.Endpoint{}, err
 		}
 	}
 	at, err := endpoint.Parse(address, endpoint.Files{
-		CA: first(o.CA, os.Getenv("AGENTFENSE_TLS_CA")), Cert: first(o.Cert, os.Getenv("AGENTFENSE_TLS_CERT")), Key: first(o.Key, os.Getenv("AGENTFENSE_TLS_KEY")),
+		CA: first(s.ca, os.Getenv("AGENTFENSE_TLS_CA")), Cert: first(s.cert, os.Getenv("AGENTFENSE_TLS_CERT")), Key: first(s.key, os.Getenv("AGENTFENSE_TLS_KEY")),
 	})
 	if err != nil {
 		return at, invalid("connect", err)
 	}
-	at.Token = first(o.Token, os.Getenv("AGENTFENSE_TOKEN"))
+	at.Token = first(s.token, os.Getenv("AGENTFENSE_TOKEN"))
 	if own, serves := endpoint.FindOwn(dir); at.Token == "" && serves && own.Meet(&at) {
 		text, err := os.ReadFile(own.TokenFile)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -16,7 +16,7 @@ import (
 
 func run(t *testing.T, box *client.Sandbox, command string) *client.Result {
 	t.Helper()
-	r, err := box.Run(t.Context(), command, client.RunOptions{})
+	r, err := box.Run(t.Context(), command)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestRulesOfALiveSandboxChange(t *testing.T) {
 func TestStreamsAreApartAndWhole(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	var out, complaints bytes.Buffer
-	r, err := box.Stream(t.Context(), "cat; head -c 3000000 /dev/zero | tr '\\0' x; echo no >&2; exit 4", &out, &complaints, client.RunOptions{Stdin: []byte("in\xff")})
+	r, err := box.Stream(t.Context(), "cat; head -c 3000000 /dev/zero | tr '\\0' x; echo no >&2; exit 4", &out, &complaints, client.WithStdin(strings.NewReader("in\xff")))
 	if err != nil || r.ExitCode != 4 || complaints.String() != "no\n" {
 		t.Errorf("%+v, %v, %q", r, err, complaints.String())
 	}
@@ -104,12 +104,12 @@ func TestStreamsAreApartAndWhole(t *testing.T) {
 
 func TestSessionKeepsItsState(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
-	x, err := box.Session(t.Context(), client.SessionOptions{Env: map[string]string{"A": "1"}})
+	x, err := box.Session(t.Context(), client.WithEnv(map[string]string{"A": "1"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"mkdir d; cd d; b=2", `echo "$A$b ${PWD##*/}"`} {
-		r, err := x.Run(t.Context(), command, 0)
+		r, err := x.Run(t.Context(), command)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -117,17 +117,17 @@ func TestSessionKeepsItsState(t *testing.T) {
 			t.Errorf("%q, want %q", r.Stdout, want)
 		}
 	}
-	if _, err := x.Run(t.Context(), "sleep 60", 50*time.Millisecond); !errors.Is(err, client.ErrTimeout) {
+	if _, err := x.Run(t.Context(), "sleep 60", client.WithTimeout(50*time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
 		t.Errorf("a command that takes too long: %v", err)
 	}
 	var out bytes.Buffer
-	if _, err := x.Stream(t.Context(), "pwd", &out, nil, 0); err != nil || !strings.HasSuffix(out.String(), "/d\n") {
+	if _, err := x.Stream(t.Context(), "pwd", &out, nil); err != nil || !strings.HasSuffix(out.String(), "/d\n") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	if err := x.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := x.Run(t.Context(), "true", 0); !errors.Is(err, client.ErrNotFound) {
+	if _, err := x.Run(t.Context(), "true"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a closed session: %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	c := open(t)
 	box, _ := linked(t, c, "full-access", nil)
 	ctx := t.Context()
-	if _, err := box.Run(ctx, "sleep 60", client.RunOptions{Timeout: 50 * time.Millisecond}); !errors.Is(err, client.ErrTimeout) {
+	if _, err := box.Run(ctx, "sleep 60", client.WithTimeout(50 * time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
 		t.Errorf("time-out: %v", err)
 	}
 	if err := box.Start(ctx); !errors.Is(err, client.ErrPrecondition) || errors.Is(err, client.ErrNotRunning) {
@@ -145,16 +145,16 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if err := box.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := box.Run(ctx, "true", client.RunOptions{}); !errors.Is(err, client.ErrNotRunning) || !errors.Is(err, client.ErrPrecondition) {
+	if _, err := box.Run(ctx, "true"); !errors.Is(err, client.ErrNotRunning) || !errors.Is(err, client.ErrPrecondition) {
 		t.Errorf("not running: %v", err)
 	}
 	if _, err := c.Sandbox(ctx, "sb_0000000000000000"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("unknown: %v", err)
 	}
-	if _, err := c.CreateSandbox(ctx, "cb_0000000000000000", client.SandboxOptions{Preset: "agent-save"}); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "agent-safe") {
+	if _, err := c.CreateSandbox(ctx, "cb_0000000000000000", client.WithPreset("agent-save")); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "agent-safe") {
 		t.Errorf("unknown preset: %v", err)
 	}
-	stranger, err := client.New(ctx, client.Options{Token: "afs_" + strings.Repeat("0", 64)})
+	stranger, err := client.New(ctx, client.WithToken("afs_" + strings.Repeat("0", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if _, err := stranger.Codebase(ctx, "cb_0000000000000000"); !errors.Is(err, client.ErrUnauthenticated) {
 		t.Errorf("wrong token: %v", err)
 	}
-	nobody, err := client.New(ctx, client.Options{Endpoint: "127.0.0.1:1"})
+	nobody, err := client.New(ctx, client.WithEndpoint("127.0.0.1:1"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	started := writerFunc(func([]byte) { cancel() })
-	_, err := box.Stream(ctx, "echo started; sleep 600", started, nil, client.RunOptions{})
+	_, err := box.Stream(ctx, "echo started; sleep 600", started, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled command: %v", err)
 	}
@@ -216,7 +216,7 @@ func TestUploadedCodebase(t *testing.T) {
 	if err := c.Upload(ctx, base.ID, "../out", bytes.NewReader(content), 0); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a path that leads out: %v", err)
 	}
-	box, err := c.CreateSandbox(ctx, base.ID, client.SandboxOptions{Rules: []client.Rule{{Pattern: "**/*", Permission: client.Write}}})
+	box, err := c.CreateSandbox(ctx, base.ID, client.WithRules(client.Rule{Pattern: "**/*", Permission: client.Write}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestUploadedCodebase(t *testing.T) {
 		t.Errorf("delete what has a sandbox: %v", err)
 	}
 	n := 0
-	for info, err := range c.Sandboxes(ctx, client.SandboxFilter{CodebaseID: base.ID}) {
+	for info, err := range c.Sandboxes(ctx, client.WithCodebase(base.ID)) {
 		if n++; err != nil || info.ID != box.ID {
 			t.Errorf("%+v, %v", info, err)
 		}

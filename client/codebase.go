@@ -38,21 +38,13 @@ func (c *Client) CreateCodebase(ctx context.Context, name, ownerID string) (Code
 	return codebaseFrom(got), nil
 }
 
-// LinkOptions are how a directory is linked.
-type LinkOptions struct {
-	Name    string // empty: the directory's
-	OwnerID string // empty: the name of this user
-	// IgnoreFiles leaves out of the view what an upload would: the default
-	// ignores, .gitignore, .sandboxignore.
-	IgnoreFiles bool
-}
-
 // Link makes a codebase of a directory of the server's host, which nothing but
 // Apply changes. dir is absolute.
 // Errors: ErrInvalid, ErrNotFound, ErrDenied.
-func (c *Client) Link(ctx context.Context, dir string, o LinkOptions) (Codebase, error) {
+func (c *Client) Link(ctx context.Context, dir string, options ...LinkOption) (Codebase, error) {
+	s := collect(options)
 	got, err := c.codebases.LinkCodebase(ctx, &sandboxv1.LinkCodebaseRequest{
-		Name: first(o.Name, dir), OwnerId: first(o.OwnerID, os.Getenv("USER"), "local"), Path: dir, IgnoreFiles: o.IgnoreFiles,
+		Name: first(s.codebaseName, dir), OwnerId: first(s.ownerID, os.Getenv("USER"), "local"), Path: dir, IgnoreFiles: s.ignoreFiles,
 	})
 	if err != nil {
 		return Codebase{}, fail(ctx, "link "+dir, err)

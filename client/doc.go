@@ -1,11 +1,11 @@
 // Package client runs commands in policy-guarded sandboxes of an agentfense
 // server.
 //
-//	c, err := client.New(ctx, client.Options{})
+//	c, err := client.New(ctx)
 //	…
-//	dir, err := c.Link(ctx, "/home/me/repo", client.LinkOptions{})
-//	box, err := c.CreateSandbox(ctx, dir.ID, client.SandboxOptions{Preset: "agent-safe"})
-//	result, err := box.Run(ctx, "make test", client.RunOptions{})
+//	dir, err := c.Link(ctx, "/home/me/repo")
+//	box, err := c.CreateSandbox(ctx, dir.ID, client.WithPreset("agent-safe"))
+//	result, err := box.Run(ctx, "make test", client.WithTimeout(time.Minute))
 //	review, err := box.Diff(ctx)
 //
 // Without an endpoint the client finds the running server of this user, or starts

@@ -25,23 +25,23 @@ func Example() {
 // greet lets a command work on a directory of this host; what it changed is to
 // be reviewed before any of it is carried over.
 func greet(ctx context.Context, dir string) error {
-	c, err := client.New(ctx, client.Options{})
+	c, err := client.New(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	repository, err := c.Link(ctx, dir, client.LinkOptions{})
+	repository, err := c.Link(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer c.DeleteCodebase(ctx, repository.ID)
-	box, err := c.CreateSandbox(ctx, repository.ID, client.SandboxOptions{Preset: "development"})
+	box, err := c.CreateSandbox(ctx, repository.ID, client.WithPreset("development"))
 	if err != nil {
 		return err
 	}
 	defer box.Destroy(ctx)
 
-	result, err := box.Run(ctx, "echo hello >greeting; cat greeting", client.RunOptions{})
+	result, err := box.Run(ctx, "echo hello >greeting; cat greeting")
 	if err != nil {
 		return err
 	}

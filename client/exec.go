@@ -12,16 +12,6 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// RunOptions are how a command runs.
-type RunOptions struct {
-	Stdin   []byte
-	Env     map[string]string
-	Workdir string        // empty: the workspace
-	Timeout time.Duration // 0: the server's default
-	// Detach lets the command go on when the caller's context ends.
-	Detach bool
-}
-
 // Result is how a command ended. A command that failed is no error.
 type Result struct {
 	Stdout, Stderr []byte
@@ -52,20 +42,32 @@ func resultFrom(r *sandboxv1.ExecResult) *Result {
 }
 
 // Run runs a command by /bin/sh and waits for its end.
-// Errors: ErrNotRunning; ErrTimeout after o.Timeout, when the command and all
+// Errors: ErrNotRunning; ErrTimeout after the time-out, when the command and all
 // it started have been ended.
-func (s *Sandbox) Run(ctx context.Context, command string, o RunOptions) (*Result, error) {
-	got, err := s.c.sandboxes.Exec(ctx, s.request(command, o))
+func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption) (*Result, error) {
+	request, err := s.request(command, collect(options))
+	if err != nil {
+		return nil, err
+	}
+	got, err := s.c.sandboxes.Exec(ctx, request)
 	if err != nil {
 		return nil, fail(ctx, "run", err)
 	}
 	return resultFrom(got), nil
 }
 
-func (s *Sandbox) request(command string, o RunOptions) *sandboxv1.ExecRequest {
-	return &sandboxv1.ExecRequest{
-		SandboxId: s.ID, Command: command, StdinBytes: o.Stdin, Env: o.Env, Workdir: o.Workdir, Timeout: span(o.Timeout), Detach: o.Detach,
+func (s *Sandbox) request(command string, o *settings) (*sandboxv1.ExecRequest, error) {
+	r := &sandboxv1.ExecRequest{
+		SandboxId: s.ID, Command: command, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
 	}
+	if o.stdin == nil {
+		return r, nil
+	}
+	var err error
+	if r.StdinBytes, err = io.ReadAll(o.stdin); err != nil {
+		return nil, &Error{"run", "standard input: " + err.Error(), []error{err}}
+	}
+	return r, nil
 }
 
 func span(d time.Duration) *durationpb.Duration {
@@ -78,11 +80,15 @@ func span(d time.Duration) *durationpb.Duration {
 // Stream is Run that writes the output as it comes, however much there is. A
 // nil writer drops its stream; an error of a writer ends the command. The
 // result has no output.
-func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.Writer, o RunOptions) (*Result, error) {
+func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.Writer, options ...RunOption) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := time.Now()
-	stream, err := s.c.sandboxes.ExecStream(ctx, s.request(command, o))
+	request, err := s.request(command, collect(options))
+	if err != nil {
+		return nil, err
+	}
+	stream, err := s.c.sandboxes.ExecStream(ctx, request)
 	if err != nil {
 		return nil, fail(ctx, "run", err)
 	}

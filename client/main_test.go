@@ -56,7 +56,7 @@ func open(t testing.TB) *client.Client {
 	t.Helper()
 	needs.FUSE(t)
 	needs.Bwrap(t)
-	c, err := client.New(t.Context(), client.Options{})
+	c, err := client.New(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,11 +73,11 @@ func linked(t testing.TB, c *client.Client, preset string, files map[string]stri
 			t.Fatal(err)
 		}
 	}
-	base, err := c.Link(t.Context(), dir, client.LinkOptions{})
+	base, err := c.Link(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := c.CreateSandbox(t.Context(), base.ID, client.SandboxOptions{Preset: preset})
+	box, err := c.CreateSandbox(t.Context(), base.ID, client.WithPreset(preset))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestServerIsStartedOnceForAll(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			c, err := client.New(t.Context(), client.Options{})
+			c, err := client.New(t.Context())
 			if err != nil {
 				t.Error(err)
 				return
@@ -60,7 +60,7 @@ func TestServerIsStartedOnceForAll(t *testing.T) {
 	all.Wait()
 	endServer(t, dir)
 	// It says where it is no more, and the next client starts another.
-	c, err := client.New(t.Context(), client.Options{})
+	c, err := client.New(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +73,12 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "server.db"), []byte("no database"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := client.New(t.Context(), client.Options{})
+	_, err := client.New(t.Context())
 	if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "server.db") {
 		t.Errorf("a broken database: %v", err)
 	}
 	t.Setenv("AGENTFENSE_BINARY", "/nowhere/agentfense")
-	_, err = client.New(t.Context(), client.Options{})
+	_, err = client.New(t.Context())
 	if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "AGENTFENSE_BINARY") {
 		t.Errorf("no program: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestServerThatDoesNotStart(t *testing.T) {
 
 func TestEndpointsThatWouldGiveTheTokenAway(t *testing.T) {
 	for _, address := range []string{"http://build:9000", "ftp://build", "build:x", "unix://relative"} {
-		if _, err := client.New(t.Context(), client.Options{Endpoint: address, Token: "x"}); !errors.Is(err, client.ErrInvalid) {
+		if _, err := client.New(t.Context(), client.WithEndpoint(address), client.WithToken("x")); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

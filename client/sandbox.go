@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -54,21 +55,6 @@ type Limits struct {
 // cpuPeriod is the length of which ResourceLimits.cpu_quota is a part, in us.
 const cpuPeriod = 100_000
 
-// SandboxOptions are what a sandbox is made with.
-type SandboxOptions struct {
-	Name string
-	// Preset, then Rules: both empty is DefaultPreset, and Rules alone stand alone.
-	Preset    string
-	Rules     []Rule
-	Labels    map[string]string
-	Runtime   Runtime
-	Image     string // docker's
-	Limits    Limits
-	ExpiresIn time.Duration // 0: as the server has it
-	// LeaveStopped does not start it.
-	LeaveStopped bool
-}
-
 // Info is what the server says of a sandbox.
 type Info struct {
 	ID, Name, CodebaseID, OwnerID string
@@ -109,7 +95,8 @@ type Sandbox struct {
 // start it is removed again.
 // Errors: ErrInvalid, ErrNotFound, ErrExhausted beyond the owner's limit;
 // ErrPrecondition for what the server's host cannot do.
-func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, o SandboxOptions) (*Sandbox, error) {
+func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, options ...SandboxOption) (*Sandbox, error) {
+	o := collect(options)
 	request, err := o.request(codebaseID)
 	if err != nil {
 		return nil, err
@@ -119,7 +106,7 @@ func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, o Sandbox
 		return nil, fail(ctx, "create sandbox", err)
 	}
 	s := &Sandbox{made.Id, c}
-	if o.LeaveStopped {
+	if o.leaveStopped {
 		return s, nil
 	}
 	if err := s.Start(ctx); err != nil {
@@ -134,10 +121,10 @@ func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, o Sandbox
 // cleanPatience bounds the removal of what an error has left.
 const cleanPatience = 30 * time.Second
 
-func (o *SandboxOptions) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
+func (o *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
 	const operation = "create sandbox"
-	rules := o.Rules
-	if preset := o.Preset; preset != "" || len(rules) == 0 {
+	rules := o.rules
+	if preset := o.preset; preset != "" || len(rules) == 0 {
 		of, err := Preset(first(preset, DefaultPreset))
 		if err != nil {
 			return nil, err
@@ -148,20 +135,20 @@ func (o *SandboxOptions) request(codebaseID string) (*sandboxv1.CreateSandboxReq
 	if err != nil {
 		return nil, err
 	}
-	runtime, ok := runtimes[o.Runtime]
+	runtime, ok := runtimes[o.runtime]
 	if !ok {
-		return nil, &Error{operation, `unknown runtime "` + string(o.Runtime) + `"`, []error{ErrInvalid}}
+		return nil, &Error{operation, `unknown runtime "` + string(o.runtime) + `"`, []error{ErrInvalid}}
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: o.Name, Permissions: sent, Labels: o.Labels, Runtime: runtime, Image: o.Image,
+		CodebaseId: codebaseID, Name: o.name, Permissions: sent, Labels: o.labels, Runtime: runtime, Image: o.image,
 	}
-	if o.ExpiresIn != 0 {
-		r.ExpiresIn = durationpb.New(o.ExpiresIn)
+	if o.expiresIn != 0 {
+		r.ExpiresIn = durationpb.New(o.expiresIn)
 	}
-	if o.Limits != (Limits{}) {
-		l := o.Limits
+	if o.limits != (Limits{}) {
+		l := o.limits
 		r.Resources = &sandboxv1.ResourceLimits{
-			MemoryBytes: l.MemoryBytes, CpuQuota: int64(l.CPUs * cpuPeriod), CpuShares: l.CPUShares, PidsLimit: l.PIDs,
+			MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * cpuPeriod)), CpuShares: l.CPUShares, PidsLimit: l.PIDs,
 			DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
 		}
 	}
@@ -178,17 +165,13 @@ func (c *Client) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 	return s, nil
 }
 
-// SandboxFilter says which sandboxes are listed. What is empty does not filter.
-type SandboxFilter struct {
-	CodebaseID, OwnerID, Name string
-	Labels                    map[string]string // all of them
-}
-
-// Sandboxes lists those that the token reaches.
-func (c *Client) Sandboxes(ctx context.Context, f SandboxFilter) iter.Seq2[Info, error] {
+// Sandboxes lists those that the token reaches, or of them those that the options
+// ask for.
+func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2[Info, error] {
+	f := collect(options)
 	return pages(func(token string) ([]*sandboxv1.Sandbox, string, error) {
 		page, err := c.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{
-			CodebaseId: f.CodebaseID, OwnerId: f.OwnerID, Name: f.Name, Labels: f.Labels, PageToken: token,
+			CodebaseId: f.codebaseID, OwnerId: f.ownerID, Name: f.name, Labels: f.labels, PageToken: token,
 		})
 		return page.GetSandboxes(), page.GetNextPageToken(), fail(ctx, "list sandboxes", err)
 	}, infoFrom)

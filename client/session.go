@@ -8,12 +8,6 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// SessionOptions are how a session starts.
-type SessionOptions struct {
-	Shell string // empty: /bin/sh
-	Env   map[string]string
-}
-
 // Session is a shell in a sandbox that keeps its directory, variables,
 // functions and background jobs from one command to the next. One command runs
 // at a time.
@@ -25,30 +19,35 @@ type Session struct {
 
 // Session starts one. Errors: ErrNotRunning; ErrInvalid for a shell that is not
 // in the sandbox.
-func (s *Sandbox) Session(ctx context.Context, o SessionOptions) (*Session, error) {
-	got, err := s.c.sandboxes.CreateSession(ctx, &sandboxv1.CreateSessionRequest{SandboxId: s.ID, Shell: o.Shell, Env: o.Env})
+func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Session, error) {
+	o := collect(options)
+	got, err := s.c.sandboxes.CreateSession(ctx, &sandboxv1.CreateSessionRequest{SandboxId: s.ID, Shell: o.shell, Env: o.env})
 	if err != nil {
 		return nil, fail(ctx, "create session", err)
 	}
 	return &Session{got.Id, got.Shell, s.c}, nil
 }
 
-// Run runs a command in the session. timeout 0 is the server's default.
+// Run runs a command in the session.
 // Errors: ErrSessionClosed; ErrTimeout, after which the session goes on.
-func (x *Session) Run(ctx context.Context, command string, timeout time.Duration) (*Result, error) {
-	got, err := x.c.sandboxes.SessionExec(ctx, &sandboxv1.SessionExecRequest{SessionId: x.ID, Command: command, Timeout: span(timeout)})
+func (x *Session) Run(ctx context.Context, command string, options ...SessionRunOption) (*Result, error) {
+	got, err := x.c.sandboxes.SessionExec(ctx, x.request(command, collect(options)))
 	if err != nil {
 		return nil, fail(ctx, "run", err)
 	}
 	return resultFrom(got), nil
 }
 
+func (x *Session) request(command string, o *settings) *sandboxv1.SessionExecRequest {
+	return &sandboxv1.SessionExecRequest{SessionId: x.ID, Command: command, Timeout: span(o.timeout), Detach: o.detach}
+}
+
 // Stream is Run that writes the output as it comes, as Sandbox.Stream does.
-func (x *Session) Stream(ctx context.Context, command string, stdout, stderr io.Writer, timeout time.Duration) (*Result, error) {
+func (x *Session) Stream(ctx context.Context, command string, stdout, stderr io.Writer, options ...SessionRunOption) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := time.Now()
-	stream, err := x.c.sandboxes.SessionExecStream(ctx, &sandboxv1.SessionExecRequest{SessionId: x.ID, Command: command, Timeout: span(timeout)})
+	stream, err := x.c.sandboxes.SessionExecStream(ctx, x.request(command, collect(options)))
 	if err != nil {
 		return nil, fail(ctx, "run", err)
 	}

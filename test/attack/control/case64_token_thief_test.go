@@ -45,7 +45,7 @@ func TestATokenIsShownToItsOwnServerAlone(t *testing.T) {
 			if r := box.Agentfense("ls", "--endpoint", endpoint); r.Code == 0 {
 				t.Errorf("%s: the thief was believed\n%s", when, r.Stdout)
 			}
-			c, err := client.New(t.Context(), client.Options{Endpoint: endpoint})
+			c, err := client.New(t.Context(), client.WithEndpoint(endpoint))
 			if err != nil {
 				t.Fatal(err)
 			}

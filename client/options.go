@@ -1,0 +1,282 @@
+package client
+
+import (
+	"io"
+	"time"
+)
+
+// Options are values of the interfaces below, one for each family of calls. An
+// option fits the calls whose interface it has, and no others.
+
+// Option says how a server is reached: New, Connect, FromCodebase, FromLocal.
+type Option interface {
+	FromOption
+	connects()
+}
+
+// FromOption is an option of FromCodebase, and of FromLocal.
+type FromOption interface {
+	LocalOption
+	takesCodebase()
+}
+
+// LocalOption is an option of FromLocal.
+type LocalOption interface {
+	set(*settings)
+	takesDirectory()
+}
+
+// SandboxOption says what a sandbox is: CreateSandbox, FromCodebase, FromLocal.
+type SandboxOption interface {
+	FromOption
+	makesSandbox()
+}
+
+// LinkOption is an option of Link.
+type LinkOption interface {
+	set(*settings)
+	links()
+}
+
+// ListOption says which sandboxes are listed: Sandboxes.
+type ListOption interface {
+	set(*settings)
+	lists()
+}
+
+// RunOption says how a command runs: Run, Stream, Detach.
+type RunOption interface {
+	set(*settings)
+	runs()
+}
+
+// AttachOption says how a program runs: Attach.
+type AttachOption interface {
+	set(*settings)
+	attaches()
+}
+
+// SessionOption says how a session starts: Sandbox.Session.
+type SessionOption interface {
+	set(*settings)
+	opensSession()
+}
+
+// SessionRunOption says how a command of a session runs: Session.Run,
+// Session.Stream, Session.Detach.
+type SessionRunOption interface {
+	set(*settings)
+	runsInSession()
+}
+
+// settings are what options set. A call reads those that its options can set.
+type settings struct {
+	endpoint, token, program string
+	ca, cert, key            string
+
+	codebaseName, ownerID string
+	ignoreFiles           bool
+
+	codebaseID, name string
+	preset           string
+	rules            []Rule
+	labels           map[string]string
+	runtime          Runtime
+	image            string
+	limits           Limits
+	expiresIn        time.Duration
+	leaveStopped     bool
+
+	stdin   io.Reader
+	env     map[string]string
+	workdir string
+	timeout time.Duration
+	detach  bool
+	shell   string
+}
+
+// collect is what a call's options set.
+func collect[O interface{ set(*settings) }](options []O) *settings {
+	s := &settings{}
+	for _, o := range options {
+		o.set(s)
+	}
+	return s
+}
+
+// option is every option. What a With… function returns says which calls it
+// fits.
+type option func(*settings)
+
+func (o option) set(s *settings) { o(s) }
+
+func (option) connects()       {}
+func (option) takesCodebase()  {}
+func (option) takesDirectory() {}
+func (option) makesSandbox()   {}
+func (option) links()          {}
+func (option) lists()          {}
+func (option) runs()           {}
+func (option) attaches()       {}
+func (option) opensSession()   {}
+func (option) runsInSession()  {}
+
+// WithEndpoint names the server: HOST:PORT, http://, https:// or unix:///PATH.
+// Without it: $AGENTFENSE_ENDPOINT, else this user's server. Another host is
+// spoken to by TLS alone.
+func WithEndpoint(endpoint string) Option {
+	return option(func(s *settings) { s.endpoint = endpoint })
+}
+
+// WithToken is what is shown with each call. Without it: $AGENTFENSE_TOKEN, else
+// the content of the file $AGENTFENSE_TOKEN_FILE, else the token of this user's
+// own server, which is shown to that server alone.
+func WithToken(token string) Option {
+	return option(func(s *settings) { s.token = token })
+}
+
+// WithTLS names PEM files: the authority that signed the server's certificate,
+// the client's certificate and its key. Without it, and where one is "":
+// $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT, $AGENTFENSE_TLS_KEY.
+func WithTLS(ca, cert, key string) Option {
+	return option(func(s *settings) { s.ca, s.cert, s.key = ca, cert, key })
+}
+
+// WithProgram names the agentfense that is started where there is no server.
+// Without it: $AGENTFENSE_BINARY, else the one on the PATH.
+func WithProgram(path string) Option {
+	return option(func(s *settings) { s.program = path })
+}
+
+// WithCodebaseName names the codebase that is made. Without it: as the directory.
+func WithCodebaseName(name string) interface {
+	LinkOption
+	LocalOption
+} {
+	return option(func(s *settings) { s.codebaseName = name })
+}
+
+// WithOwner says whose the codebase is that is made, without it this user's; of a
+// listing, whose sandboxes are listed.
+func WithOwner(ownerID string) interface {
+	LinkOption
+	LocalOption
+	ListOption
+} {
+	return option(func(s *settings) { s.ownerID = ownerID })
+}
+
+// WithIgnoreFiles leaves out of a linked directory's view what an upload would:
+// what the default patterns, .gitignore and .sandboxignore say.
+func WithIgnoreFiles() LinkOption {
+	return option(func(s *settings) { s.ignoreFiles = true })
+}
+
+// WithName names a sandbox, for the command line; of a listing, the one that is
+// looked for.
+func WithName(name string) interface {
+	SandboxOption
+	ListOption
+} {
+	return option(func(s *settings) { s.name = name })
+}
+
+// WithLabels gives a sandbox labels; of a listing, those that a sandbox has to
+// have, all of them.
+func WithLabels(labels map[string]string) interface {
+	SandboxOption
+	ListOption
+} {
+	return option(func(s *settings) { s.labels = labels })
+}
+
+// WithCodebase lists the sandboxes of one codebase.
+func WithCodebase(id string) ListOption {
+	return option(func(s *settings) { s.codebaseID = id })
+}
+
+// WithPreset begins the rules with those of a preset. Without it, and without
+// WithRules, it is DefaultPreset.
+func WithPreset(name string) SandboxOption {
+	return option(func(s *settings) { s.preset = name })
+}
+
+// WithRules adds rules to those of the preset; without WithPreset they stand
+// alone.
+func WithRules(rules ...Rule) SandboxOption {
+	return option(func(s *settings) { s.rules = append(s.rules, rules...) })
+}
+
+// WithRuntime says what confines the sandbox. Without it: as the server has it.
+func WithRuntime(r Runtime) SandboxOption {
+	return option(func(s *settings) { s.runtime = r })
+}
+
+// WithImage names the image of the docker runtime. Without it: as the server
+// has it.
+func WithImage(image string) SandboxOption {
+	return option(func(s *settings) { s.image = image })
+}
+
+// WithLimits bounds the sandbox.
+func WithLimits(l Limits) SandboxOption {
+	return option(func(s *settings) { s.limits = l })
+}
+
+// WithExpiry ends the sandbox after a while. Without it: as the server has it.
+func WithExpiry(after time.Duration) SandboxOption {
+	return option(func(s *settings) { s.expiresIn = after })
+}
+
+// WithoutStart makes the sandbox and does not start it.
+func WithoutStart() SandboxOption {
+	return option(func(s *settings) { s.leaveStopped = true })
+}
+
+// WithTimeout ends the command after a while, with ErrTimeout. Without it: as
+// the server has it; of Attach: never.
+func WithTimeout(after time.Duration) interface {
+	RunOption
+	AttachOption
+	SessionRunOption
+} {
+	return option(func(s *settings) { s.timeout = after })
+}
+
+// WithEnv adds to the environment of the command, or of the session.
+func WithEnv(env map[string]string) interface {
+	RunOption
+	AttachOption
+	SessionOption
+} {
+	return option(func(s *settings) { s.env = env })
+}
+
+// WithWorkdir is the directory in which the command starts. Without it: the
+// workspace, from which a relative one starts.
+func WithWorkdir(dir string) interface {
+	RunOption
+	AttachOption
+} {
+	return option(func(s *settings) { s.workdir = dir })
+}
+
+// WithDetach lets the command go on when the caller's context ends, and when
+// the server does.
+func WithDetach() interface {
+	RunOption
+	AttachOption
+	SessionRunOption
+} {
+	return option(func(s *settings) { s.detach = true })
+}
+
+// WithShell is the shell of a session. Without it: /bin/sh.
+func WithShell(path string) SessionOption {
+	return option(func(s *settings) { s.shell = path })
+}
+
+// WithStdin is the command's standard input. Without it that is at its end.
+func WithStdin(from io.Reader) RunOption {
+	return option(func(s *settings) { s.stdin = from })
+}

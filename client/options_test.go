@@ -1,0 +1,74 @@
+package client_test
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/client"
+)
+
+// families are the calls by what they take.
+var families = map[string]reflect.Type{
+	"New":           reflect.TypeFor[client.Option](),
+	"FromCodebase":  reflect.TypeFor[client.FromOption](),
+	"FromLocal":     reflect.TypeFor[client.LocalOption](),
+	"CreateSandbox": reflect.TypeFor[client.SandboxOption](),
+	"Link":          reflect.TypeFor[client.LinkOption](),
+	"Sandboxes":     reflect.TypeFor[client.ListOption](),
+	"Run":           reflect.TypeFor[client.RunOption](),
+	"Attach":        reflect.TypeFor[client.AttachOption](),
+	"Session":       reflect.TypeFor[client.SessionOption](),
+	"Session.Run":   reflect.TypeFor[client.SessionRunOption](),
+}
+
+func TestOptionsFitTheirCallsAlone(t *testing.T) {
+	const (
+		server  = "FromCodebase FromLocal New"
+		sandbox = "CreateSandbox FromCodebase FromLocal"
+	)
+	options := map[string]struct {
+		make any
+		fits string
+	}{
+		"WithEndpoint":     {client.WithEndpoint, server},
+		"WithToken":        {client.WithToken, server},
+		"WithTLS":          {client.WithTLS, server},
+		"WithProgram":      {client.WithProgram, server},
+		"WithCodebaseName": {client.WithCodebaseName, "FromLocal Link"},
+		"WithOwner":        {client.WithOwner, "FromLocal Link Sandboxes"},
+		"WithIgnoreFiles":  {client.WithIgnoreFiles, "Link"},
+		"WithCodebase":     {client.WithCodebase, "Sandboxes"},
+		"WithName":         {client.WithName, sandbox + " Sandboxes"},
+		"WithLabels":       {client.WithLabels, sandbox + " Sandboxes"},
+		"WithPreset":       {client.WithPreset, sandbox},
+		"WithRules":        {client.WithRules, sandbox},
+		"WithRuntime":      {client.WithRuntime, sandbox},
+		"WithImage":        {client.WithImage, sandbox},
+		"WithLimits":       {client.WithLimits, sandbox},
+		"WithExpiry":       {client.WithExpiry, sandbox},
+		"WithoutStart":     {client.WithoutStart, sandbox},
+		"WithTimeout":      {client.WithTimeout, "Attach Run Session.Run"},
+		"WithDetach":       {client.WithDetach, "Attach Run Session.Run"},
+		"WithEnv":          {client.WithEnv, "Attach Run Session"},
+		"WithWorkdir":      {client.WithWorkdir, "Attach Run"},
+		"WithStdin":        {client.WithStdin, "Run"},
+		"WithShell":        {client.WithShell, "Session"},
+	}
+	for name, o := range options {
+		made := reflect.TypeOf(o.make).Out(0)
+		var fits []string
+		for _, call := range slices.Sorted(maps.Keys(families)) {
+			if made.Implements(families[call]) {
+				fits = append(fits, call)
+			}
+		}
+		if diff := cmp.Diff(o.fits, strings.Join(fits, " ")); diff != "" {
+			t.Errorf("%s fits other calls (-want +got):\n%s", name, diff)
+		}
+	}
+}
