@@ -1,26 +1,29 @@
-// Package docs_test runs the examples of the documents, word by word.
+// Package docs_test runs the examples of the documents, word by word: of every
+// Markdown file of the repository (blocks_test.go).
 //
 // A fenced block marked "console" is a session: a line that begins with "$ "
 // is typed into a shell, "> " continues it, and the lines below are what the
 // terminal must show, stdout and stderr together. In them "…" stands for any
-// text, and alone on a line for any lines. The blocks of one document are one
-// session, begun in an empty directory.
+// text, and alone on a line for any lines. One marked "sh" is typed into the
+// same shell, and its commands must succeed. One whose language is followed by
+// a name is saved under that name, and a command below must use it. The blocks
+// of one document are one session, begun in an empty directory.
 //
 // What docs/rest.md types into curl and docs/api.md sends is played against a
-// server (server_test.go).
+// server (server_test.go). Python's blocks without a name are run by the Python
+// package's tests, and policies and configurations are loaded (data_test.go). A
+// block that is no example is marked "text".
 package docs_test
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -38,74 +41,57 @@ type step struct {
 }
 
 func TestExamples(t *testing.T) {
-	documents, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := filepath.Dir(binary)
-	for _, path := range append(documents, "../../README.md") {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		steps := session(string(text))
+	for _, document := range documents(t) {
+		steps := session(blocksOf(t, document))
 		if len(steps) == 0 {
 			continue
 		}
-		t.Run(filepath.Base(path), func(t *testing.T) {
-			needs.FUSE(t)
-			needs.Bwrap(t)
-			for i, got := range play(t, bin, steps) {
+		t.Run(document, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, document)
+			for i, got := range w.play(steps) {
 				if want := steps[i].output; !matches(want, got) {
-					t.Errorf("%s:%d: $ %s\ngot:\n%s\nwant:\n%s", path, steps[i].line, steps[i].command, got, want)
+					t.Errorf("%s:%d: $ %s\ngot:\n%s\nwant:\n%s", document, steps[i].line, steps[i].command, got, want)
 				}
 			}
 		})
 	}
 }
 
-// session returns the steps of a document's console blocks.
-func session(markdown string) []step {
+// session returns the steps that the blocks of a document are.
+func session(blocks []block) []step {
 	var steps []step
-	inside := false
-	for i, line := range strings.Split(markdown, "\n") {
+	for _, b := range blocks {
 		switch {
-		case strings.HasPrefix(line, "```"):
-			inside = line == "```console"
-		case !inside:
-		case strings.HasPrefix(line, "$ "):
-			steps = append(steps, step{line: i + 1, command: line[2:]})
-		case len(steps) == 0:
-		case strings.HasPrefix(line, "> ") && steps[len(steps)-1].output == "":
-			steps[len(steps)-1].command += "\n" + line[2:]
-		default:
-			steps[len(steps)-1].output += line + "\n"
+		case b.file != "":
+			const end = "--end of file--"
+			steps = append(steps, step{b.line, fmt.Sprintf("mkdir -p '%s' && cat > '%s' <<'%s'\n%s%[3]s", filepath.Dir(b.file), b.file, end, b.text), ""})
+		case b.language == "console":
+			steps = append(steps, typed(b)...)
+		case b.language == "sh" && b.document != requests:
+			steps = append(steps, step{b.line, "set -e\n" + b.text + "set +e", "…\n"})
 		}
 	}
 	return steps
 }
 
-// play types the steps into one shell and returns what each showed.
-func play(t *testing.T, bin string, steps []step) []string {
-	t.Helper()
-	const end = "--end of step--"
-	var script strings.Builder
-	for _, s := range steps {
-		// The step's status is kept for a following `echo $?`.
-		fmt.Fprintf(&script, "%s\n__status=$?; echo '%s'; (exit $__status)\n", s.command, end)
+// typed returns the steps of a console block.
+func typed(b block) []step {
+	var steps []step
+	for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
+		last := len(steps) - 1
+		switch {
+		case strings.HasPrefix(line, "$ "):
+			steps = append(steps, step{line: b.line + 1 + i, command: line[2:]})
+		case last < 0:
+			steps = append(steps, step{b.line + 1 + i, ":", line + " (stands before the first command)\n"})
+		case strings.HasPrefix(line, "> ") && steps[last].output == "":
+			steps[last].command += "\n" + line[2:]
+		default:
+			steps[last].output += line + "\n"
+		}
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec 2>&1\n"+script.String())
-	cmd.WaitDelay = 5 * time.Second
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(),
-		"PATH="+bin+":"+os.Getenv("PATH"), "AGENTFENSE_HOME="+t.TempDir(), "NO_COLOR=1",
-		"GIT_CONFIG_GLOBAL=/dev/null")
-	out, err := cmd.Output()
-	shown := strings.Split(string(out), end+"\n")
-	if err != nil && len(shown) <= len(steps) {
-		t.Fatalf("%v after:\n%s", err, out)
-	}
-	return shown[:len(steps)]
+	return steps
 }
 
 // matches compares line by line; want may hold "…".
@@ -145,9 +131,17 @@ func TestMatches(t *testing.T) {
 }
 
 func TestSession(t *testing.T) {
-	got := session("text\n```sh\n$ not this\n```\n```console\n$ cat <<E\n> x\n> E\nx\n$ true\n```\n")
-	want := []step{{line: 6, command: "cat <<E\nx\nE", output: "x\n"}, {line: 10, command: "true"}}
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("session = %v, want %v", got, want)
+	blocks, err := parse("d", "```console\n$ cat <<E\n> x\n> E\nx\n$ true\n```\n```sh\nls\n```\n```go a/b.go\n//\n```\n```text\n$ no\n```\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []step{
+		{2, "cat <<E\nx\nE", "x\n"},
+		{6, "true", ""},
+		{8, "set -e\nls\nset +e", "…\n"},
+		{11, "mkdir -p 'a' && cat > 'a/b.go' <<'--end of file--'\n//\n--end of file--", ""},
+	}
+	if diff := cmp.Diff(want, session(blocks), cmp.AllowUnexported(step{})); diff != "" {
+		t.Errorf("session (-want +got):\n%s", diff)
 	}
 }

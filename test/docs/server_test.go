@@ -29,6 +29,7 @@ const (
 type stage struct {
 	*wire.Server
 	grpc   wire.GRPC
+	home   string // of the server's state
 	linked string // a directory of the host
 }
 
@@ -58,7 +59,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Conn.Close() })
-	return &stage{Server: server, grpc: client, linked: t.TempDir()}
+	return &stage{Server: server, grpc: client, home: home, linked: t.TempDir()}
 }
 
 // call makes a call that succeeds and returns the id that it answers, if any.
@@ -107,44 +108,13 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 	return strings.NewReplacer(pairs...), strings.NewReplacer(reversed...)
 }
 
-// block is a fenced text of a document.
-type block struct {
-	line    int
-	heading string // above it
-	text    string
-}
-
-// blocks returns the blocks of a language.
-func blocks(t *testing.T, path, language string) []block {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []block
-	heading, inside := "", false
-	for i, line := range strings.Split(string(text), "\n") {
-		switch {
-		case strings.HasPrefix(line, "```"):
-			if inside = line == "```"+language; inside {
-				all = append(all, block{line: i + 1, heading: heading})
-			}
-		case inside:
-			all[len(all)-1].text += line + "\n"
-		case strings.HasPrefix(line, "### "):
-			heading = strings.Trim(line[len("### "):], "`")
-		}
-	}
-	return all
-}
-
 func TestEveryCallOfTheReference(t *testing.T) {
 	s := newStage(t)
 	shown := map[string]bool{}
-	for _, b := range blocks(t, "../../docs/api.md", "text") {
+	for _, b := range blocksOf(t, "docs/api.md") {
 		call, err := wire.Call(b.heading)
 		if err != nil {
-			t.Fatalf("docs/api.md:%d: %v", b.line, err)
+			t.Fatalf("%s: %v", b, err)
 		}
 		shown[b.heading] = true
 		t.Run(b.heading, func(t *testing.T) {
@@ -160,7 +130,7 @@ func TestEveryCallOfTheReference(t *testing.T) {
 			}
 			answer, err := s.grpc.One(t.Context(), call, requests...)
 			if got := back.Replace(answer); err != nil || !matches(want, got) {
-				t.Errorf("docs/api.md:%d: %v, got:\n%s\nwant:\n%s", b.line, err, got, want)
+				t.Errorf("%s: %v, got:\n%s\nwant:\n%s", b, err, got, want)
 			}
 		})
 	}
@@ -177,9 +147,21 @@ var endless = regexp.MustCompile(`audit:stream`)
 func TestEveryRequestOfREST(t *testing.T) {
 	needs.Command(t, "curl")
 	s := newStage(t)
-	for _, b := range blocks(t, "../../docs/rest.md", "sh") {
-		if !strings.Contains(b.text, "curl ") {
-			continue // where the server and the token are
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".local/share/agentfense"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(s.home, "token"), filepath.Join(home, ".local/share/agentfense/token")); err != nil {
+		t.Fatal(err)
+	}
+	preamble := "" // where the server and the token are
+	for _, b := range blocksOf(t, requests) {
+		if b.language != "sh" {
+			continue
+		}
+		if preamble == "" {
+			preamble = strings.Replace(b.text, "http://127.0.0.1:8080", s.URL, 1)
+			continue
 		}
 		t.Run(b.heading, func(t *testing.T) {
 			there, _ := s.play(t, b.text)
@@ -193,13 +175,13 @@ func TestEveryRequestOfREST(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cmd := exec.CommandContext(t.Context(), "sh", "-ec", there.Replace(b.text))
+			cmd := exec.CommandContext(t.Context(), "sh", "-ec", preamble+there.Replace(b.text))
 			cmd.Dir = dir
 			cmd.WaitDelay = 10 * time.Second
-			cmd.Env = append(os.Environ(), "CURL_HOME="+dir, "AF="+s.URL, "AUTH=Authorization: Bearer "+s.Token)
+			cmd.Env = append(os.Environ(), "CURL_HOME="+dir, "HOME="+home)
 			out, err := cmd.CombinedOutput()
 			if code := cmd.ProcessState.ExitCode(); code != want {
-				t.Errorf("docs/rest.md:%d: %v, exit code %d:\n%s", b.line, err, code, out)
+				t.Errorf("%s: %v, exit code %d:\n%s", b, err, code, out)
 			}
 		})
 	}
