@@ -24,6 +24,7 @@ var (
 	ErrExhausted       = errors.New("resource exhausted")
 	ErrTimeout         = errors.New("command timed out")
 	ErrUnavailable     = errors.New("server unavailable")
+	ErrVersion         = errors.New("version mismatch") // of server and program; the text says which to upgrade
 	ErrInternal        = errors.New("internal error")
 )
 
@@ -54,6 +55,7 @@ var kindOf = map[codes.Code]error{
 	codes.ResourceExhausted:  ErrExhausted,
 	codes.DeadlineExceeded:   ErrTimeout,
 	codes.Unavailable:        ErrUnavailable,
+	codes.Unimplemented:      ErrVersion,
 }
 
 // fail makes an error of a call an *Error. The caller's own context's end stays

@@ -88,6 +88,8 @@ func start(ctx context.Context, dir, program string) (string, error) {
 			return "", &Error{"start server", err.Error(), []error{ErrUnavailable, err}}
 		case address != "":
 			return address, nil
+		case strings.Contains(said, "--idle-exit"):
+			return "", &Error{"start server", program + " is older than this program: " + said + ": upgrade it, or name another in AGENTFENSE_BINARY", []error{ErrVersion}}
 		case !strings.Contains(said, held) || ctx.Err() != nil:
 			return "", &Error{"start server", first(said, "it ended without a word"), []error{ErrUnavailable}}
 		}

@@ -84,6 +84,19 @@ func TestServerThatDoesNotStart(t *testing.T) {
 	}
 }
 
+func TestAProgramThatIsTooOld(t *testing.T) {
+	dir := ownServer(t)
+	program := filepath.Join(dir, "agentfense")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho 'agentfense: unknown flag: --idle-exit (see agentfense serve --help)' >&2; exit 2\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AGENTFENSE_BINARY", program)
+	_, err := client.New(t.Context())
+	if !errors.Is(err, client.ErrVersion) || !strings.Contains(err.Error(), program+" is older than this program: agentfense: unknown flag: --idle-exit") {
+		t.Error(err)
+	}
+}
+
 func TestEndpointsThatWouldGiveTheTokenAway(t *testing.T) {
 	for _, address := range []string{"http://build:9000", "ftp://build", "build:x", "unix://relative"} {
 		if _, err := client.New(t.Context(), client.WithEndpoint(address), client.WithToken("x")); !errors.Is(err, client.ErrInvalid) {

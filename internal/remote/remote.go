@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/endpoint"
@@ -55,7 +57,7 @@ func (c *Client) greet(ctx context.Context, settings *tls.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, err := healthv1.NewHealthClient(c.conn).Check(ctx, &healthv1.HealthCheckRequest{})
-	if err == nil {
+	if err == nil || status.Code(err) == codes.Unimplemented { // a server may have nothing to say on that
 		return nil
 	}
 	if settings != nil {

@@ -40,8 +40,6 @@ func (c *Client) failed(err error) error {
 		return fault.New(fault.Unavailable, "the server at %s is gone: %s", c.at, s.Message())
 	case codes.Unauthenticated:
 		return fault.New(fault.Unauthenticated, "the server at %s does not let you in: %s; %s", c.at, s.Message(), tokenAdvice(c.at))
-	case codes.Unimplemented:
-		return fault.New(fault.Unsupported, "the server at %s is older than this program: %s", c.at, s.Message())
 	}
 	return fault.New(kindOf[s.Code()], "%s", s.Message())
 }

@@ -12,7 +12,9 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/agentfense/agentfense/internal/apilevel"
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/store"
@@ -148,7 +150,7 @@ func (d Door) admit(ctx context.Context, method string) (context.Context, error)
 	if !strings.HasPrefix(method, reflectionPrefix) {
 		need, known := scopeOf[method]
 		if !known {
-			return ctx, unimplemented(method)
+			return ctx, unimplemented(method, "no such call")
 		}
 		if err := caller.Require(need); err != nil {
 			return ctx, err
@@ -192,6 +194,9 @@ func (d Door) Known(ctx context.Context) error {
 // Unary is an interceptor.
 func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	ctx, err := d.admit(ctx, info.FullMethod)
+	if err == nil {
+		err = checkLevel(ctx, info.FullMethod, request)
+	}
 	if err != nil {
 		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
@@ -210,7 +215,7 @@ func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 func (d Door) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	ctx, err := d.admit(stream.Context(), info.FullMethod)
 	if err == nil {
-		err = survive(func() error { return handle(server, admitted{stream, ctx}) })
+		err = survive(func() error { return handle(server, admitted{stream, ctx, info.FullMethod}) })
 	}
 	return d.service.toStatus(ctx, info.FullMethod, err)
 }
@@ -228,7 +233,32 @@ func survive(call func() error) (err error) {
 // admitted is a stream whose context knows the caller.
 type admitted struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx    context.Context
+	method string
 }
 
 func (a admitted) Context() context.Context { return a.ctx }
+
+// RecvMsg is grpc.ServerStream's.
+func (a admitted) RecvMsg(m any) error {
+	if err := a.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	return checkLevel(a.ctx, a.method, m)
+}
+
+// checkLevel refuses a request of a newer program that asks for what is not
+// known here, and tells whoever asks how we are which level that is.
+func checkLevel(ctx context.Context, method string, request any) error {
+	if strings.HasPrefix(method, healthPrefix) {
+		return grpc.SetHeader(ctx, metadata.Pairs(apilevel.Header, apilevel.Here().String()))
+	}
+	m, ok := request.(proto.Message)
+	if !ok || strings.HasPrefix(method, reflectionPrefix) {
+		return nil
+	}
+	if unknown := apilevel.Unknown(m); unknown != "" {
+		return unimplemented(method, unknown)
+	}
+	return nil
+}

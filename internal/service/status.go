@@ -60,7 +60,8 @@ func incident() string {
 	return hex.EncodeToString(b[:])
 }
 
-// unimplemented is the answer to a call that the table of scopes does not know.
-func unimplemented(method string) error {
-	return status.Errorf(codes.Unimplemented, "%s: no such call", method)
+// unimplemented is the answer to what only a newer server knows, or an older one
+// knew.
+func unimplemented(method, what string) error {
+	return status.Errorf(codes.Unimplemented, "%s: %s", method, what)
 }

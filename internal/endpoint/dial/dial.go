@@ -27,7 +27,8 @@ import (
 const silence = 10 * time.Second
 
 // Connect returns a connection that is made with the first call, and what it
-// speaks TLS with, nil for none. Errors: Invalid for an endpoint that cannot be
+// speaks TLS with, nil for none. Calls to a server whose version does not fit
+// end with UNIMPLEMENTED. Errors: Invalid for an endpoint that cannot be
 // dialled and for its files.
 func Connect(at endpoint.Endpoint) (*grpc.ClientConn, *tls.Config, error) {
 	secure := insecure.NewCredentials()
@@ -39,7 +40,10 @@ func Connect(at endpoint.Endpoint) (*grpc.ClientConn, *tls.Config, error) {
 		}
 		secure = credentials.NewTLS(settings)
 	}
+	greeting := newGreeting(at.String())
 	options := []grpc.DialOption{
+		grpc.WithUnaryInterceptor(greeting.unary),
+		grpc.WithStreamInterceptor(greeting.stream),
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),

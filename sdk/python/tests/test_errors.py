@@ -37,7 +37,7 @@ CASES: list[Tuple[grpc.StatusCode, str, Call, type, Dict[str, Any]]] = [
     (S.RESOURCE_EXHAUSTED, "disk full", SANDBOX, e.ResourceLimitExceededError, {}),
     (S.INVALID_ARGUMENT, "path: ..", UPLOAD, e.UploadError, {}),
     (S.INVALID_ARGUMENT, "command: missing", SANDBOX, e.InvalidConfigurationError, {}),
-    (S.UNIMPLEMENTED, "no such call", SANDBOX, e.InvalidConfigurationError, {}),
+    (S.UNIMPLEMENTED, "no such call", SANDBOX, e.VersionMismatchError, {}),
     (S.ALREADY_EXISTS, "name", SANDBOX, e.SandboxError, {}),
     (S.INTERNAL, "incident", SANDBOX, e.SandboxError, {}),
     (S.UNKNOWN, "?", SANDBOX, e.SandboxError, {}),

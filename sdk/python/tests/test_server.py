@@ -12,7 +12,7 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Iterator
 
 import pytest
 from conftest import check_clean, processes_of, stop_server, wait_until
@@ -24,6 +24,7 @@ from agentfense import (
     PermissionDeniedError,
     Sandbox,
     SandboxClient,
+    VersionMismatchError,
     _server,
 )
 
@@ -181,22 +182,34 @@ def test_there_is_no_program(own_home: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("script", "says"),
+    ("script", "raised", "says"),
     [
-        ("echo 'agentfense: no bwrap' >&2; exit 125", "serve: agentfense: no bwrap"),
-        ("exit 1", "it ended without a word"),
-        ("echo grpc x; sleep 0.1", "it is older than this package"),
+        ("echo 'agentfense: no bwrap' >&2; exit 125", ConnectionError, "serve: agentfense: no bwrap"),
+        ("exit 1", ConnectionError, "it ended without a word"),
+        (
+            "echo bye >&2; echo grpc x; kill -9 $$",
+            (ConnectionError, VersionMismatchError),
+            "bye|its server does not say",
+        ),
+        (
+            "echo 'agentfense: unknown flag: --idle-exit (see `agentfense serve --help`)' >&2; exit 2",
+            VersionMismatchError,
+            "agentfense is older than this package: agentfense: unknown flag: --idle-exit .*: upgrade it, or name",
+        ),
+        ("echo grpc x; exec sleep 1000", VersionMismatchError, "its server does not say where it is: upgrade it"),
+        ("trap '' TERM; echo grpc x; while :; do sleep 0.1; done", VersionMismatchError, "upgrade it"),
     ],
 )
 def test_a_program_that_does_not_serve(
-    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
+    own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, raised: Any, says: str
 ) -> None:
+    monkeypatch.setattr(_server, "END_LIMIT", 0.2)
     program = tmp_path / "agentfense"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("AGENTFENSE_BINARY", str(program))
     before = threading.active_count()
-    with pytest.raises(ConnectionError, match=says):
+    with pytest.raises(raised, match=says):
         SandboxClient()
     wait_until("no thread waits for it", lambda: threading.active_count() <= before)
 

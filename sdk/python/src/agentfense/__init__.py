@@ -32,6 +32,7 @@ from .exceptions import (
     SessionError,
     SessionNotFoundError,
     UploadError,
+    VersionMismatchError,
 )
 from .presets import (
     PRESET_AGENT_SAFE,
@@ -187,6 +188,7 @@ __all__ = [
     "SessionError",
     "SessionNotFoundError",
     "UploadError",
+    "VersionMismatchError",
     "count_files",
     "generate_codebase_name",
     "generate_owner_id",

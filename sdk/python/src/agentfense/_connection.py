@@ -19,6 +19,7 @@ from ._errors import Call, error_of
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._server import find_endpoint
+from ._skew import GREET, HEALTH, Versions
 from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
 
 ANSWER = 60.0
@@ -44,6 +45,7 @@ class _Base:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._closed = False
+        self._versions = Versions()
 
     def _check(self) -> None:
         if self._closed:
@@ -68,6 +70,7 @@ class Connection(_Base):
                 raise _unreachable(self.endpoint)
         self._metadata = metadata_of(find_token(self.endpoint, token))
         self._methods = _methods(self._channel)
+        self._greeting = threading.Lock()
 
     def _is_ready(self) -> bool:
         """Connect: a server of our own stays because of that. One that ends just now may be found once more."""
@@ -79,11 +82,28 @@ class Connection(_Base):
 
     def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
         """Return the server's one answer. ``request`` is an iterator where the method takes many."""
-        self._check()
+        request = self._fit(request, about)
         try:
             return self._methods[method](request, timeout=limit, metadata=self._metadata)
         except grpc.RpcError as error:
             raise error_of(error, self.about(about)) from None
+
+    def _fit(self, request: Any, about: Call) -> Any:
+        """Return a request that this server, which is asked for its version once, will not read in part."""
+        self._check()
+        with self._greeting:
+            if not self._versions.known:
+                self._greet()
+        self._versions.check(self.endpoint.text)
+        return self._versions.fit(about.operation, self.endpoint.text, request)
+
+    def _greet(self) -> None:
+        try:
+            call: Any = _health_of(self._channel).with_call(b"", timeout=GREET, metadata=self._metadata)[1]
+        except grpc.RpcError as error:
+            call = error
+        if not self._versions.hear(self.endpoint.text, call.initial_metadata(), call.code()):
+            raise error_of(call, self.about(Call("connect")))
 
     def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], None]) -> Any:
         """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
@@ -107,12 +127,12 @@ class Connection(_Base):
 
     def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
-        self._check()
+        request = self._fit(request, Call(method))
         return self._methods[method](request, timeout=limit, metadata=self._metadata)
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""
-        return replace(about, endpoint=self.endpoint.text)
+        return replace(about, endpoint=self.endpoint.text, versions=self._versions)
 
     def close(self) -> None:
         """Close the connection; what still runs over it is ended."""
@@ -159,17 +179,38 @@ class AsyncConnection(_Base):
                 await channel.close()
                 if time.monotonic() > limit:
                     raise _unreachable(self.endpoint) from None
-        self._metadata = metadata_of(find_token(self.endpoint, token))
+        try:
+            self._metadata = metadata_of(find_token(self.endpoint, token))
+            await self._greet(channel)
+        except BaseException:
+            await channel.close()
+            raise
         self._methods = _methods(channel)
         self._channel = channel
 
     async def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
         """Return the server's one answer. ``request`` is an iterator where the method takes many."""
-        await self.open()
+        request = await self._fit(request, about)
         try:
             return await self._methods[method](request, timeout=limit, metadata=self._metadata)
         except grpc.RpcError as error:
             raise error_of(error, self.about(about)) from None
+
+    async def _fit(self, request: Any, about: Call) -> Any:
+        await self.open()
+        return self._versions.fit(about.operation, self.endpoint.text, request)
+
+    async def _greet(self, channel: Any) -> None:
+        check = _health_of(channel)(b"", timeout=GREET, metadata=self._metadata)
+        failed: Any = None
+        try:
+            await check
+        except grpc.RpcError as error:
+            failed = error
+        where = self.endpoint.text
+        if not self._versions.hear(where, await check.initial_metadata(), await check.code()):
+            raise error_of(failed, Call("connect", endpoint=where))
+        self._versions.check(where)
 
     async def make(
         self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, None]]
@@ -184,12 +225,13 @@ class AsyncConnection(_Base):
 
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
-        await self.open()
+        request = await self._fit(request, Call(method))
         return self._methods[method](request, timeout=limit, metadata=self._metadata)
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""
-        return replace(about, endpoint=self.endpoint.text if self._channel else str(self._asked[0] or ""))
+        endpoint = self.endpoint.text if self._channel else str(self._asked[0] or "")
+        return replace(about, endpoint=endpoint, versions=self._versions)
 
     async def close(self) -> None:
         """Close the connection; what still runs over it is ended."""
@@ -214,6 +256,11 @@ def _channel(interface: Any, endpoint: Endpoint) -> Any:
 def _methods(channel: Any) -> Dict[str, Any]:
     """Return the calls of both services by name."""
     return {**vars(SandboxServiceStub(channel)), **vars(CodebaseServiceStub(channel))}  # type: ignore[no-untyped-call]
+
+
+def _health_of(channel: Any) -> Any:
+    """Return the call that tells how a server is."""
+    return channel.unary_unary(HEALTH, request_serializer=bytes, response_deserializer=bytes)
 
 
 def _unreachable(endpoint: Endpoint) -> ConnectionError:

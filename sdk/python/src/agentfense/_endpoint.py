@@ -165,6 +165,7 @@ _READS = (
     ("sandbox.v1.SandboxService", ("GetSandbox", "ListSandboxes", "GetSession", "ListSessions", "Diff")),
     ("sandbox.v1.SandboxService", ("ExplainPolicy", "ListView", "GetStats")),
     ("sandbox.v1.CodebaseService", ("GetCodebase", "ListCodebases", "ListFiles")),
+    ("grpc.health.v1.Health", ("Check",)),
 )
 
 # Only calls that change nothing are sent again.

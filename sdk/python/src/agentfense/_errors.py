@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Optional, Protocol
 
 import grpc
 
+from ._skew import Versions
 from .exceptions import (
     CodebaseError,
     CodebaseNotFoundError,
@@ -47,6 +48,7 @@ class Call:
     command: str = ""
     timeout: Optional[float] = None
     endpoint: str = ""
+    versions: Versions = field(default_factory=Versions, compare=False)
 
 
 def error_of(error: RpcError, call: Call) -> SandboxError:
@@ -142,10 +144,7 @@ def _exhausted(call: Call, text: str) -> SandboxError:
 
 
 def _unimplemented(call: Call, text: str) -> SandboxError:
-    return InvalidConfigurationError(
-        f"{call.operation}: the server at {call.endpoint} does not know this call ({text}): "
-        "it is older than this package; upgrade it"
-    )
+    return call.versions.mismatch(call.operation, call.endpoint, text)
 
 
 _MAKERS = {

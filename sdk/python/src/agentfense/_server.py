@@ -19,7 +19,8 @@ from typing import Dict, Iterator, List, Optional
 import grpc
 
 from ._endpoint import DEFAULT_ENDPOINT, Endpoint, channel_options, parse_endpoint, state_directory
-from .exceptions import ConnectionError, InvalidConfigurationError
+from ._skew import HEALTH
+from .exceptions import ConnectionError, InvalidConfigurationError, VersionMismatchError
 
 IDLE_EXIT = "1m"
 """How long a server that this package has started stays when nobody is connected and nothing runs."""
@@ -27,8 +28,10 @@ IDLE_EXIT = "1m"
 START_LIMIT = 60.0
 """Seconds within which a server has to be there."""
 
+END_LIMIT = 5.0
+"""Seconds that one of no use has to end by itself."""
+
 _STATE_FILE = "server.json"
-_HEALTH = "/grpc.health.v1.Health/Check"
 
 
 def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
@@ -104,7 +107,7 @@ def _answers(endpoint: Endpoint) -> bool:
         if probe.connect_ex(("127.0.0.1", 9000)) != 0:
             return False
     with grpc.insecure_channel(endpoint.target, options=channel_options(endpoint)) as channel:
-        check = channel.unary_unary(_HEALTH, request_serializer=bytes, response_deserializer=bytes)
+        check = channel.unary_unary(HEALTH, request_serializer=bytes, response_deserializer=bytes)
         try:
             return bool(check(b"", timeout=1) == b"\x08\x01")
         except grpc.RpcError:
@@ -126,17 +129,19 @@ def _started(home: Path) -> Endpoint:
                 return found
             said = _start(program, home)
             if said is None:
-                break
+                continue
+            if "--idle-exit" in said:
+                raise _too_old(program, said)
             # One that ends still has the state directory for a moment.
             if "in use by another server" not in said or time.monotonic() > limit:
                 raise ConnectionError("", f"{program} serve: {said}")
             time.sleep(0.1)
-        found = running(home)
-    if found is None:
-        raise ConnectionError(
-            "", f"{program} serve: it does not say where it is: it is older than this package; upgrade it"
-        )
-    return found
+
+
+def _too_old(program: str, why: str) -> VersionMismatchError:
+    return VersionMismatchError(
+        f"{program} is older than this package: {why}: upgrade it, or name another program in AGENTFENSE_BINARY"
+    )
 
 
 def find_program() -> str:
@@ -200,10 +205,24 @@ def _start(program: str, home: Path) -> Optional[str]:
             if server.poll() is not None:
                 return _last_words(home)
             if time.monotonic() > limit:
-                server.terminate()
+                _end(server)
                 raise ConnectionError("", f"{program} serve: not ready within {START_LIMIT:g} s: {_last_words(home)}")
             time.sleep(0.005)
+        if running(home) is None:
+            if server.poll() is not None:
+                return _last_words(home)
+            _end(server)
+            raise _too_old(program, "its server does not say where it is")
     return None
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End a server that is of no use."""
+    server.terminate()
+    try:
+        server.wait(END_LIMIT)
+    except subprocess.TimeoutExpired:
+        server.kill()
 
 
 def _last_words(home: Path) -> str:

@@ -161,3 +161,7 @@ class ResourceLimitExceededError(SandboxError):
 
 class InvalidConfigurationError(SandboxError):
     """What was asked for makes no sense, or this host or server cannot do it."""
+
+
+class VersionMismatchError(InvalidConfigurationError):
+    """The server, or the program that would be one, does not fit this package; the text says which to upgrade."""

@@ -1,0 +1,167 @@
+package dial
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/agentfense/agentfense/internal/apilevel"
+)
+
+// patience is how long a server may take for its first answer.
+const patience = 20 * time.Second
+
+// greeting stands before the calls of a connection. Once it asks the server
+// which levels of the interface it speaks; from then on every mismatch is
+// UNIMPLEMENTED, with a text that says who is to be upgraded.
+type greeting struct {
+	at       string
+	patience time.Duration
+	turn     chan struct{} // has room for the one who asks
+
+	once   sync.Once
+	met    chan struct{}  // closed when levels is set
+	levels apilevel.Range // zero for a server that is not agentfense's
+}
+
+func newGreeting(at string) *greeting {
+	return &greeting{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
+}
+
+// meet asks the server unless that is done, and refuses one that is too new.
+func (g *greeting) meet(ctx context.Context, conn *grpc.ClientConn) error {
+	select {
+	case <-g.met:
+		return g.tooNew()
+	case g.turn <- struct{}{}:
+		defer func() { <-g.turn }()
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	select {
+	case <-g.met: // while we waited
+		return g.tooNew()
+	default:
+	}
+	limited, cancel := context.WithTimeout(ctx, g.patience)
+	defer cancel()
+	_, err := healthv1.NewHealthClient(conn).Check(limited, &healthv1.HealthCheckRequest{}) // comes by ask
+	select {
+	case <-g.met:
+		return g.tooNew()
+	default:
+	}
+	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "the server at %s has not answered within %s", g.at, g.patience)
+	}
+	return err
+}
+
+// ask puts the question how the server is, and reads the head of the answer. An
+// answer without it is not of agentfense.
+func (g *greeting) ask(invoke func(...grpc.CallOption) error, options []grpc.CallOption) error {
+	var head metadata.MD
+	err := invoke(append(options, grpc.Header(&head))...)
+	var levels apilevel.Range
+	if said := head.Get(apilevel.Header); len(said) > 0 {
+		var ok bool
+		if levels, ok = apilevel.Parse(said[0]); !ok {
+			return status.Errorf(codes.Unimplemented, "the server at %s speaks level %q of the interface, of which this program knows nothing: upgrade this program", g.at, said[0])
+		}
+	} else if slices.Contains(noAnswer, status.Code(err)) {
+		return err
+	}
+	g.once.Do(func() {
+		g.levels = levels
+		close(g.met)
+	})
+	return err
+}
+
+// noAnswer are the statuses that say nothing of the server's version.
+var noAnswer = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted}
+
+func (g *greeting) tooNew() error {
+	if g.levels.Least > apilevel.Level {
+		return g.mismatch(fmt.Sprintf("it speaks levels %s of the interface", g.levels))
+	}
+	return nil
+}
+
+// fit refuses a request that a server which is not agentfense's would read in part.
+func (g *greeting) fit(request any) error {
+	m, ok := request.(proto.Message)
+	if !ok || g.levels != (apilevel.Range{}) {
+		return nil
+	}
+	if addition := apilevel.Addition(m); addition != "" {
+		return g.mismatch(fmt.Sprintf("%s: it would ignore that", addition))
+	}
+	return nil
+}
+
+// mismatch says what is to be done about what the server or the program says.
+func (g *greeting) mismatch(why string) error {
+	if g.levels.Level > apilevel.Level {
+		return status.Errorf(codes.Unimplemented, "the server at %s is newer than this program, whose level of the interface is %d: %s; upgrade this program", g.at, apilevel.Level, why)
+	}
+	return status.Errorf(codes.Unimplemented, "the server at %s is older than this program, whose level of the interface is %d: %s; upgrade agentfense there, and restart the server", g.at, apilevel.Level, why)
+}
+
+// explain makes an answer of a server that does not know what is asked a
+// mismatch.
+func (g *greeting) explain(err error) error {
+	if status.Code(err) == codes.Unimplemented {
+		return g.mismatch(status.Convert(err).Message())
+	}
+	return err
+}
+
+func (g *greeting) unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	if method == healthv1.Health_Check_FullMethodName {
+		return g.ask(func(options ...grpc.CallOption) error { return invoke(ctx, method, request, answer, conn, options...) }, options)
+	}
+	err := g.meet(ctx, conn)
+	if err == nil {
+		err = g.fit(request)
+	}
+	if err != nil {
+		return err
+	}
+	return g.explain(invoke(ctx, method, request, answer, conn, options...))
+}
+
+func (g *greeting) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := g.meet(ctx, conn); err != nil {
+		return nil, err
+	}
+	s, err := open(ctx, d, conn, method, options...)
+	if err != nil {
+		return nil, g.explain(err)
+	}
+	return explained{s, g}, nil
+}
+
+// explained is a stream whose requests and errors the greeting sees.
+type explained struct {
+	grpc.ClientStream
+	greeting *greeting
+}
+
+func (s explained) SendMsg(m any) error {
+	if err := s.greeting.fit(m); err != nil {
+		return err
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s explained) RecvMsg(m any) error { return s.greeting.explain(s.ClientStream.RecvMsg(m)) }
