@@ -205,7 +205,7 @@ def test_fields_begin_as_promised(cls: Any) -> None:
 
 @pytest.mark.parametrize("enum", ENUMS)
 def test_enums(enum: Any) -> None:
-    assert [value.value for value in enum] == ENUMS[enum]
+    assert [value.value for value in enum][: len(ENUMS[enum])] == ENUMS[enum]
     assert all(issubclass(enum, str) and value.name == value.value.upper() for value in enum)
 
 

@@ -122,7 +122,7 @@ async def test_files_changes_policy_audit(async_sandbox: AsyncSandbox, project: 
     assert (await sb.discard()).paths == ["a", "a/b.txt"]
     assert await sb.diff() == []
     await sb.set_policy(preset="read-only")
-    assert (await sb.explain("main.py")).permission is Permission.READ
+    assert (await sb.policy.explain("main.py")).permission is Permission.READ
     with pytest.raises(PermissionDeniedError):
         await sb.write_file("main.py", "x")
     async with sb.audit(follow=True, events=["permission_denied"]) as events:

@@ -232,12 +232,12 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
 
 
 def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
-    assert sandbox.explain("main.py").permission is Permission.WRITE
+    assert sandbox.policy.explain("main.py").permission is Permission.WRITE
     sandbox.set_policy(
         [{"pattern": "/main.py", "permission": "none", "type": "file", "priority": 5}], preset="read-only"
     )
     assert sandbox.run("cat main.py").exit_code != 0
-    why = sandbox.explain("/workspace/main.py")
+    why = sandbox.policy.explain("/workspace/main.py")
     assert (why.permission, why.rule_index) == (Permission.NONE, 1)
     assert why.rule is not None and why.rule.pattern == "/main.py" and why.reason
     assert [rule.pattern for rule in sandbox.info.permissions] == ["**/*", "/main.py"]

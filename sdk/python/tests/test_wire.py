@@ -63,7 +63,7 @@ def test_values_of_enumerations_that_are_new_to_us() -> None:
     """A newer server must not break us; what is unknown grants nothing."""
     message = sandbox_pb2.Sandbox(status=99, runtime=99)  # type: ignore[arg-type]
     rule = message.permissions.add(pattern="x")
-    rule.permission, rule.type = 99, 100  # type: ignore[assignment]
+    rule.permission, rule.type = 99, 99  # type: ignore[assignment]
     got = _wire.sandbox_of(message)
     assert (got.status.value, got.runtime.value) == ("error", "bwrap")
     assert (got.permissions[0].permission.value, got.permissions[0].type.value) == ("none", "glob")

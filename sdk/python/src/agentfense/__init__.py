@@ -24,6 +24,7 @@ from .exceptions import (
     FileNotFoundError,
     InvalidConfigurationError,
     PermissionDeniedError,
+    PolicyError,
     ResourceLimitExceededError,
     SandboxError,
     SandboxNotFoundError,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from .async_client import AsyncSandboxClient, AsyncSessionWrapper
     from .async_sandbox import AsyncSandbox
     from .client import SandboxClient, SessionWrapper
+    from .policy import Policy
     from .sandbox import Sandbox
     from .utils import (
         count_files,
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
 _LATER = {
     "Sandbox": "sandbox",
     "AsyncSandbox": "async_sandbox",
+    "Policy": "policy",
     "SandboxClient": "client",
     "SessionWrapper": "client",
     "AsyncSandboxClient": "async_client",
@@ -150,6 +153,7 @@ __all__ = [
     "PatternType",
     "Permission",
     "PermissionRule",
+    "Policy",
     "ResourceLimits",
     "Risk",
     "RuleMatch",
@@ -180,6 +184,7 @@ __all__ = [
     "FileNotFoundError",
     "InvalidConfigurationError",
     "PermissionDeniedError",
+    "PolicyError",
     "ResourceLimitExceededError",
     "SandboxError",
     "SandboxNotFoundError",

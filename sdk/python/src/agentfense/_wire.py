@@ -114,13 +114,16 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
     ]
 
 
+_PATTERN_TYPES = [kind.value for kind in t.PatternType]
+
+
 def rule_of(message: Any) -> t.PermissionRule:
     """Return a rule of the API."""
     kind = _named(common_pb2.PatternType, "PATTERN_TYPE_", message.type, "glob")
     return t.PermissionRule(
         pattern=message.pattern,
         permission=permission_of(message.permission),
-        type=t.PatternType(kind if kind in ("glob", "directory", "file") else "glob"),
+        type=t.PatternType(kind if kind in _PATTERN_TYPES else "glob"),
         priority=message.priority,
     )
 

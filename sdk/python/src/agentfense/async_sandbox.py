@@ -15,7 +15,8 @@ from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
 from .exceptions import CodebaseNotFoundError, SandboxNotFoundError
-from .presets import PRESET_AGENT_SAFE, as_rules, get_preset
+from .policy import DEFAULT_PRESET, PolicyLike, rules_of
+from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
 
 
@@ -36,12 +37,14 @@ class AsyncSandbox:
         self._destroyed = False
         self.files = AsyncSandboxFiles(client, info.id)
         """The files as a command inside sees them."""
+        self.policy = AsyncSandboxPolicy(client, info.id)
+        """What it may do, and why."""
 
     @classmethod
     async def from_local(
         cls,
         path: PathLike,
-        preset: str = PRESET_AGENT_SAFE,
+        preset: str = DEFAULT_PRESET,
         permissions: Optional[Sequence[t.RuleLike]] = None,
         runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
         image: Optional[str] = None,
@@ -54,20 +57,24 @@ class AsyncSandbox:
         labels: Optional[Mapping[str, str]] = None,
         auto_start: bool = True,
         *,
+        policy: Optional[PolicyLike] = None,
         link: Optional[bool] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
-        """Make a sandbox of a directory of this host. The rules are the preset's, and then ``permissions``.
+        """Make a sandbox of a directory of this host.
+
+        The rules are the preset's, and then ``permissions``; or instead those of ``policy``: a Policy, or the path of a
+        policy file. What ``.agentfense.yaml`` in the directory grants does not count unless it is named there.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
         except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. ``link`` says
         which it has to be. Either way the default patterns, .gitignore and .sandboxignore say what is left out.
 
-        Raises ValueError where ``path`` is no directory, for an unknown preset and a malformed rule. On any failure
-        nothing stays behind.
+        Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, and for a
+        policy beside a preset or permissions. On any failure nothing stays behind.
         """
         directory = check_directory(path)
-        rules = get_preset(preset) + as_rules(permissions)
+        rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
@@ -92,7 +99,7 @@ class AsyncSandbox:
     async def from_codebase(
         cls,
         codebase_id: str,
-        preset: str = PRESET_AGENT_SAFE,
+        preset: str = DEFAULT_PRESET,
         permissions: Optional[Sequence[t.RuleLike]] = None,
         runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
         image: Optional[str] = None,
@@ -102,10 +109,11 @@ class AsyncSandbox:
         labels: Optional[Mapping[str, str]] = None,
         auto_start: bool = True,
         *,
+        policy: Optional[PolicyLike] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Make a sandbox of a codebase that is there; see from_local."""
-        rules = get_preset(preset) + as_rules(permissions)
+        rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         try:
             codebase = await client.get_codebase(codebase_id)
@@ -310,16 +318,15 @@ class AsyncSandbox:
     # Policy, audit and use
 
     async def set_policy(
-        self, permissions: Optional[Sequence[t.RuleLike]] = None, *, preset: Optional[str] = None
+        self,
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        *,
+        preset: Optional[str] = None,
+        policy: Optional[PolicyLike] = None,
     ) -> AsyncSandbox:
-        """Replace the rules, at once, by those of a preset, and then ``permissions``; return it."""
-        rules = (get_preset(preset) if preset else []) + as_rules(permissions)
-        self._info = await self._client.set_policy(self.id, rules)
+        """Replace the rules, at once, by those of a preset, and then ``permissions``, or by a policy; return it."""
+        self._info = await self._client.set_policy(self.id, rules_of(policy, preset, permissions))
         return self
-
-    async def explain(self, path: str) -> t.Explanation:
-        """Say what a path is to it, and by which rule."""
-        return await self._client.explain_policy(self.id, path)
 
     def audit(
         self,

@@ -165,3 +165,12 @@ class InvalidConfigurationError(SandboxError):
 
 class VersionMismatchError(InvalidConfigurationError):
     """The server, or the program that would be one, does not fit this package; the text says which to upgrade."""
+
+
+class PolicyError(InvalidConfigurationError, ValueError):
+    """A policy, or its file, is malformed."""
+
+    def __init__(self, message: str = "", file: str = "", line: Optional[int] = None, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.file = file
+        self.line = line

@@ -35,6 +35,23 @@ PRESETS: Dict[str, List[PermissionRule]] = {
 }
 """The rules of each preset; ``register_preset`` adds to it."""
 
+_BUILT_IN = {name: [replace(rule) for rule in rules] for name, rules in PRESETS.items()}
+
+
+def is_built_in(name: str) -> bool:
+    """Tell whether the command line has this preset too, with the same rules."""
+    return name in _BUILT_IN and PRESETS.get(name) == _BUILT_IN[name]
+
+
+def built_in_names() -> List[str]:
+    """Return the names of the presets that the command line has, sorted."""
+    return sorted(_BUILT_IN)
+
+
+def built_in(name: str) -> List[PermissionRule]:
+    """Return copies of the rules of a preset that the command line has too."""
+    return [replace(rule) for rule in _BUILT_IN[name]]
+
 
 def as_rule(item: RuleLike) -> PermissionRule:
     """Return a rule or mapping as a rule of its own. ValueError names what is wrong with it."""
@@ -54,9 +71,13 @@ def _checked(pattern: Any, permission: Any, kind: Any, priority: Any) -> Permiss
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
     try:
-        return PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority))
+        pattern.encode()
+        rule = PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority))
     except (ValueError, TypeError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
+    if not -(2**31) <= rule.priority < 2**31:
+        raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
+    return rule
 
 
 def as_rules(items: Optional[Sequence[RuleLike]]) -> List[PermissionRule]:

@@ -14,7 +14,8 @@ from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
 from .exceptions import CodebaseNotFoundError, SandboxNotFoundError
 from .files import SandboxFiles
-from .presets import PRESET_AGENT_SAFE, as_rules, get_preset
+from .policy import DEFAULT_PRESET, PolicyLike, rules_of
+from .sandbox_policy import SandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
 
 
@@ -35,12 +36,14 @@ class Sandbox:
         self._destroyed = False
         self.files = SandboxFiles(client, info.id)
         """The files as a command inside sees them."""
+        self.policy = SandboxPolicy(client, info.id)
+        """What it may do, and why."""
 
     @classmethod
     def from_local(
         cls,
         path: PathLike,
-        preset: str = PRESET_AGENT_SAFE,
+        preset: str = DEFAULT_PRESET,
         permissions: Optional[Sequence[t.RuleLike]] = None,
         runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
         image: Optional[str] = None,
@@ -53,20 +56,24 @@ class Sandbox:
         labels: Optional[Mapping[str, str]] = None,
         auto_start: bool = True,
         *,
+        policy: Optional[PolicyLike] = None,
         link: Optional[bool] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
-        """Make a sandbox of a directory of this host. The rules are the preset's, and then ``permissions``.
+        """Make a sandbox of a directory of this host.
+
+        The rules are the preset's, and then ``permissions``; or instead those of ``policy``: a Policy, or the path of a
+        policy file. What ``.agentfense.yaml`` in the directory grants does not count unless it is named there.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
         except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. ``link`` says
         which it has to be. Either way the default patterns, .gitignore and .sandboxignore say what is left out.
 
-        Raises ValueError where ``path`` is no directory, for an unknown preset and a malformed rule. On any failure
-        nothing stays behind.
+        Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, and for a
+        policy beside a preset or permissions. On any failure nothing stays behind.
         """
         directory = check_directory(path)
-        rules = get_preset(preset) + as_rules(permissions)
+        rules = rules_of(policy, preset, permissions)
         client = SandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
@@ -92,7 +99,7 @@ class Sandbox:
     def from_codebase(
         cls,
         codebase_id: str,
-        preset: str = PRESET_AGENT_SAFE,
+        preset: str = DEFAULT_PRESET,
         permissions: Optional[Sequence[t.RuleLike]] = None,
         runtime: Optional[t.RuntimeType] = t.RuntimeType.BWRAP,
         image: Optional[str] = None,
@@ -102,10 +109,11 @@ class Sandbox:
         labels: Optional[Mapping[str, str]] = None,
         auto_start: bool = True,
         *,
+        policy: Optional[PolicyLike] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a codebase that is there; see from_local."""
-        rules = get_preset(preset) + as_rules(permissions)
+        rules = rules_of(policy, preset, permissions)
         client = SandboxClient(endpoint, secure, token=token)
         try:
             codebase = client.get_codebase(codebase_id)
@@ -310,16 +318,15 @@ class Sandbox:
     # Policy, audit and use
 
     def set_policy(
-        self, permissions: Optional[Sequence[t.RuleLike]] = None, *, preset: Optional[str] = None
+        self,
+        permissions: Optional[Sequence[t.RuleLike]] = None,
+        *,
+        preset: Optional[str] = None,
+        policy: Optional[PolicyLike] = None,
     ) -> Sandbox:
-        """Replace the rules, at once, by those of a preset, and then ``permissions``; return it."""
-        rules = (get_preset(preset) if preset else []) + as_rules(permissions)
-        self._info = self._client.set_policy(self.id, rules)
+        """Replace the rules, at once, by those of a preset, and then ``permissions``, or by a policy; return it."""
+        self._info = self._client.set_policy(self.id, rules_of(policy, preset, permissions))
         return self
-
-    def explain(self, path: str) -> t.Explanation:
-        """Say what a path is to it, and by which rule."""
-        return self._client.explain_policy(self.id, path)
 
     def audit(
         self,

@@ -23,11 +23,12 @@ class Permission(str, Enum):
 
 
 class PatternType(str, Enum):
-    """How a rule's pattern is read."""
+    """How a rule's pattern is read; AUTO tells it from the pattern's text, as a policy file does."""
 
     GLOB = "glob"
     DIRECTORY = "directory"
     FILE = "file"
+    AUTO = "auto"
 
 
 class SandboxStatus(str, Enum):
@@ -287,7 +288,7 @@ class FileState:
 
 @dataclass
 class FileDiff:
-    """What a sandbox changed at a path."""
+    """What a sandbox changed at a path; ``inserted`` and ``deleted`` are lines."""
 
     path: str
     status: ChangeStatus
@@ -300,7 +301,6 @@ class FileDiff:
     binary: bool = False
     too_large: bool = False
     inserted: int = 0
-    """Lines."""
     deleted: int = 0
     patch: str = ""
     """In git's format; what is no UTF-8 has replacement characters. Empty where there is no text."""

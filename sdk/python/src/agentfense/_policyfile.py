@@ -1,0 +1,297 @@
+"""The file of a policy (docs/policy.md), read as strictly as the command line reads it, and written."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Sequence, Tuple
+
+from ._patterns import check_pattern
+from .exceptions import PolicyError
+from .types import PatternType, Permission, PermissionRule
+
+VERSION = "1"
+MOST_BYTES = 8 << 20
+"""Of a file."""
+
+Document = Tuple[Optional[str], List[PermissionRule]]
+"""The preset, and the file's own rules."""
+
+
+def read(text: str, name: str, presets: Sequence[str]) -> Document:
+    """Return what a policy file says. PolicyError names ``name``, the line and the nearest valid word."""
+    return _Reader(name, presets).read(text)
+
+
+def decode(content: bytes, name: str) -> str:
+    """Return a file's text. PolicyError if it is too long, or no UTF-8."""
+    if len(content) > MOST_BYTES:
+        raise PolicyError(f"{name}:1: the file is longer than {MOST_BYTES} bytes", name, 1)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise PolicyError(f"{name}:{line}: not YAML: byte {content[error.start]:#x} is no UTF-8", name, line) from None
+
+
+# Writing
+
+
+def write(preset: Optional[str], rules: Sequence[PermissionRule]) -> str:
+    """Return the text of a policy file."""
+    lines = [f"version: {VERSION}"]
+    if preset is not None:
+        lines.append(f"preset: {preset}")
+    if rules or preset is None:
+        lines.append("rules:" if rules else "rules: []")
+    for rule in rules:
+        lines.append(f"  - pattern: {_quoted(rule.pattern)}")
+        lines.append(f"    permission: {rule.permission.value}")
+        if rule.type is not PatternType.AUTO:
+            lines.append(f"    type: {rule.type.value}")
+        if rule.priority:
+            lines.append(f"    priority: {rule.priority}")
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as YAML takes it word by word, whatever it holds."""
+    return '"' + "".join(_escaped(c) for c in text) + '"'
+
+
+def _escaped(c: str) -> str:
+    if c in '"\\':
+        return "\\" + c
+    if c.isprintable():
+        return c
+    code = ord(c)
+    return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+
+
+# Reading
+
+
+class _Node:
+    """A value of the file: a text, a list of nodes, a mapping's keys and values in turn, or an alias."""
+
+    def __init__(self, event: Any) -> None:
+        self.event = event
+        self.line: int = event.start_mark.line + 1
+        self.kind: str = type(event).__name__
+        self.inside: List[_Node] = []
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether YAML takes it for null."""
+        if self.kind != "ScalarEvent":
+            return False
+        plain = self.event.implicit[0] and self.event.value in ("", "~", "null", "Null", "NULL")
+        return plain or self.event.tag == "tag:yaml.org,2002:null"
+
+    @property
+    def shape(self) -> str:
+        """What it is, in words."""
+        if self.is_nothing:
+            return "nothing"
+        return {
+            "MappingStartEvent": "a mapping",
+            "SequenceStartEvent": "a list",
+            "AliasEvent": "an alias",
+        }.get(self.kind, "a single value")
+
+
+_SPECIAL = re.compile(r"^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\[@%`|>]")
+_PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
+
+
+_DEEPEST = 100
+"""Lists and mappings in one another; the time that YAML takes grows with its square."""
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, name: str, presets: Sequence[str]) -> None:
+        self.name = name
+        self.presets = presets
+
+    def fail(self, line: int, message: str) -> NoReturn:
+        """Raise what is wrong in a line."""
+        raise PolicyError(f"{self.name}:{line}: {message}", self.name, line)
+
+    def read(self, text: str) -> Document:
+        """Return what the file says."""
+        root = self.parse(text)
+        if root is None:
+            self.fail(1, f"the file is empty: it begins with version: {VERSION}")
+        values = self.fields(root, "policy file", {"version": self.version, "preset": self.preset, "rules": self.rules})
+        if "version" not in values:
+            self.fail(root.line, f"version is missing: the file begins with version: {VERSION}")
+        if "preset" not in values and "rules" not in values:
+            self.fail(root.line, "preset and rules are both missing")
+        return values.get("preset"), values.get("rules", [])
+
+    def parse(self, text: str) -> Optional[_Node]:
+        """Return the only value of the text, None if there is none."""
+        import yaml
+
+        try:
+            return self.tree(yaml.parse(text, Loader=yaml.SafeLoader))
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            hint = ""
+            if _SPECIAL.match((text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]):
+                hint = "; quote a value that begins with one of * & ! { [ @ % ` | >"
+            self.fail(line, f"not YAML: {error.problem or error.context}{hint}")
+        except yaml.reader.ReaderError as error:
+            self.fail(text.count("\n", 0, error.position) + 1, "not YAML: control characters are not allowed")
+
+    def tree(self, events: Iterable[Any]) -> Optional[_Node]:
+        """Return the only value of a stream of events."""
+        import yaml
+
+        root: Optional[_Node] = None
+        around: List[_Node] = []
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent) and root is not None:
+                self.fail(_Node(event).line, "a second document begins: the file holds one")
+            elif isinstance(event, yaml.CollectionEndEvent):
+                around.pop()
+            elif isinstance(event, yaml.NodeEvent):
+                node = _Node(event)
+                if around:
+                    around[-1].inside.append(node)
+                root = root or node
+                if isinstance(event, yaml.CollectionStartEvent):
+                    around.append(node)
+                if len(around) > _DEEPEST:
+                    self.fail(node.line, f"the file is nested more than {_DEEPEST} deep")
+        return root
+
+    def fields(self, node: _Node, what: str, readers: Dict[str, Callable[[_Node], Any]]) -> Dict[str, Any]:
+        """Return the values of a mapping, by key."""
+        if node.kind != "MappingStartEvent":
+            self.fail(node.line, f"a {what} is a mapping, not {node.shape}")
+        values: Dict[str, Any] = {}
+        for key, value in zip(node.inside[::2], node.inside[1::2]):
+            word = key.event.value if key.kind == "ScalarEvent" else ""
+            if word not in readers:
+                self.fail(key.line, unknown("key", word, list(readers)))
+            if word in values:
+                self.fail(key.line, f'key "{word}" is given twice')
+            values[word] = readers[word](value)
+        return values
+
+    def text(self, node: _Node, key: str) -> str:
+        """Return a value as it is written, whatever YAML takes it for."""
+        if node.kind != "ScalarEvent":
+            self.fail(node.line, f"{key} is text, not {node.shape}: quote a value that begins with * {{ or [")
+        if node.is_nothing:
+            self.fail(node.line, f"{key} has no value")
+        event = node.event
+        if event.anchor is not None or event.tag not in (None, "!", *_PLAIN_TAGS):
+            self.fail(node.line, f"{key} is plain text: quote a value that begins with ! or &")
+        value: str = event.value
+        return value
+
+    def word(self, node: _Node, key: str, valid: Sequence[str]) -> str:
+        """Return a value that is one of some words."""
+        text = self.text(node, key)
+        if text not in valid:
+            self.fail(node.line, unknown(key, text, valid))
+        return text
+
+    def version(self, node: _Node) -> None:
+        """Check the version."""
+        text = self.text(node, "version")
+        if text != VERSION:
+            self.fail(node.line, f'version "{text}" is not known: this agentfense reads version {VERSION}')
+
+    def preset(self, node: _Node) -> str:
+        """Return the preset's name."""
+        return self.word(node, "preset", self.presets)
+
+    def rules(self, node: _Node) -> List[PermissionRule]:
+        """Return the rules."""
+        if node.kind != "SequenceStartEvent":
+            self.fail(node.line, f"rules is a list, not {node.shape}")
+        return [self.rule(item) for item in node.inside]
+
+    def rule(self, node: _Node) -> PermissionRule:
+        """Return one rule."""
+        lines = {}
+
+        def pattern(value: _Node) -> str:
+            lines["pattern"] = value.line
+            return self.text(value, "pattern")
+
+        values = self.fields(
+            node,
+            "rule",
+            {
+                "pattern": pattern,
+                "permission": lambda value: Permission(self.word(value, "permission", _PERMISSIONS)),
+                "type": lambda value: PatternType(self.word(value, "type", _TYPES)),
+                "priority": self.priority,
+            },
+        )
+        for key in ("pattern", "permission"):
+            if key not in values:
+                self.fail(node.line, f"{key} is missing in the rule")
+        rule = PermissionRule(**{"type": PatternType.AUTO, **values})
+        try:
+            check_pattern(rule.pattern, rule.type)
+        except ValueError as cause:
+            self.fail(lines["pattern"], f'pattern "{rule.pattern}": {cause}')
+        return rule
+
+    def priority(self, node: _Node) -> int:
+        """Return a priority."""
+        text = self.text(node, "priority")
+        if not re.fullmatch(r"[+-]?[0-9]{1,4096}", text, re.ASCII) or not -(2**31) <= int(text) < 2**31:
+            self.fail(node.line, f'priority "{text}" is no whole number between {-(2**31)} and {2**31 - 1}')
+        return int(text)
+
+
+_PERMISSIONS = [permission.value for permission in Permission]
+_TYPES = [kind.value for kind in PatternType if kind is not PatternType.AUTO]
+
+
+# Words
+
+
+def unknown(what: str, word: str, valid: Sequence[str]) -> str:
+    """Say that a word is none of the valid ones, with the nearest, or all if none is near."""
+    near = nearest(word, valid)
+    if near:
+        return f'unknown {what} "{word}": did you mean "{near}"?'
+    return f'unknown {what} "{word}": it is one of {", ".join(valid)}'
+
+
+def nearest(word: str, valid: Sequence[str]) -> str:
+    """Return the word that was most likely meant, "" if none is near: a few edits away, or abbreviated."""
+    if len(word) > 64:
+        return ""
+    word = word.lower()
+    best, fewest = "", 0
+    for other in valid:
+        edits = _edits(word, other)
+        if len(word) >= 3 and other.startswith(word):
+            edits = min(edits, 1)
+        if edits <= (max(len(word), len(other)) + 2) // 3 and (not best or edits < fewest):
+            best, fewest = other, edits
+    return best
+
+
+def _edits(a: str, b: str) -> int:
+    """Return how many insertions, deletions, replacements and swaps of neighbours make ``b`` of ``a``."""
+    before: List[int] = []
+    last = list(range(len(b) + 1))
+    for i in range(1, len(a) + 1):
+        row = [i]
+        for j in range(1, len(b) + 1):
+            row.append(min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])))
+            if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                row[j] = min(row[j], before[j - 2] + 1)
+        before, last = last, row
+    return last[len(b)]
