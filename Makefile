@@ -80,6 +80,7 @@ PYTESTFLAGS ?=
 python: build ## check and test the Python package on the real binary
 	@scripts/python test >/dev/null
 	cd sdk/python && $(PYTHON_BIN)/ruff format --check --quiet && $(PYTHON_BIN)/ruff check --quiet && $(PYTHON_BIN)/mypy
+	cd sdk/python && $(PYTHON_BIN)/python reference.py check
 	cd sdk/python && AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m $(PYTHON_BIN)/python -m pytest $(PYTESTFLAGS)
 
 .PHONY: fuzz
@@ -93,6 +94,8 @@ bench: build ## compare with native, overlayfs and a plain bwrap
 .PHONY: gen
 gen: ## regenerate what is generated; must leave no difference
 	$(GO) generate ./...
+	@scripts/python test >/dev/null
+	bin/python/test/bin/python sdk/python/reference.py
 
 .PHONY: clean
 clean: ## remove what make built
