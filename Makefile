@@ -4,12 +4,9 @@
 
 GO         ?= go
 PREFIX     ?= /usr/local
-# The machine built for, as GOARCH has it; empty is this one.
-ARCH       ?=
 BIN        := bin/agentfense
-PARTS      := bin/parts
 MODULE     := github.com/agentfense/agentfense
-VERSION    ?= $(shell scripts/version)
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS    := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
 LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
 # The stories and attacks drive the static binary as it ships; everything else
@@ -27,17 +24,17 @@ export CGO_ENABLED = 0
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-GOBUILD = GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+GOBUILD = $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 # One file of two programs, see internal/bundle.
 .PHONY: build
 build: build-first ## build the static binary bin/agentfense
-	$(GOBUILD) -o $(PARTS)/server ./cmd/agentfense/server
-	@$(GO) run ./internal/bundle/join $(PARTS)/agentfense $(PARTS)/server $(BIN)
+	$(GOBUILD) -o bin/parts/server ./cmd/agentfense/server
+	@$(GO) run ./internal/bundle/join bin/parts/agentfense bin/parts/server $(BIN)
 
 .PHONY: build-first
 build-first:
-	$(GOBUILD) -o $(PARTS)/agentfense ./cmd/agentfense
+	$(GOBUILD) -o bin/parts/agentfense ./cmd/agentfense
 
 .PHONY: install
 install: build ## install the binary below PREFIX (/usr/local)
@@ -76,26 +73,24 @@ race: ## unit, property and self-tests under the race detector
 e2e: ## stories, attacks and the documentation's examples on the real binary
 	$(GO) test -count=1 -timeout 15m $(TESTFLAGS) ./test/...
 
-PYTHON_BIN  := ../../bin/python/test/bin
+PYTHON_BIN  := ../../bin/python
+PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m
 PYTESTFLAGS ?=
 
 .PHONY: python
 python: build ## check and test the Python package on the real binary
 	@scripts/python test >/dev/null
-	cd sdk/python && $(PYTHON_BIN)/ruff format --check --quiet && $(PYTHON_BIN)/ruff check --quiet && $(PYTHON_BIN)/mypy
-	cd sdk/python && $(PYTHON_BIN)/python reference.py check
-	cd sdk/python && AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m $(PYTHON_BIN)/python -m pytest $(PYTESTFLAGS)
+	cd sdk/python && $(PYTHON_BIN)/test/bin/ruff format --check --quiet && $(PYTHON_BIN)/test/bin/ruff check --quiet && $(PYTHON_BIN)/test/bin/mypy
+	cd sdk/python && $(PYTHON_BIN)/test/bin/python reference.py check
+	cd sdk/python && $(PYTEST) $(PYTHON_BIN)/test/bin/python -m pytest --ignore=tests/integrations $(PYTESTFLAGS)
+	@if scripts/python has integrations || [ -n "$${AGENTFENSE_REQUIRE-}" ]; then $(MAKE) --no-print-directory python-integrations; \
+	else echo "python: no Python 3.11 or newer here: agentfense.integrations is neither checked nor tested" >&2; fi
 
-WHEEL_ARCH = $(or $(ARCH),$(shell $(GO) env GOARCH))
-
-.PHONY: wheel
-wheel: ## build the Python wheel with the program for ARCH (this machine's), and the sdist, in dist
-	@$(MAKE) --no-print-directory build ARCH=$(WHEEL_ARCH) BIN=bin/$(WHEEL_ARCH)/agentfense PARTS=bin/$(WHEEL_ARCH)/parts
-	GO=$(GO) scripts/wheel bin/$(WHEEL_ARCH)/agentfense dist
-
-.PHONY: wheels
-wheels: ## build the wheels of all machines, in dist
-	@for arch in amd64 arm64; do $(MAKE) --no-print-directory wheel ARCH=$$arch || exit 1; done
+.PHONY: python-integrations
+python-integrations: build ## check and test agentfense.integrations with the real frameworks (Python 3.11)
+	@scripts/python integrations >/dev/null
+	cd sdk/python && MYPYPATH=src $(PYTHON_BIN)/integrations/bin/mypy --cache-dir .mypy_cache/integrations src/agentfense/integrations/*.py tests/integrations/*.py examples/integrations/*.py
+	cd sdk/python && $(PYTEST) $(PYTHON_BIN)/integrations/bin/python -m pytest tests/integrations $(PYTESTFLAGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)

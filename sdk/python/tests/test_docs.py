@@ -44,7 +44,14 @@ def examples(document: Path) -> List[Example]:
     ]
 
 
-EXAMPLES = {str(path.relative_to(ROOT)): found for path in sorted(documents()) if (found := examples(path))}
+ELSEWHERE = ["docs/integrations.md"]
+"""What tests/integrations runs and checks, where its frameworks are."""
+
+EXAMPLES = {
+    name: found
+    for path in sorted(documents())
+    if (name := str(path.relative_to(ROOT))) not in ELSEWHERE and (found := examples(path))
+}
 
 
 def program(of: List[Example]) -> str:

@@ -44,10 +44,10 @@ class AsyncChangeCalls(AsyncCalls):
         answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path or "/"))
         return view_entry_of(answer.entries[0])
 
-    async def read_view(self, sandbox_id: str, path: str) -> bytes:
-        """Return a file's content as a command inside would read it."""
+    async def read_view(self, sandbox_id: str, path: str, *, max_bytes: Optional[int] = None) -> bytes:
+        """Return a file's content as a command inside would read it; see SandboxFiles.read_bytes."""
         request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
-        return await self._content("ReadView", request, Call("read", sandbox_id, path=path))
+        return await self._content("ReadView", request, Call("read", sandbox_id, path=path), max_bytes)
 
     async def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""

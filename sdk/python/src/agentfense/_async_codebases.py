@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 from . import _requests as requests
 from . import types as t
 from ._connection import WORK, AsyncConnection
-from ._errors import Call
+from ._errors import Call, too_large
 from ._gen.sandbox.v1 import codebase_pb2
 from ._streams import AsyncStream
 from ._wire import (
@@ -29,11 +29,15 @@ class AsyncCalls:
 
     _connection: AsyncConnection
 
-    async def _content(self, method: str, request: Any, about: Call) -> bytes:
+    async def _content(self, method: str, request: Any, about: Call, max_bytes: Optional[int] = None) -> bytes:
         pieces: List[bytes] = []
+        size = 0
         start = partial(self._connection.stream, method, request, WORK)
         async with AsyncStream[Any](start, about, self._connection) as stream:
             while (message := await stream.read()) is not None:
+                size += len(message.data)
+                if max_bytes is not None and size > max_bytes:
+                    raise too_large(about, max_bytes)
                 pieces.append(message.data)
         return b"".join(pieces)
 

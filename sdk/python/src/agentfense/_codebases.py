@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Union
 from . import _requests as requests
 from . import types as t
 from ._connection import WORK, Connection
-from ._errors import Call
+from ._errors import Call, too_large
 from ._gen.sandbox.v1 import codebase_pb2
 from ._streams import Stream
 from ._wire import (
@@ -27,11 +27,15 @@ class Calls:
 
     _connection: Connection
 
-    def _content(self, method: str, request: Any, about: Call) -> bytes:
+    def _content(self, method: str, request: Any, about: Call, max_bytes: Optional[int] = None) -> bytes:
         about = self._connection.about(about)
         pieces: List[bytes] = []
+        size = 0
         with Stream[Any](self._connection.stream(method, request, WORK), about) as stream:
             while (message := stream.read()) is not None:
+                size += len(message.data)
+                if max_bytes is not None and size > max_bytes:
+                    raise too_large(about, max_bytes)
                 pieces.append(message.data)
         return b"".join(pieces)
 

@@ -62,6 +62,11 @@ def error_of(error: RpcError, call: Call) -> SandboxError:
     return result
 
 
+def too_large(call: Call, max_bytes: int) -> SandboxError:
+    """Return the error of content that is more than was asked for."""
+    return ResourceLimitExceededError("size", max_bytes, f"{call.operation} {call.path}: larger than {max_bytes} bytes")
+
+
 def write_error(path: str, said: str) -> SandboxError:
     """Return what the shell's words about a file that it could not store mean."""
     words = said.strip().rsplit(": ", 1)[-1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, List, Union
+from typing import TYPE_CHECKING, List, Optional, Union
 
 from .exceptions import FileNotFoundError
 from .types import ViewEntry
@@ -26,9 +26,9 @@ class SandboxFiles:
         """Return a file's text, UTF-8; what is none becomes replacement characters."""
         return self.read_bytes(path).decode("utf-8", "replace")
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return a file's content."""
-        return self._client.read_view(self._id, path)
+    def read_bytes(self, path: str, *, max_bytes: Optional[int] = None) -> bytes:
+        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``."""
+        return self._client.read_view(self._id, path, max_bytes=max_bytes)
 
     def write(self, path: str, content: Union[str, bytes]) -> None:
         """Store a file, with the directories it needs; the sandbox has to run."""

@@ -1,0 +1,22 @@
+"""Sandboxes for agent frameworks, a module for each.
+
+``deepagents``, ``langchain``, ``openai_agents`` and ``smolagents``. Each imports its framework, which this package
+does not; without it the import raises MissingExtraError. What comes out of a sandbox is not trusted: sizes are bounded,
+and nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+from ..exceptions import SandboxError
+
+
+class MissingExtraError(SandboxError, ImportError):
+    """An integration's framework is not installed."""
+
+    def __init__(self, extra: str = "", cause: object = "", message: str = "") -> None:
+        said = f"agentfense.integrations.{extra.replace('-', '_')}: {cause}: pip install 'agentfense[{extra}]'"
+        super().__init__(message or said)
+        self.extra = extra
+
+
+__all__ = ["MissingExtraError"]

@@ -1,0 +1,196 @@
+"""What the integrations have in common: the output of commands, bounded, and what the sandbox refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import List
+
+from .._streams import ExecStream
+from ..exceptions import (
+    CodebaseNotFoundError,
+    CommandTimeoutError,
+    ConnectionError,
+    FileNotFoundError,
+    InvalidConfigurationError,
+    PermissionDeniedError,
+    ResourceLimitExceededError,
+    SandboxError,
+    SandboxNotFoundError,
+    SandboxNotRunningError,
+    SessionError,
+)
+from ..sandbox import Sandbox
+from ..types import OutputChunk
+
+WORKSPACE = "/workspace"
+"""Where a sandbox has its files."""
+
+OUTPUT_BYTES = 1 << 20
+"""How much of a command's output is kept, unless told otherwise."""
+FILE_BYTES = 10 << 20
+"""How large a file may be to be read, unless told otherwise."""
+TIMEOUT = 120
+"""Seconds that a command may take, unless told otherwise."""
+TIMED_OUT = 124
+"""The exit code of a command that took too long, as timeout(1) has it."""
+CANNOT_RUN = 126
+"""The exit code of a command that cannot be run, as a shell has it."""
+
+_UNAUTHENTICATED = 16
+
+
+class Output:
+    """What a command wrote, as much of it as there is room for, and how it ended."""
+
+    def __init__(self, max_bytes: int, seconds: float) -> None:
+        self._room = max_bytes
+        self._seconds = seconds
+        self.chunks: List[OutputChunk] = []
+        self.exit_code = TIMED_OUT
+        self.timed_out = False
+        self.truncated = False
+
+    def add(self, chunk: OutputChunk) -> None:
+        """Keep a piece, or what there is room for."""
+        kept = chunk.data[: self._room]
+        self._room -= len(kept)
+        self.truncated = self.truncated or len(kept) < len(chunk.data)
+        if kept:
+            self.chunks.append(OutputChunk(chunk.stream, kept))
+
+    @property
+    def stdout(self) -> bytes:
+        """The standard output."""
+        return b"".join(chunk.data for chunk in self.chunks if chunk.stream == "stdout")
+
+    @property
+    def stderr(self) -> bytes:
+        """The standard error."""
+        return b"".join(chunk.data for chunk in self.chunks if chunk.stream == "stderr")
+
+    @property
+    def text(self) -> str:
+        """Both in one, as they came, and that it took too long if it did."""
+        text = b"".join(chunk.data for chunk in self.chunks).decode("utf-8", "replace")
+        return f"{text}\n[ended after {self._seconds:g} s: it took too long]" if self.timed_out else text
+
+    def report(self) -> str:
+        """Return what a model is told."""
+        notes = "\n[the output was longer]" if self.truncated else ""
+        return f"{self.text}{notes}\n[exit code {self.exit_code}]".lstrip("\n")
+
+
+def collect(stream: ExecStream, max_bytes: int, seconds: float, *, whole: bool = False) -> Output:
+    """Return what a command writes until it has ended; what is beyond ``max_bytes`` is dropped.
+
+    With ``whole`` a command that writes more is ended, because a part is of no use. One that cannot be run has the
+    exit code that a shell would give it.
+    """
+    output = Output(max_bytes, seconds)
+    try:
+        with stream:
+            for chunk in stream.chunks():
+                output.add(chunk)
+                if whole and output.truncated:
+                    break
+        # A stream that was closed before its end has no exit code.
+        output.exit_code = CANNOT_RUN if stream.exit_code is None else stream.exit_code
+    except CommandTimeoutError:
+        output.timed_out = True
+    except SandboxError as error:
+        output.exit_code = CANNOT_RUN
+        output.add(OutputChunk("stderr", refusal_of(error).text.encode()))
+    return output
+
+
+def run(sandbox: Sandbox, command: str, seconds: float, max_bytes: int) -> Output:
+    """Run a command and return what it wrote."""
+    return collect(sandbox.exec_stream(command, timeout=seconds), max_bytes, seconds)
+
+
+async def run_async(sandbox: Sandbox, command: str, seconds: float, max_bytes: int) -> Output:
+    """Run a command as ``run`` does; a cancelled task ends it."""
+    stream = sandbox.exec_stream(command, timeout=seconds)
+    try:
+        return await asyncio.to_thread(collect, stream, max_bytes, seconds)
+    except asyncio.CancelledError:
+        stream.close()
+        raise
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the sandbox does not do something with a path; an agent can go on with that."""
+
+    kind: str
+    """not_found, denied, is_directory, not_directory, invalid, too_large or failed."""
+    text: str
+
+
+class RefusedError(Exception):
+    """The sandbox does not do something with a path."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal
+
+
+def refused(kind: str, text: str) -> RefusedError:
+    """Return the error of what we refuse ourselves."""
+    return RefusedError(Refusal(kind, text))
+
+
+_WORDS = {
+    "permission denied": "denied",
+    "read-only file system": "denied",
+    "operation not permitted": "denied",
+    "no such file or directory": "not_found",
+    "directory nonexistent": "not_found",
+    "is a directory": "is_directory",
+    "not a directory": "not_directory",
+    "too many levels of symbolic links": "invalid",
+    "file name too long": "invalid",
+}
+
+
+def refusal_of(error: SandboxError) -> Refusal:
+    """Return what an error about a path means; raise it where it is about the sandbox, the server or the token."""
+    gone = (SandboxNotFoundError, SandboxNotRunningError, CodebaseNotFoundError, ConnectionError, SessionError)
+    if isinstance(error, gone) or (error.grpc_code and error.grpc_code[0] == _UNAUTHENTICATED):
+        raise error
+    by_class = (
+        (FileNotFoundError, "not_found"),
+        (PermissionDeniedError, "denied"),
+        (ResourceLimitExceededError, "too_large"),
+        (InvalidConfigurationError, "invalid"),
+    )
+    text = str(error)
+    for kind, name in by_class:
+        if isinstance(error, kind):
+            return Refusal(_refused(text, name), text)
+    return Refusal(_refused(text, "failed"), text)
+
+
+def refusal_in(said: str) -> Refusal:
+    """Return what the words of a command about a path mean."""
+    line = said.strip().rsplit("\n", 1)[-1][:500]
+    return Refusal(_refused(line, "failed"), line)
+
+
+def _refused(text: str, otherwise: str) -> str:
+    return _WORDS.get(text.rsplit(": ", 1)[-1].strip().lower(), otherwise)
+
+
+def is_clean(path: str) -> bool:
+    """Tell whether a path is absolute and has nothing in it that leads elsewhere than it reads."""
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return path.startswith("/") and "\0" not in path and ".." not in path.split("/")
+
+
+def in_workspace(path: str) -> bool:
+    """Tell whether a path is the workspace, or below it."""
+    return (path + "/").startswith(WORKSPACE + "/")
