@@ -34,6 +34,8 @@ var mayImport = map[string]string{
 	"internal/textdiff": "fault vpath",
 	"internal/ignore":   "fault vpath",
 	"internal/config":   "fault vpath policy yamlfile",
+	// a directory of this host, for who uploads it
+	"internal/tree": "fault ignore vpath",
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",
 	// mechanisms
@@ -63,15 +65,16 @@ var mayImport = map[string]string{
 	// faces
 	"internal/gateway":       "api api/sandbox/v1",
 	"internal/daemon":        "fault config codebase store auth sandbox supervise service gateway control",
-	"internal/control":       "fault vpath policy audit sandbox",
+	"internal/control":       "fault tree vpath policy audit sandbox",
 	"internal/endpoint":      "fault vpath",
 	"internal/endpoint/dial": "apilevel fault endpoint",
-	"internal/remote":        "fault ident vpath policy textdiff audit sandbox control endpoint endpoint/dial api/sandbox/v1",
-	"internal/cli":           "fault statedir vpath policy ignore config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control endpoint",
+	"internal/carry":         "fault tree vpath api/sandbox/v1",
+	"internal/remote":        "fault ident tree vpath policy textdiff audit sandbox control carry endpoint endpoint/dial api/sandbox/v1",
+	"internal/cli":           "fault statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control endpoint",
 	"cmd/agentfense":         "cli guest isolate/handover supervise",
 	"cmd/agentfense/server":  "cli control daemon endpoint remote",
 	// what programs import
-	"client": "fault statedir policy endpoint endpoint/dial api/sandbox/v1",
+	"client": "fault statedir tree vpath policy carry endpoint endpoint/dial api/sandbox/v1",
 	// for tests, and apart from the product
 	"internal/needs":               "",
 	"internal/seccomp/denylist":    "fault",
@@ -112,7 +115,7 @@ var rooms = map[string]string{
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/reference api/sandbox/v1",
 	"google.golang.org/genproto/googleapis/rpc": "internal/gateway",
-	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/daemon internal/endpoint/dial internal/gateway internal/remote internal/service",
+	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/carry internal/daemon internal/endpoint/dial internal/gateway internal/remote internal/service",
 	"google.golang.org/protobuf":                "api/reference api/sandbox/v1 bench/serve client internal/apilevel internal/endpoint/dial internal/gateway internal/remote internal/service",
 	"modernc.org/sqlite":                        "internal/store",
 	"pgregory.net/rapid":                        "",

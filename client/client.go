@@ -3,11 +3,14 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/endpoint"
@@ -17,6 +20,8 @@ import (
 
 // Client speaks to one server. Close ends it.
 type Client struct {
+	at        string // where the server is
+	sameHost  bool   // it is known to see this host's files
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
@@ -26,53 +31,112 @@ type Client struct {
 // Errors: ErrInvalid for options that do not fit; ErrUnavailable if this user's
 // server cannot be started.
 func New(ctx context.Context, options ...Option) (*Client, error) {
-	at, err := collect(options).server(ctx)
-	if err != nil {
-		return nil, err
+	return newClient(ctx, collect(options))
+}
+
+// findPatience bounds the search for this user's server.
+const findPatience = time.Minute
+
+func newClient(ctx context.Context, o *settings) (*Client, error) {
+	for limit := time.Now().Add(findPatience); ; {
+		found, err := o.server(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn, _, err := dial.Connect(found.at, grpc.WithChainUnaryInterceptor(bounded), grpc.WithDefaultServiceConfig(again))
+		if err != nil {
+			return nil, invalid("connect", err)
+		}
+		// A connection keeps a server of one's own. One that was just ending is
+		// looked for again.
+		if !found.own || isReady(ctx, conn) {
+			return &Client{
+				at: found.at.String(), sameHost: found.sameHost, conn: conn,
+				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
+			}, nil
+		}
+		conn.Close()
+		if err := ctx.Err(); err != nil {
+			return nil, &Error{"connect", err.Error(), []error{err}}
+		}
+		if time.Now().After(limit) {
+			return nil, &Error{"connect", fmt.Sprintf("the server at %s does not answer within %s", found.at, findPatience), []error{ErrUnavailable}}
+		}
 	}
-	conn, _, err := dial.Connect(at)
-	if err != nil {
-		return nil, invalid("connect", err)
-	}
-	return &Client{
-		conn:      conn,
-		sandboxes: sandboxv1.NewSandboxServiceClient(conn),
-		codebases: sandboxv1.NewCodebaseServiceClient(conn),
-	}, nil
 }
 
 func invalid(operation string, err error) error {
 	return &Error{operation, err.Error(), []error{ErrInvalid, err}}
 }
 
-// server finds the server and what is shown to it.
-func (s *settings) server(ctx context.Context) (endpoint.Endpoint, error) {
-	address := first(s.endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
-	dir, err := statedir.Path(os.Getenv)
-	if address == "" {
-		if err == nil {
-			address, err = ownServer(ctx, dir, s.program)
-		}
-		if err != nil {
-			return endpoint.Endpoint{}, err
+// isReady reports whether there is a connection within a moment.
+func isReady(ctx context.Context, conn *grpc.ClientConn) bool {
+	const moment = 2 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	for conn.Connect(); ; {
+		state := conn.GetState()
+		if state == connectivity.Ready || !conn.WaitForStateChange(ctx, state) {
+			return state == connectivity.Ready
 		}
 	}
-	at, err := endpoint.Parse(address, endpoint.Files{
+}
+
+// server is one that was found, or is named.
+type server struct {
+	at       endpoint.Endpoint
+	own      bool // it was found, or started: it may be gone, and another be found
+	sameHost bool // it is known to see this host's files
+}
+
+// server finds the server and what is shown to it.
+func (s *settings) server(ctx context.Context) (server, error) {
+	address := first(s.endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
+	dir, err := statedir.Path(os.Getenv)
+	found := server{own: address == ""}
+	if found.own {
+		if err != nil {
+			return found, invalid("connect", err)
+		}
+		if address, err = ownServer(ctx, dir, s.program); err != nil {
+			return found, err
+		}
+	}
+	found.at, err = endpoint.Parse(address, endpoint.Files{
 		CA: first(s.ca, os.Getenv("AGENTFENSE_TLS_CA")), Cert: first(s.cert, os.Getenv("AGENTFENSE_TLS_CERT")), Key: first(s.key, os.Getenv("AGENTFENSE_TLS_KEY")),
 	})
 	if err != nil {
-		return at, invalid("connect", err)
+		return found, invalid("connect", err)
 	}
-	at.Token = first(s.token, os.Getenv("AGENTFENSE_TOKEN"))
-	if own, serves := endpoint.FindOwn(dir); at.Token == "" && serves && own.Meet(&at) {
-		text, err := os.ReadFile(own.TokenFile)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return at, invalid("read token", err)
-		}
-		at.Token = strings.TrimSpace(string(text))
+	own, serves := endpoint.FindOwn(dir)
+	found.sameHost = serves && own.Meet(&found.at)
+	if !found.sameHost {
+		own.TokenFile = ""
 	}
-	return at, nil
+	found.at.Token, err = s.findToken(own.TokenFile)
+	return found, err
 }
+
+// findToken is what is shown to the server, whose own file of its token, if it
+// is this user's, is own.
+func (s *settings) findToken(own string) (string, error) {
+	named := os.Getenv("AGENTFENSE_TOKEN_FILE")
+	file := first(named, own)
+	if token := first(s.token, os.Getenv("AGENTFENSE_TOKEN")); token != "" || file == "" {
+		return token, nil
+	}
+	text, err := os.ReadFile(file)
+	if named == "" && errors.Is(err, os.ErrNotExist) { // a server without a token of its own
+		return "", nil
+	}
+	if err != nil {
+		return "", invalid("read token", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// Endpoint says where the server is.
+func (c *Client) Endpoint() string { return c.at }
 
 // Close ends the connection and the calls that are under way. Sandboxes go on.
 func (c *Client) Close() error { return c.conn.Close() }

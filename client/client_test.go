@@ -1,3 +1,5 @@
+//go:build linux
+
 package client_test
 
 import (
@@ -45,18 +47,18 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 		t.Errorf("patch: %s", changes[1].Patch)
 	}
 	would, err := box.ApplyDryRun(t.Context(), "kept")
-	if err != nil || len(would) != 1 || would[0].Path != "kept" {
+	if err != nil || would.Applied != 1 || len(would.Outcomes) != 1 || would.Outcomes[0].Path != "kept" {
 		t.Errorf("dry run: %v, %v", would, err)
 	}
 	done, err := box.Apply(t.Context(), "kept")
-	if err != nil || len(done) != 1 || done[0].Outcome != "applied" {
+	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Outcome != "applied" || done.Applied != 1 {
 		t.Errorf("apply: %v, %v", done, err)
 	}
 	if text, err := os.ReadFile(dir + "/kept"); err != nil || string(text) != "new\n" {
 		t.Errorf("on the host: %q, %v", text, err)
 	}
 	gone, err := box.Discard(t.Context())
-	if err != nil || len(gone) != 1 || gone[0] != "dropped" {
+	if err != nil || gone.Count != 1 || len(gone.Paths) != 1 || gone.Paths[0] != "dropped" {
 		t.Errorf("discard: %v, %v", gone, err)
 	}
 	if r := run(t, box, "cat dropped"); string(r.Stdout) != "old\n" {
@@ -136,7 +138,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	c := open(t)
 	box, _ := linked(t, c, "full-access", nil)
 	ctx := t.Context()
-	if _, err := box.Run(ctx, "sleep 60", client.WithTimeout(50 * time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
+	if _, err := box.Run(ctx, "sleep 60", client.WithTimeout(50*time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
 		t.Errorf("time-out: %v", err)
 	}
 	if err := box.Start(ctx); !errors.Is(err, client.ErrPrecondition) || errors.Is(err, client.ErrNotRunning) {
@@ -154,7 +156,7 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if _, err := c.CreateSandbox(ctx, "cb_0000000000000000", client.WithPreset("agent-save")); !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "agent-safe") {
 		t.Errorf("unknown preset: %v", err)
 	}
-	stranger, err := client.New(ctx, client.WithToken("afs_" + strings.Repeat("0", 64)))
+	stranger, err := client.New(ctx, client.WithToken("afs_"+strings.Repeat("0", 64)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled command: %v", err)
 	}
-	for event, err := range box.Audit(t.Context(), true, "command_executed") {
+	for event, err := range box.Audit(t.Context(), client.WithFollow(), client.WithEvents("command_executed")) {
 		if err != nil {
 			t.Fatal(err)
 		}

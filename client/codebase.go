@@ -2,13 +2,16 @@ package client
 
 import (
 	"context"
-	"errors"
-	"io"
 	"iter"
 	"os"
+	"path"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Codebase is a source that the server knows.
@@ -28,26 +31,46 @@ func codebaseFrom(c *sandboxv1.Codebase) Codebase {
 	}
 }
 
-// CreateCodebase makes an empty codebase, to be filled by Upload.
+// CreateCodebase makes an empty codebase, to be filled by Upload and UploadTree.
+// Without ownerID it is the token's owner's, else this user's.
 // Errors: ErrInvalid, ErrDenied for another's ownerID.
 func (c *Client) CreateCodebase(ctx context.Context, name, ownerID string) (Codebase, error) {
-	got, err := c.codebases.CreateCodebase(ctx, &sandboxv1.CreateCodebaseRequest{Name: name, OwnerId: ownerID})
+	got, err := c.createCodebase(ctx, name, ownerID)
+	if ownerID == "" && status.Code(err) == codes.InvalidArgument { // the token has no owner
+		got, err = c.createCodebase(ctx, name, userName())
+	}
 	if err != nil {
-		return Codebase{}, fail(ctx, "create codebase", err)
+		return Codebase{}, c.fail(ctx, "create codebase", err)
 	}
 	return codebaseFrom(got), nil
 }
+
+func (c *Client) createCodebase(ctx context.Context, name, ownerID string) (*sandboxv1.Codebase, error) {
+	return lasting(ctx, c.codebases.CreateCodebase, &sandboxv1.CreateCodebaseRequest{Name: name, OwnerId: ownerID}, c.unmake)
+}
+
+// unmake removes a codebase whose maker has gone.
+func (c *Client) unmake(ctx context.Context, made *sandboxv1.Codebase) error {
+	return c.DeleteCodebase(ctx, made.Id)
+}
+
+// userName is who this user is to a server.
+func userName() string { return first(os.Getenv("USER"), "local") }
 
 // Link makes a codebase of a directory of the server's host, which nothing but
 // Apply changes. dir is absolute.
 // Errors: ErrInvalid, ErrNotFound, ErrDenied.
 func (c *Client) Link(ctx context.Context, dir string, options ...LinkOption) (Codebase, error) {
-	s := collect(options)
-	got, err := c.codebases.LinkCodebase(ctx, &sandboxv1.LinkCodebaseRequest{
-		Name: first(s.codebaseName, dir), OwnerId: first(s.ownerID, os.Getenv("USER"), "local"), Path: dir, IgnoreFiles: s.ignoreFiles,
-	})
+	return c.linked(ctx, dir, collect(options))
+}
+
+func (c *Client) linked(ctx context.Context, dir string, o *settings) (Codebase, error) {
+	got, err := lasting(ctx, c.codebases.LinkCodebase, &sandboxv1.LinkCodebaseRequest{
+		Name: vpath.EncodeText(first(o.codebaseName, path.Base(dir))), OwnerId: first(o.ownerID, userName()),
+		Path: vpath.EncodeText(dir), IgnoreFiles: o.ignoreFiles,
+	}, c.unmake)
 	if err != nil {
-		return Codebase{}, fail(ctx, "link "+dir, err)
+		return Codebase{}, c.fail(ctx, "link "+dir, err)
 	}
 	return codebaseFrom(got), nil
 }
@@ -56,7 +79,7 @@ func (c *Client) Link(ctx context.Context, dir string, options ...LinkOption) (C
 func (c *Client) Codebase(ctx context.Context, id string) (Codebase, error) {
 	got, err := c.codebases.GetCodebase(ctx, &sandboxv1.GetCodebaseRequest{CodebaseId: id})
 	if err != nil {
-		return Codebase{}, fail(ctx, "get codebase", err)
+		return Codebase{}, c.fail(ctx, "get codebase", err)
 	}
 	return codebaseFrom(got), nil
 }
@@ -65,7 +88,7 @@ func (c *Client) Codebase(ctx context.Context, id string) (Codebase, error) {
 func (c *Client) Codebases(ctx context.Context, ownerID string) iter.Seq2[Codebase, error] {
 	return pages(func(token string) ([]*sandboxv1.Codebase, string, error) {
 		page, err := c.codebases.ListCodebases(ctx, &sandboxv1.ListCodebasesRequest{OwnerId: ownerID, PageToken: token})
-		return page.GetCodebases(), page.GetNextPageToken(), fail(ctx, "list codebases", err)
+		return page.GetCodebases(), page.GetNextPageToken(), c.fail(ctx, "list codebases", err)
 	}, codebaseFrom)
 }
 
@@ -73,89 +96,5 @@ func (c *Client) Codebases(ctx context.Context, ownerID string) iter.Seq2[Codeba
 // link. Errors: ErrNotFound; ErrPrecondition while it has sandboxes.
 func (c *Client) DeleteCodebase(ctx context.Context, id string) error {
 	_, err := c.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: id})
-	return fail(ctx, "delete codebase", err)
-}
-
-// uploadPiece is how much of a file goes into one message.
-const uploadPiece = 64 << 10
-
-// Upload writes a file of a codebase, whole or not at all. mode 0 is 0644.
-// Errors: ErrNotFound, ErrInvalid for a path that leads out, ErrExhausted,
-// ErrPrecondition for a linked codebase.
-func (c *Client) Upload(ctx context.Context, codebaseID, path string, content io.Reader, mode uint32) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.codebases.UploadFiles(ctx)
-	if err != nil {
-		return fail(ctx, "upload "+path, err)
-	}
-	send := func(m *sandboxv1.UploadChunk) error {
-		if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
-			return fail(ctx, "upload "+path, err)
-		}
-		return nil
-	}
-	head := &sandboxv1.UploadChunk_Metadata{CodebaseId: codebaseID, FilePath: path, Mode: mode}
-	if err := send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: head}}); err != nil {
-		return err
-	}
-	for piece := make([]byte, uploadPiece); ; {
-		n, err := io.ReadFull(content, piece)
-		if n > 0 {
-			if err := send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: piece[:n]}}); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
-			return &Error{"upload " + path, err.Error(), []error{err}}
-		}
-	}
-	_, err = stream.CloseAndRecv()
-	return fail(ctx, "upload "+path, err)
-}
-
-// Download writes the content of a codebase's file to w. Errors: ErrNotFound.
-func (c *Client) Download(ctx context.Context, codebaseID, path string, w io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.codebases.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: path})
-	for err == nil {
-		var piece *sandboxv1.FileChunk
-		if piece, err = stream.Recv(); err == nil {
-			if _, err := w.Write(piece.Data); err != nil {
-				return &Error{"download " + path, err.Error(), []error{err}}
-			}
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return fail(ctx, "download "+path, err)
-}
-
-// FileInfo is an entry of a codebase.
-type FileInfo struct {
-	Path       string // from the codebase's root
-	IsDir      bool
-	SizeBytes  int64
-	ModifiedAt time.Time
-	Mode       uint32
-	Target     string // of a symbolic link
-}
-
-// ListFiles lists a directory of a codebase, or all below it.
-// Errors: ErrNotFound.
-func (c *Client) ListFiles(ctx context.Context, codebaseID, path string, recursive bool) ([]FileInfo, error) {
-	got, err := c.codebases.ListFiles(ctx, &sandboxv1.ListFilesRequest{CodebaseId: codebaseID, Path: path, Recursive: recursive})
-	if err != nil {
-		return nil, fail(ctx, "list files", err)
-	}
-	files := make([]FileInfo, len(got.Files))
-	for i, f := range got.Files {
-		files[i] = FileInfo{f.Path, f.IsDir, f.Size, f.ModifiedAt.AsTime(), f.Mode, f.SymlinkTarget}
-	}
-	return files, nil
+	return c.fail(ctx, "delete codebase", err)
 }

@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/agentfense/agentfense/internal/fault"
 )
 
 // The kinds of an Error.
@@ -58,9 +60,30 @@ var kindOf = map[codes.Code]error{
 	codes.Unimplemented:      ErrVersion,
 }
 
+// ofFault are the kinds of errors of this host's files.
+var ofFault = map[fault.Kind]error{
+	fault.Invalid: ErrInvalid, fault.NotFound: ErrNotFound, fault.Denied: ErrDenied, fault.Precondition: ErrPrecondition, fault.Internal: ErrInternal,
+}
+
+// local makes an error of this host's files an *Error.
+func local(operation string, err error) error {
+	return &Error{operation, err.Error(), []error{ofFault[fault.KindOf(err)], err}}
+}
+
+// explained is what the server says, or is said of it, with what to do.
+func (c *Client) explained(s *status.Status) string {
+	switch s.Code() {
+	case codes.Unavailable:
+		return "the server at " + c.at + " cannot be reached: " + s.Message() + "; is `agentfense serve` running there?"
+	case codes.Unauthenticated:
+		return "the server at " + c.at + " does not accept the token: " + s.Message() + "; use WithToken, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE"
+	}
+	return s.Message()
+}
+
 // fail makes an error of a call an *Error. The caller's own context's end stays
 // what it is.
-func fail(ctx context.Context, operation string, err error) error {
+func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
@@ -68,7 +91,7 @@ func fail(ctx context.Context, operation string, err error) error {
 		return &Error{operation, ctx.Err().Error(), []error{ctx.Err()}}
 	}
 	s := status.Convert(err)
-	e := &Error{Operation: operation, Message: s.Message()}
+	e := &Error{Operation: operation, Message: c.explained(s)}
 	kind, known := kindOf[s.Code()]
 	if !known {
 		kind = ErrInternal

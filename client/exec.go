@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Result is how a command ended. A command that failed is no error.
@@ -21,7 +23,8 @@ type Result struct {
 	Duration                         time.Duration
 	// Conflicts are paths that somebody outside changed too, as many as there
 	// was room for.
-	Conflicts []string
+	Conflicts     []string
+	ConflictCount int64 // how many there were
 }
 
 // OK reports whether the command succeeded.
@@ -37,21 +40,25 @@ func resultFrom(r *sandboxv1.ExecResult) *Result {
 	}
 	return &Result{
 		Stdout: out, Stderr: complaints, StdoutTruncated: r.StdoutTruncated, StderrTruncated: r.StderrTruncated,
-		ExitCode: int(r.ExitCode), Duration: r.Duration.AsDuration(), Conflicts: r.Conflicts,
+		ExitCode: int(r.ExitCode), Duration: r.Duration.AsDuration(), Conflicts: decoded(r.Conflicts), ConflictCount: r.ConflictCount,
 	}
 }
 
-// Run runs a command by /bin/sh and waits for its end.
+// Run runs a command as /bin/sh -c COMMAND in the workspace and waits for its end.
 // Errors: ErrNotRunning; ErrTimeout after the time-out, when the command and all
 // it started have been ended.
 func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption) (*Result, error) {
-	request, err := s.request(command, collect(options))
+	o := collect(options)
+	if o.stdin != nil && !inMemory(o.stdin) {
+		return s.runFed(ctx, command, o)
+	}
+	request, err := s.request(command, o)
 	if err != nil {
 		return nil, err
 	}
 	got, err := s.c.sandboxes.Exec(ctx, request)
 	if err != nil {
-		return nil, fail(ctx, "run", err)
+		return nil, s.c.fail(ctx, "run", err)
 	}
 	return resultFrom(got), nil
 }
@@ -70,6 +77,58 @@ func (s *Sandbox) request(command string, o *settings) (*sandboxv1.ExecRequest, 
 	return r, nil
 }
 
+// inMemory reports whether all of an input is there, and not too much for one
+// message.
+func inMemory(from io.Reader) bool {
+	const most = 1 << 20
+	sized, ok := from.(interface{ Len() int })
+	return ok && sized.Len() <= most
+}
+
+// streamFed is Stream with an input that is sent as it is read.
+func (s *Sandbox) streamFed(ctx context.Context, command string, stdout, stderr io.Writer, o *settings) (*Result, error) {
+	o.stdout, o.stderr = orDiscard(stdout), orDiscard(stderr)
+	x, err := s.attach(ctx, []string{"/bin/sh", "-c", command}, o)
+	if err != nil {
+		return nil, err
+	}
+	return x.Wait()
+}
+
+func orDiscard(to io.Writer) io.Writer {
+	if to == nil {
+		return io.Discard
+	}
+	return to
+}
+
+// runFed is Run with an input that is sent as it is read.
+func (s *Sandbox) runFed(ctx context.Context, command string, o *settings) (*Result, error) {
+	var stdout, stderr capped
+	result, err := s.streamFed(ctx, command, &stdout, &stderr, o)
+	if err != nil {
+		return nil, err
+	}
+	result.Stdout, result.StdoutTruncated = stdout.text.Bytes(), stdout.cut
+	result.Stderr, result.StderrTruncated = stderr.text.Bytes(), stderr.cut
+	return result, nil
+}
+
+// capped takes what is written, and keeps the beginning.
+type capped struct {
+	text bytes.Buffer
+	cut  bool
+}
+
+// Write never fails.
+func (k *capped) Write(b []byte) (int, error) {
+	const most = 2 << 20
+	keep := min(len(b), most-k.text.Len())
+	k.text.Write(b[:keep])
+	k.cut = k.cut || keep < len(b)
+	return len(b), nil
+}
+
 func span(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil
@@ -81,21 +140,39 @@ func span(d time.Duration) *durationpb.Duration {
 // nil writer drops its stream; an error of a writer ends the command. The
 // result has no output.
 func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.Writer, options ...RunOption) (*Result, error) {
+	o := collect(options)
+	if o.stdin != nil && !inMemory(o.stdin) {
+		return s.streamFed(ctx, command, stdout, stderr, o)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := time.Now()
-	request, err := s.request(command, collect(options))
+	request, err := s.request(command, o)
 	if err != nil {
 		return nil, err
 	}
 	stream, err := s.c.sandboxes.ExecStream(ctx, request)
 	if err != nil {
-		return nil, fail(ctx, "run", err)
+		return nil, s.c.fail(ctx, "run", err)
 	}
-	return copyOutput(ctx, stream, stdout, stderr, started)
+	return s.c.copyOutput(ctx, stream, stdout, stderr, started)
 }
 
-func copyOutput(ctx context.Context, from grpc.ServerStreamingClient[sandboxv1.ExecOutput], stdout, stderr io.Writer, started time.Time) (*Result, error) {
+// endOf is what the last message of a command tells.
+func endOf(last *sandboxv1.ExecOutput) *Result {
+	return &Result{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount}
+}
+
+// decoded are paths of the API as they are.
+func decoded(paths []string) []string {
+	var out []string
+	for _, p := range paths {
+		out = append(out, vpath.DecodeText(p))
+	}
+	return out
+}
+
+func (c *Client) copyOutput(ctx context.Context, from grpc.ServerStreamingClient[sandboxv1.ExecOutput], stdout, stderr io.Writer, started time.Time) (*Result, error) {
 	result := &Result{}
 	for {
 		piece, err := from.Recv()
@@ -104,14 +181,14 @@ func copyOutput(ctx context.Context, from grpc.ServerStreamingClient[sandboxv1.E
 			return result, nil
 		}
 		if err != nil {
-			return nil, fail(ctx, "run", err)
+			return nil, c.fail(ctx, "run", err)
 		}
 		to := stdout
 		if piece.Type == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
 			to = stderr
 		}
 		if piece.ExitCode != nil {
-			result.ExitCode, result.Conflicts = int(*piece.ExitCode), piece.Conflicts
+			result = endOf(piece)
 		}
 		if to == nil || len(piece.Data) == 0 {
 			continue

@@ -44,7 +44,7 @@ type ListOption interface {
 	lists()
 }
 
-// RunOption says how a command runs: Run, Stream, Detach.
+// RunOption says how a command runs: Run, Stream, Sandbox.Detach.
 type RunOption interface {
 	set(*settings)
 	runs()
@@ -54,6 +54,18 @@ type RunOption interface {
 type AttachOption interface {
 	set(*settings)
 	attaches()
+}
+
+// ResumeOption is an option of Resume.
+type ResumeOption interface {
+	set(*settings)
+	resumes()
+}
+
+// AuditOption says which records are told: Audit.
+type AuditOption interface {
+	set(*settings)
+	tells()
 }
 
 // SessionOption says how a session starts: Sandbox.Session.
@@ -76,6 +88,8 @@ type settings struct {
 
 	codebaseName, ownerID string
 	ignoreFiles           bool
+	ignore                []string
+	link                  *bool // nil: as it is best
 
 	codebaseID, name string
 	preset           string
@@ -93,6 +107,16 @@ type settings struct {
 	timeout time.Duration
 	detach  bool
 	shell   string
+
+	stdout, stderr         io.Writer
+	terminal               bool
+	rows, columns          uint16
+	stdoutFrom, stderrFrom int64
+
+	follow bool
+	events []string
+	after  uint64
+	since  time.Time
 }
 
 // collect is what a call's options set.
@@ -118,6 +142,8 @@ func (option) links()          {}
 func (option) lists()          {}
 func (option) runs()           {}
 func (option) attaches()       {}
+func (option) resumes()        {}
+func (option) tells()          {}
 func (option) opensSession()   {}
 func (option) runsInSession()  {}
 
@@ -170,6 +196,23 @@ func WithOwner(ownerID string) interface {
 // what the default patterns, .gitignore and .sandboxignore say.
 func WithIgnoreFiles() LinkOption {
 	return option(func(s *settings) { s.ignoreFiles = true })
+}
+
+// WithIgnore leaves out of an upload also what patterns in the form of a
+// .gitignore say. The directory is then uploaded, wherever the server is.
+func WithIgnore(patterns ...string) LocalOption {
+	return option(func(s *settings) { s.ignore = append(s.ignore, patterns...) })
+}
+
+// WithLink has the directory linked, which the server has to see at the same
+// path.
+func WithLink() LocalOption {
+	return option(func(s *settings) { s.link = new(true) })
+}
+
+// WithUpload has the directory uploaded, wherever the server is.
+func WithUpload() LocalOption {
+	return option(func(s *settings) { s.link = new(false) })
 }
 
 // WithName names a sandbox, for the command line; of a listing, the one that is
@@ -231,52 +274,4 @@ func WithExpiry(after time.Duration) SandboxOption {
 // WithoutStart makes the sandbox and does not start it.
 func WithoutStart() SandboxOption {
 	return option(func(s *settings) { s.leaveStopped = true })
-}
-
-// WithTimeout ends the command after a while, with ErrTimeout. Without it: as
-// the server has it; of Attach: never.
-func WithTimeout(after time.Duration) interface {
-	RunOption
-	AttachOption
-	SessionRunOption
-} {
-	return option(func(s *settings) { s.timeout = after })
-}
-
-// WithEnv adds to the environment of the command, or of the session.
-func WithEnv(env map[string]string) interface {
-	RunOption
-	AttachOption
-	SessionOption
-} {
-	return option(func(s *settings) { s.env = env })
-}
-
-// WithWorkdir is the directory in which the command starts. Without it: the
-// workspace, from which a relative one starts.
-func WithWorkdir(dir string) interface {
-	RunOption
-	AttachOption
-} {
-	return option(func(s *settings) { s.workdir = dir })
-}
-
-// WithDetach lets the command go on when the caller's context ends, and when
-// the server does.
-func WithDetach() interface {
-	RunOption
-	AttachOption
-	SessionRunOption
-} {
-	return option(func(s *settings) { s.detach = true })
-}
-
-// WithShell is the shell of a session. Without it: /bin/sh.
-func WithShell(path string) SessionOption {
-	return option(func(s *settings) { s.shell = path })
-}
-
-// WithStdin is the command's standard input. Without it that is at its end.
-func WithStdin(from io.Reader) RunOption {
-	return option(func(s *settings) { s.stdin = from })
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package client_test
 
 import (
@@ -22,6 +24,8 @@ var families = map[string]reflect.Type{
 	"Sandboxes":     reflect.TypeFor[client.ListOption](),
 	"Run":           reflect.TypeFor[client.RunOption](),
 	"Attach":        reflect.TypeFor[client.AttachOption](),
+	"Resume":        reflect.TypeFor[client.ResumeOption](),
+	"Audit":         reflect.TypeFor[client.AuditOption](),
 	"Session":       reflect.TypeFor[client.SessionOption](),
 	"Session.Run":   reflect.TypeFor[client.SessionRunOption](),
 }
@@ -56,7 +60,18 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithDetach":       {client.WithDetach, "Attach Run Session.Run"},
 		"WithEnv":          {client.WithEnv, "Attach Run Session"},
 		"WithWorkdir":      {client.WithWorkdir, "Attach Run"},
-		"WithStdin":        {client.WithStdin, "Run"},
+		"WithStdin":        {client.WithStdin, "Attach Run"},
+		"WithStdout":       {client.WithStdout, "Attach Resume"},
+		"WithStderr":       {client.WithStderr, "Attach Resume"},
+		"WithTerminal":     {client.WithTerminal, "Attach"},
+		"WithOffsets":      {client.WithOffsets, "Resume"},
+		"WithFollow":       {client.WithFollow, "Audit"},
+		"WithEvents":       {client.WithEvents, "Audit"},
+		"WithAfter":        {client.WithAfter, "Audit"},
+		"WithSince":        {client.WithSince, "Audit"},
+		"WithIgnore":       {client.WithIgnore, "FromLocal"},
+		"WithLink":         {client.WithLink, "FromLocal"},
+		"WithUpload":       {client.WithUpload, "FromLocal"},
 		"WithShell":        {client.WithShell, "Session"},
 	}
 	for name, o := range options {

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/endpoint/dial"
 )
 
 const (
@@ -35,6 +37,9 @@ func ownServer(ctx context.Context, dir, program string) (string, error) {
 	if own, serves := endpoint.FindOwn(dir); serves {
 		return own.Address(), nil
 	}
+	if usualAnswers(ctx) {
+		return endpoint.Usual, nil
+	}
 	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
 		return "", &Error{"start server", err.Error() + "; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", []error{ErrUnavailable, err}}
@@ -48,6 +53,25 @@ func ownServer(ctx context.Context, dir, program string) (string, error) {
 		return own.Address(), nil
 	}
 	return start(ctx, dir, path)
+}
+
+// usualAnswers reports whether a server that is well is where one is usually;
+// others may have the port.
+func usualAnswers(ctx context.Context) bool {
+	const moment = time.Second
+	ctx, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	at, err := endpoint.Parse(endpoint.Usual, endpoint.Files{})
+	if err != nil {
+		return false
+	}
+	conn, _, err := dial.Connect(at)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	return err == nil && health.Status == healthv1.HealthCheckResponse_SERVING
 }
 
 // startLock lets one process after the other start a server.

@@ -1,8 +1,11 @@
 package client
 
 import (
+	"context"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Permission is what a path is to a sandbox.
@@ -103,4 +106,51 @@ func permissionFrom(p sandboxv1.Permission) Permission {
 		}
 	}
 	return None
+}
+
+// SetRules replaces the policy; a running sandbox sees it at once.
+func (s *Sandbox) SetRules(ctx context.Context, rules []Rule) error {
+	sent, err := rulesOf("set policy", rules)
+	if err != nil {
+		return err
+	}
+	_, err = s.c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: s.ID, Permissions: sent})
+	return s.c.fail(ctx, "set policy", err)
+}
+
+// Explanation is what the policy says of a path.
+type Explanation struct {
+	Permission  Permission
+	Reason      string
+	Rule        *Rule  // that decides; nil where none does
+	RuleIndex   int    // of it among the sandbox's rules; -1 where none decides
+	Traversable bool   // hidden, but something below is not
+	Ancestor    string // the directory with which the path is hidden, else ""
+	Matches     []Match
+}
+
+// Match is a rule that matches a path.
+type Match struct {
+	RuleIndex int    // among the sandbox's rules; -1 for one that is not theirs
+	Why       string // it wins, or does not
+}
+
+// Explain says what a path is to the sandbox, and why. The matches are in the
+// order in which they win.
+func (s *Sandbox) Explain(ctx context.Context, path string) (Explanation, error) {
+	got, err := s.c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: s.ID, Path: inside(path)})
+	if err != nil {
+		return Explanation{}, s.c.fail(ctx, "explain "+path, err)
+	}
+	x := Explanation{
+		Permission: permissionFrom(got.Permission), Reason: got.Reason, RuleIndex: int(got.RuleIndex), Traversable: got.Traversable,
+		Ancestor: vpath.DecodeText(got.Ancestor),
+	}
+	if got.Rule != nil {
+		x.Rule = &rulesFrom([]*sandboxv1.PermissionRule{got.Rule})[0]
+	}
+	for _, m := range got.Matches {
+		x.Matches = append(x.Matches, Match{int(m.RuleIndex), m.Why})
+	}
+	return x, nil
 }

@@ -2,8 +2,10 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -62,7 +64,9 @@ type Info struct {
 	StatusReason                  string // of Failed
 	Rules                         []Rule // as they were sent
 	Labels                        map[string]string
+	Runtime                       Runtime
 	Image                         string
+	Limits                        Limits
 	CreatedAt                     time.Time
 	StartedAt, StoppedAt          time.Time // zero: not yet
 	ExpiresAt                     time.Time // zero: never
@@ -71,8 +75,25 @@ type Info struct {
 func infoFrom(b *sandboxv1.Sandbox) Info {
 	return Info{
 		ID: b.Id, Name: b.Name, CodebaseID: b.CodebaseId, OwnerID: b.OwnerId,
-		Status: statuses[b.Status], StatusReason: b.StatusReason, Rules: rulesFrom(b.Permissions), Labels: b.Labels, Image: b.Image,
+		Status: statuses[b.Status], StatusReason: b.StatusReason, Rules: rulesFrom(b.Permissions), Labels: b.Labels,
+		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Limits: limitsFrom(b.Resources),
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt),
+	}
+}
+
+func runtimeFrom(sent sandboxv1.RuntimeType) Runtime {
+	for word, value := range runtimes {
+		if value == sent {
+			return word
+		}
+	}
+	return ""
+}
+
+func limitsFrom(l *sandboxv1.ResourceLimits) Limits {
+	return Limits{
+		MemoryBytes: l.GetMemoryBytes(), CPUs: float64(l.GetCpuQuota()) / cpuPeriod, CPUShares: l.GetCpuShares(), PIDs: l.GetPidsLimit(),
+		DiskBytes: l.GetDiskBytes(), DiskInodes: l.GetDiskInodes(),
 	}
 }
 
@@ -87,8 +108,18 @@ func timeFrom(t *timestamppb.Timestamp) time.Time {
 // Sandbox is one sandbox of a server.
 type Sandbox struct {
 	ID string
+	// Files are the files as a command inside sees them.
+	Files Files
 
-	c *Client
+	c          *Client
+	made       bool   // by us, and not found
+	codebaseID string // that FromLocal made
+	ownsClient bool
+	released   atomic.Bool // the client of its own
+}
+
+func (c *Client) sandbox(id string, made bool) *Sandbox {
+	return &Sandbox{ID: id, Files: Files{c: c, id: id}, c: c, made: made}
 }
 
 // CreateSandbox makes a sandbox of a codebase and starts it. If it does not
@@ -96,35 +127,34 @@ type Sandbox struct {
 // Errors: ErrInvalid, ErrNotFound, ErrExhausted beyond the owner's limit;
 // ErrPrecondition for what the server's host cannot do.
 func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, options ...SandboxOption) (*Sandbox, error) {
-	o := collect(options)
+	return c.createSandbox(ctx, codebaseID, collect(options))
+}
+
+func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settings) (*Sandbox, error) {
 	request, err := o.request(codebaseID)
 	if err != nil {
 		return nil, err
 	}
-	made, err := c.sandboxes.CreateSandbox(ctx, request)
+	got, err := lasting(ctx, c.sandboxes.CreateSandbox, request, func(ctx context.Context, made *sandboxv1.Sandbox) error {
+		return c.destroy(ctx, made.Id)
+	})
 	if err != nil {
-		return nil, fail(ctx, "create sandbox", err)
+		return nil, c.fail(ctx, "create sandbox", err)
 	}
-	s := &Sandbox{made.Id, c}
+	s := c.sandbox(got.Id, true)
 	if o.leaveStopped {
 		return s, nil
 	}
 	if err := s.Start(ctx); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
-		defer cancel()
-		_ = s.Destroy(ctx) // the first error is the one to tell
-		return nil, err
+		return nil, errors.Join(err, s.Destroy(ctx))
 	}
 	return s, nil
 }
 
-// cleanPatience bounds the removal of what an error has left.
-const cleanPatience = 30 * time.Second
-
-func (o *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
+func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
 	const operation = "create sandbox"
-	rules := o.rules
-	if preset := o.preset; preset != "" || len(rules) == 0 {
+	rules := s.rules
+	if preset := s.preset; preset != "" || len(rules) == 0 {
 		of, err := Preset(first(preset, DefaultPreset))
 		if err != nil {
 			return nil, err
@@ -135,18 +165,18 @@ func (o *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	if err != nil {
 		return nil, err
 	}
-	runtime, ok := runtimes[o.runtime]
+	runtime, ok := runtimes[s.runtime]
 	if !ok {
-		return nil, &Error{operation, `unknown runtime "` + string(o.runtime) + `"`, []error{ErrInvalid}}
+		return nil, &Error{operation, `unknown runtime "` + string(s.runtime) + `"`, []error{ErrInvalid}}
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: o.name, Permissions: sent, Labels: o.labels, Runtime: runtime, Image: o.image,
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image,
 	}
-	if o.expiresIn != 0 {
-		r.ExpiresIn = durationpb.New(o.expiresIn)
+	if s.expiresIn != 0 {
+		r.ExpiresIn = durationpb.New(s.expiresIn)
 	}
-	if o.limits != (Limits{}) {
-		l := o.limits
+	if s.limits != (Limits{}) {
+		l := s.limits
 		r.Resources = &sandboxv1.ResourceLimits{
 			MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * cpuPeriod)), CpuShares: l.CPUShares, PidsLimit: l.PIDs,
 			DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
@@ -157,7 +187,7 @@ func (o *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 
 // Sandbox is the sandbox with an id. Errors: ErrNotFound.
 func (c *Client) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
-	s := &Sandbox{id, c}
+	s := c.sandbox(id, false)
 	_, err := s.Info(ctx)
 	if err != nil {
 		return nil, err
@@ -173,7 +203,7 @@ func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2
 		page, err := c.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{
 			CodebaseId: f.codebaseID, OwnerId: f.ownerID, Name: f.name, Labels: f.labels, PageToken: token,
 		})
-		return page.GetSandboxes(), page.GetNextPageToken(), fail(ctx, "list sandboxes", err)
+		return page.GetSandboxes(), page.GetNextPageToken(), c.fail(ctx, "list sandboxes", err)
 	}, infoFrom)
 }
 
@@ -181,7 +211,7 @@ func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2
 func (s *Sandbox) Info(ctx context.Context) (Info, error) {
 	got, err := s.c.sandboxes.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{SandboxId: s.ID})
 	if err != nil {
-		return Info{}, fail(ctx, "get sandbox", err)
+		return Info{}, s.c.fail(ctx, "get sandbox", err)
 	}
 	return infoFrom(got), nil
 }
@@ -189,43 +219,11 @@ func (s *Sandbox) Info(ctx context.Context) (Info, error) {
 // Start starts it. Errors: ErrPrecondition if it runs, or the host cannot.
 func (s *Sandbox) Start(ctx context.Context) error {
 	_, err := s.c.sandboxes.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxId: s.ID})
-	return fail(ctx, "start sandbox", err)
+	return s.c.fail(ctx, "start sandbox", err)
 }
 
 // Stop ends its commands; what it changed stays. Errors: ErrNotRunning.
 func (s *Sandbox) Stop(ctx context.Context) error {
 	_, err := s.c.sandboxes.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxId: s.ID})
-	return fail(ctx, "stop sandbox", err)
-}
-
-// Destroy ends and removes it, with every change that was not applied.
-func (s *Sandbox) Destroy(ctx context.Context) error {
-	_, err := s.c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: s.ID})
-	return fail(ctx, "destroy sandbox", err)
-}
-
-// SetRules replaces the policy; a running sandbox sees it at once.
-func (s *Sandbox) SetRules(ctx context.Context, rules []Rule) error {
-	sent, err := rulesOf("set policy", rules)
-	if err != nil {
-		return err
-	}
-	_, err = s.c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: s.ID, Permissions: sent})
-	return fail(ctx, "set policy", err)
-}
-
-// Explanation is what the policy says of a path.
-type Explanation struct {
-	Permission  Permission
-	Reason      string
-	Traversable bool // hidden, but something below is not
-}
-
-// Explain says what a path is to the sandbox, and why.
-func (s *Sandbox) Explain(ctx context.Context, path string) (Explanation, error) {
-	got, err := s.c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: s.ID, Path: path})
-	if err != nil {
-		return Explanation{}, fail(ctx, "explain "+path, err)
-	}
-	return Explanation{permissionFrom(got.Permission), got.Reason, got.Traversable}, nil
+	return s.c.fail(ctx, "stop sandbox", err)
 }

@@ -21,9 +21,12 @@ type Session struct {
 // in the sandbox.
 func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Session, error) {
 	o := collect(options)
-	got, err := s.c.sandboxes.CreateSession(ctx, &sandboxv1.CreateSessionRequest{SandboxId: s.ID, Shell: o.shell, Env: o.env})
+	request := &sandboxv1.CreateSessionRequest{SandboxId: s.ID, Shell: o.shell, Env: o.env}
+	got, err := lasting(ctx, s.c.sandboxes.CreateSession, request, func(ctx context.Context, made *sandboxv1.Session) error {
+		return s.c.closeSession(ctx, made.Id)
+	})
 	if err != nil {
-		return nil, fail(ctx, "create session", err)
+		return nil, s.c.fail(ctx, "create session", err)
 	}
 	return &Session{got.Id, got.Shell, s.c}, nil
 }
@@ -33,7 +36,7 @@ func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Sessi
 func (x *Session) Run(ctx context.Context, command string, options ...SessionRunOption) (*Result, error) {
 	got, err := x.c.sandboxes.SessionExec(ctx, x.request(command, collect(options)))
 	if err != nil {
-		return nil, fail(ctx, "run", err)
+		return nil, x.c.fail(ctx, "run", err)
 	}
 	return resultFrom(got), nil
 }
@@ -49,13 +52,68 @@ func (x *Session) Stream(ctx context.Context, command string, stdout, stderr io.
 	started := time.Now()
 	stream, err := x.c.sandboxes.SessionExecStream(ctx, x.request(command, collect(options)))
 	if err != nil {
-		return nil, fail(ctx, "run", err)
+		return nil, x.c.fail(ctx, "run", err)
 	}
-	return copyOutput(ctx, stream, stdout, stderr, started)
+	return x.c.copyOutput(ctx, stream, stdout, stderr, started)
 }
 
-// Close ends the shell and what it started.
+// Close ends the shell and what it started, also where ctx has ended.
+// Errors: ErrNotFound.
 func (x *Session) Close(ctx context.Context) error {
-	_, err := x.c.sandboxes.DestroySession(ctx, &sandboxv1.DestroySessionRequest{SessionId: x.ID})
-	return fail(ctx, "close session", err)
+	ctx, cancel := cleaning(ctx)
+	defer cancel()
+	return x.c.closeSession(ctx, x.ID)
+}
+
+func (c *Client) closeSession(ctx context.Context, id string) error {
+	_, err := c.sandboxes.DestroySession(ctx, &sandboxv1.DestroySessionRequest{SessionId: id})
+	return c.fail(ctx, "close session", err)
+}
+
+// SessionInfo is what the server says of a session.
+type SessionInfo struct {
+	ID, SandboxID, Shell string
+	Active               bool // else its shell has ended
+	CreatedAt            time.Time
+	ClosedAt             time.Time // zero: not yet
+}
+
+func sessionFrom(x *sandboxv1.Session) SessionInfo {
+	return SessionInfo{
+		ID: x.Id, SandboxID: x.SandboxId, Shell: x.Shell, Active: x.Status == sandboxv1.SessionStatus_SESSION_STATUS_ACTIVE,
+		CreatedAt: timeFrom(x.CreatedAt), ClosedAt: timeFrom(x.ClosedAt),
+	}
+}
+
+// Session is the session with an id. Errors: ErrNotFound.
+func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
+	x := &Session{ID: id, c: c}
+	info, err := x.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	x.Shell = info.Shell
+	return x, nil
+}
+
+// Info asks the server. Errors: ErrNotFound.
+func (x *Session) Info(ctx context.Context) (SessionInfo, error) {
+	got, err := x.c.sandboxes.GetSession(ctx, &sandboxv1.GetSessionRequest{SessionId: x.ID})
+	if err != nil {
+		return SessionInfo{}, x.c.fail(ctx, "get session", err)
+	}
+	return sessionFrom(got), nil
+}
+
+// Sessions lists the sandbox's sessions.
+func (s *Sandbox) Sessions(ctx context.Context) ([]SessionInfo, error) {
+	got, err := s.c.sandboxes.ListSessions(ctx, &sandboxv1.ListSessionsRequest{SandboxId: s.ID})
+	if err != nil {
+		return nil, s.c.fail(ctx, "list sessions", err)
+	}
+	sessions := make([]SessionInfo, len(got.Sessions))
+	for i, x := range got.Sessions {
+		sessions[i] = sessionFrom(x)
+	}
+	return sessions, nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -96,22 +98,22 @@ type codebaseDocument struct {
 func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions) (control.Codebase, error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	tree, err := openTree(dir)
+	from, err := tree.Open(dir)
 	if err != nil {
 		return control.Codebase{}, err
 	}
-	defer tree.close()
+	defer from.Close()
 	if o.To != "" {
 		if _, err := s.Codebase(ctx, o.To); err != nil {
 			return control.Codebase{}, err
 		}
-		return e.upload(ctx, s, tree, o.To)
+		return e.upload(ctx, s, from, o.To)
 	}
-	made, err := createCodebase(ctx, s, cmp.Or(o.Name, filepath.Base(tree.path)), o.Owner)
+	made, err := createCodebase(ctx, s, cmp.Or(o.Name, filepath.Base(from.Path)), o.Owner)
 	if err != nil {
 		return made, err
 	}
-	filled, err := e.upload(ctx, s, tree, made.ID)
+	filled, err := e.upload(ctx, s, from, made.ID)
 	if err != nil {
 		if gone := s.DeleteCodebase(context.WithoutCancel(ctx), made.ID); gone != nil {
 			e.say("codebase %s: is there, and not whole: %s", made.ID, oneLine(gone))
@@ -131,15 +133,20 @@ func createCodebase(ctx context.Context, s control.Server, name, owner string) (
 	return made, err
 }
 
-func (e *env) upload(ctx context.Context, s control.Server, tree *uploadTree, id string) (control.Codebase, error) {
+func (e *env) upload(ctx context.Context, s control.Server, from *tree.Tree, id string) (control.Codebase, error) {
 	p := e.progress("uploading")
 	defer p.stop()
-	tree.told = func(sent int) { p.count(sent, tree.total()) }
-	if _, err := s.Upload(ctx, id, tree.next); err != nil {
+	sent := 0
+	_, err := s.Upload(ctx, id, func() (tree.File, *os.File, error) {
+		p.count(sent, from.Len())
+		sent++
+		return from.Next()
+	})
+	if err != nil {
 		return control.Codebase{}, err
 	}
 	p.stop()
-	for _, path := range tree.skipped {
+	for _, path := range from.Skipped {
 		e.say("not uploaded: %s, which is no file, directory or link", shown(path))
 	}
 	return s.Codebase(ctx, id)

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -53,7 +54,7 @@ func (e *env) pull(ctx context.Context, s control.Server, id, dir string, force 
 	if err := checkEmpty(root, dir); err != nil && !force {
 		return err
 	}
-	slices.SortFunc(files, func(a, b control.File) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(files, func(a, b tree.File) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	p := e.progress("downloading")
 	defer p.stop()
 	into := download{server: s, id: id, root: root}
@@ -91,7 +92,7 @@ type download struct {
 	root   *os.Root
 }
 
-func (d download) take(ctx context.Context, f control.File) error {
+func (d download) take(ctx context.Context, f tree.File) error {
 	name := f.Path.Rel()
 	switch {
 	case f.Mode.IsDir():
@@ -114,7 +115,7 @@ func (d download) take(ctx context.Context, f control.File) error {
 
 // file writes a file beside its place and then puts it there: nobody sees half
 // of it.
-func (d download) file(ctx context.Context, f control.File, name string) error {
+func (d download) file(ctx context.Context, f tree.File, name string) error {
 	part := path.Join(path.Dir(name), ".agentfense-part")
 	if err := d.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -6,12 +6,10 @@
 package control
 
 import (
-	"io/fs"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Codebase is a source that a server knows.
@@ -71,14 +69,6 @@ type Exit struct {
 	// many as the server tells of; ConflictCount is how many there were.
 	Conflicts     []string
 	ConflictCount int64
-}
-
-// File is an entry of a codebase, or one to be put there.
-type File struct {
-	Path      vpath.Path
-	Mode      fs.FileMode // type and permission bits
-	SizeBytes int64
-	Target    string // of a symbolic link
 }
 
 // Token is what is kept of a token. The token itself is not.

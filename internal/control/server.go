@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -21,9 +22,9 @@ type Server interface {
 	Codebase(ctx context.Context, id string) (Codebase, error)
 	Codebases(ctx context.Context, owner string) ([]Codebase, error)
 	DeleteCodebase(ctx context.Context, id string) error
-	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]File, error)
+	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]tree.File, error)
 	Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error
-	Upload(ctx context.Context, id string, next func() (File, *os.File, error)) (files int64, err error)
+	Upload(ctx context.Context, id string, next func() (tree.File, *os.File, error)) (files int64, err error)
 
 	Sandboxes(ctx context.Context) ([]Sandbox, error)
 	Sandbox(ctx context.Context, name string) (Sandbox, error)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 )
@@ -73,7 +74,7 @@ func (a *attached) send(m *sandboxv1.AttachRequest) {
 // Write sends to the command's standard input. It never fails.
 func (a *attached) Write(data []byte) (int, error) {
 	for sent := 0; sent < len(data); {
-		n := min(len(data)-sent, chunkBytes)
+		n := min(len(data)-sent, carry.Bytes)
 		a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: data[sent : sent+n]}})
 		sent += n
 	}

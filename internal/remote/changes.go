@@ -57,6 +57,16 @@ func pathsOf(texts []string) ([]vpath.Path, error) {
 	return out, nil
 }
 
+// parsePath reads a path that the server sent. Errors: Internal for one that is
+// none: nothing of what the server says is trusted with a file of ours.
+func parsePath(text string) (vpath.Path, error) {
+	p, err := vpath.ParseText(text)
+	if err != nil {
+		return "", fault.New(fault.Internal, "the server names a path that is none: %w", err)
+	}
+	return p, nil
+}
+
 // Review shows what a sandbox changed at and below the paths; without paths,
 // all. With namesOnly it has no contents.
 func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error) {

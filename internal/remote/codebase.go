@@ -11,7 +11,9 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -65,18 +67,18 @@ func (c *Client) DeleteCodebase(ctx context.Context, id string) error {
 }
 
 // Files lists a directory of a codebase, with recursive all below it.
-func (c *Client) Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]control.File, error) {
+func (c *Client) Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]tree.File, error) {
 	list, err := c.codebases.ListFiles(ctx, &sandboxv1.ListFilesRequest{CodebaseId: id, Path: dir.Text(), Recursive: recursive})
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	files := make([]control.File, len(list.Files))
+	files := make([]tree.File, len(list.Files))
 	for i, f := range list.Files {
 		path, err := parsePath(f.Path)
 		if err != nil {
 			return nil, err
 		}
-		files[i] = control.File{Path: path, Mode: modeOf(f.Mode), SizeBytes: f.Size, Target: vpath.DecodeText(f.SymlinkTarget)}
+		files[i] = tree.File{Path: path, Mode: modeOf(f.Mode), SizeBytes: f.Size, Target: vpath.DecodeText(f.SymlinkTarget)}
 	}
 	return files, nil
 }
@@ -95,91 +97,27 @@ func modeOf(mode uint32) fs.FileMode {
 
 // Download writes a file of a codebase to w.
 func (c *Client) Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return download(ctx, c, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.FileChunk], error) {
+	return c.written(carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.FileChunk], error) {
 		return c.codebases.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{CodebaseId: id, FilePath: path.Text()})
-	})
+	}))
 }
 
-// download writes to w what comes in the pieces of a stream.
-func download[T any, P interface {
-	*T
-	GetData() []byte
-}](ctx context.Context, c *Client, w io.Writer, open func(context.Context) (grpc.ServerStreamingClient[T], error),
-) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the stream if w fails
-	defer cancel()
-	from, err := open(ctx)
-	if err != nil {
-		return c.failed(err)
+// written is the error of carrying content to a writer, whose own errors stay
+// what they are.
+func (c *Client) written(err error) error {
+	if local := (carry.Unwritten{}); errors.As(err, &local) {
+		return local.Err
 	}
-	for {
-		piece, err := from.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return c.failed(err)
-		}
-		if _, err := w.Write(P(piece).GetData()); err != nil {
-			return err
-		}
-	}
+	return c.failed(err)
 }
-
-// chunkBytes is how much of a file goes into one message.
-const chunkBytes = 64 << 10
 
 // Upload puts into a codebase what each returns, in its order, until each
 // returns io.EOF. A file's content is read from open, which may be nil for what
 // has none. What was sent before an error may be stored.
-func (c *Client) Upload(ctx context.Context, id string, next func() (control.File, *os.File, error)) (files int64, err error) {
-	ctx, cancel := context.WithCancel(ctx) // gives up what is under way if next fails
-	defer cancel()
-	to, err := c.codebases.UploadTree(ctx)
-	if err != nil {
-		return 0, c.failed(err)
-	}
-	for {
-		file, content, err := next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = send(to, id, file, content)
-		}
-		if errors.Is(err, io.EOF) { // the server has ended the call: its answer says why
-			break
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	result, err := to.CloseAndRecv()
+func (c *Client) Upload(ctx context.Context, id string, next func() (tree.File, *os.File, error)) (files int64, err error) {
+	result, err := carry.Tree(ctx, c.codebases, id, next)
 	if err != nil {
 		return 0, c.failed(err)
 	}
 	return result.FileCount, nil
-}
-
-// uploading is the sending side of an upload.
-type uploading interface {
-	Send(chunk *sandboxv1.UploadChunk) error
-}
-
-// send sends one file. It returns io.EOF if the server has ended the call.
-func send(to uploading, id string, f control.File, content *os.File) error {
-	m := &sandboxv1.UploadChunk_Metadata{
-		CodebaseId: id, FilePath: f.Path.Text(), Mode: uint32(f.Mode.Perm()), SymlinkTarget: vpath.EncodeText(f.Target),
-		Directory: f.Mode.IsDir(), TotalSize: f.SizeBytes,
-	}
-	if content != nil {
-		defer content.Close()
-	}
-	if err := to.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: m}}); err != nil {
-		return err
-	}
-	if content == nil {
-		return nil
-	}
-	return sendContent(to, f, content)
 }

@@ -21,12 +21,13 @@ import (
 	"google.golang.org/grpc/status"
 	"pgregory.net/rapid"
 
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
 // fake answers as a test says.
@@ -104,9 +105,9 @@ func TestUploadTellsWhyItWasRefused(t *testing.T) {
 	if err := os.Truncate(big, size); err != nil {
 		t.Fatal(err)
 	}
-	_, err := client.Upload(t.Context(), "cb_1", func() (control.File, *os.File, error) {
+	_, err := client.Upload(t.Context(), "cb_1", func() (tree.File, *os.File, error) {
 		f, err := os.Open(big)
-		return control.File{Path: "/big", SizeBytes: size}, f, err
+		return tree.File{Path: "/big", SizeBytes: size}, f, err
 	})
 	if !fault.Is(err, fault.Exhausted) || err.Error() != "upload /big: more than is allowed" {
 		t.Errorf("Upload = %v", err)
@@ -131,18 +132,18 @@ func TestUploadSendsWhatItAnnounced(t *testing.T) {
 		}
 	}})
 	dir := t.TempDir()
-	write := func(name, content string) control.File {
+	write := func(name, content string) tree.File {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return control.File{Path: vpath.Path("/" + name), SizeBytes: int64(len(content))}
+		return tree.File{Path: vpath.Path("/" + name), SizeBytes: int64(len(content))}
 	}
-	files := []control.File{write("a", "one"), write("empty", ""), write("grown", "four")}
+	files := []tree.File{write("a", "one"), write("empty", ""), write("grown", "four")}
 	write("grown", "four and more")
-	upload := func(files []control.File) (int64, error) {
-		return client.Upload(t.Context(), "cb_1", func() (control.File, *os.File, error) {
+	upload := func(files []tree.File) (int64, error) {
+		return client.Upload(t.Context(), "cb_1", func() (tree.File, *os.File, error) {
 			if len(files) == 0 {
-				return control.File{}, nil, io.EOF
+				return tree.File{}, nil, io.EOF
 			}
 			f := files[0]
 			files = files[1:]
@@ -156,7 +157,7 @@ func TestUploadSendsWhatItAnnounced(t *testing.T) {
 	}
 	shorter := write("shorter", "long content")
 	write("shorter", "short")
-	if _, err := upload([]control.File{shorter}); !fault.Is(err, fault.Precondition) {
+	if _, err := upload([]tree.File{shorter}); !fault.Is(err, fault.Precondition) {
 		t.Errorf("Upload of a file that became shorter = %v", err)
 	}
 }

@@ -30,7 +30,7 @@ const silence = 10 * time.Second
 // speaks TLS with, nil for none. Calls to a server whose version does not fit
 // end with UNIMPLEMENTED. Errors: Invalid for an endpoint that cannot be
 // dialled and for its files.
-func Connect(at endpoint.Endpoint) (*grpc.ClientConn, *tls.Config, error) {
+func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *tls.Config, error) {
 	secure := insecure.NewCredentials()
 	var settings *tls.Config
 	if at.TLS {
@@ -41,13 +41,13 @@ func Connect(at endpoint.Endpoint) (*grpc.ClientConn, *tls.Config, error) {
 		secure = credentials.NewTLS(settings)
 	}
 	greeting := newGreeting(at.String())
-	options := []grpc.DialOption{
+	options := append([]grpc.DialOption{
 		grpc.WithUnaryInterceptor(greeting.unary),
 		grpc.WithStreamInterceptor(greeting.stream),
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
-	}
+	}, more...)
 	if at.Token != "" {
 		options = append(options, grpc.WithPerRPCCredentials(bearer{at.Token, at.TLS}))
 	}

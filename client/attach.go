@@ -1,0 +1,300 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
+)
+
+// Signal is a signal of Linux, by its number (signal(7)), whatever system the
+// client runs on.
+type Signal int
+
+// The signals that end a program, or ask it to end.
+const (
+	SIGHUP  Signal = 1
+	SIGINT  Signal = 2
+	SIGQUIT Signal = 3
+	SIGKILL Signal = 9
+	SIGTERM Signal = 15
+)
+
+// Exec is a program in a sandbox, with its streams. Wait or Close has to be
+// called; the end of the context of Attach or Resume ends it too, unless it is
+// detached.
+type Exec struct {
+	// ID is its name for Resume, while it is detached.
+	ID string
+	// Stdin is its standard input; closing it is the input's end, or Ctrl-D on a
+	// terminal. What is written to a program that has ended is lost without an
+	// error: Wait tells how it ended.
+	Stdin io.WriteCloser
+	// Stdout and Stderr are its output, nil where WithStdout or WithStderr takes
+	// it. A program may be 256 KiB ahead of who reads them, and then waits.
+	Stdout, Stderr io.Reader
+	// LostBytes is how much output in front of the first byte here is kept no
+	// longer; only Resume finds any.
+	LostBytes int64
+
+	c       *Client
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	stream  grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
+	started time.Time
+	sending sync.Mutex
+	outputs [2]*output    // standard output, standard error
+	ended   chan struct{} // closed when result and err are there
+	result  *Result
+	err     error
+}
+
+// Attach runs a program, looked up in PATH, with its arguments, and returns when
+// it runs. Errors: ErrInvalid; ErrNotRunning. A program that is not found says
+// so on its standard error, and its exit code is 127.
+func (s *Sandbox) Attach(ctx context.Context, argv []string, options ...AttachOption) (*Exec, error) {
+	return s.attach(ctx, argv, collect(options))
+}
+
+func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Exec, error) {
+	start := &sandboxv1.AttachRequest_Start{
+		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
+	}
+	if o.terminal {
+		start.Terminal = &sandboxv1.AttachRequest_WindowSize{Rows: uint32(o.rows), Columns: uint32(o.columns)}
+	}
+	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}, o)
+}
+
+// Resume takes up a detached command: its output from the beginning, or behind
+// WithOffsets, as far as it is kept, and then as it comes; its input, if that is
+// open. Errors: ErrNotFound for one that is not kept; ErrNotRunning.
+func (s *Sandbox) Resume(ctx context.Context, execID string, options ...ResumeOption) (*Exec, error) {
+	o := collect(options)
+	resume := &sandboxv1.AttachRequest_Resume{SandboxId: s.ID, ExecId: execID, StdoutOffset: o.stdoutFrom, StderrOffset: o.stderrFrom}
+	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resume_{Resume: resume}}, o)
+}
+
+// open starts the call, and waits for its first answer.
+func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *settings) (*Exec, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stream, err := c.sandboxes.Attach(ctx)
+	x := &Exec{c: c, ctx: ctx, cancel: cancel, stream: stream, started: time.Now(), ended: make(chan struct{})}
+	var answer *sandboxv1.ExecOutput
+	if err == nil {
+		x.send(first)
+		answer, err = stream.Recv()
+	}
+	if err != nil {
+		defer cancel(nil)
+		return nil, c.fail(ctx, "attach", ended(err))
+	}
+	x.ID, x.LostBytes = answer.ExecId, answer.LostBytes
+	x.Stdin = input{x}
+	x.outputs = [2]*output{newOutput(o.stdout, o.stdoutFrom), newOutput(o.stderr, o.stderrFrom)}
+	if o.stdout == nil {
+		x.Stdout = x.outputs[0].pipe
+	}
+	if o.stderr == nil {
+		x.Stderr = x.outputs[1].pipe
+	}
+	if o.stdin != nil {
+		go x.feed(o.stdin)
+	}
+	go x.pump(answer)
+	return x, nil
+}
+
+// ended is the error of a stream that should not have ended yet.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errors.New("the server does not say how the command ended")
+	}
+	return err
+}
+
+// output is where a stream goes: to a writer, or by a pipe to who reads it.
+type output struct {
+	to      io.Writer
+	pipe    *pipe
+	from    int64
+	written atomic.Int64
+}
+
+func newOutput(to io.Writer, from int64) *output {
+	o := &output{to: to, from: from}
+	if to == nil {
+		o.pipe = newPipe()
+		o.to = o.pipe
+	}
+	return o
+}
+
+// offset is how far the stream was delivered.
+func (o *output) offset() int64 {
+	if o.pipe != nil {
+		return o.from + o.pipe.delivered()
+	}
+	return o.from + o.written.Load()
+}
+
+// Offsets are how many bytes of the output have been delivered, counted from its
+// beginning: what WithOffsets is told to go on behind them.
+func (x *Exec) Offsets() (stdout, stderr int64) {
+	return x.outputs[0].offset(), x.outputs[1].offset()
+}
+
+// pump carries the output until the program has ended.
+func (x *Exec) pump(answer *sandboxv1.ExecOutput) {
+	defer close(x.ended)
+	defer x.cancel(nil)
+	stop := context.AfterFunc(x.ctx, func() { x.finish(x.ctx.Err()) }) // who is waited for need not come
+	defer stop()
+	x.result, x.err = x.carry(answer)
+	if x.err != nil {
+		x.finish(x.err)
+		return
+	}
+	x.finish(io.EOF)
+}
+
+func (x *Exec) finish(why error) {
+	for _, o := range x.outputs {
+		if o.pipe != nil {
+			o.pipe.finish(why)
+		}
+	}
+}
+
+func (x *Exec) carry(answer *sandboxv1.ExecOutput) (*Result, error) {
+	for {
+		if err := x.deliver(answer); err != nil {
+			return nil, err
+		}
+		if answer.ExitCode != nil {
+			result := endOf(answer)
+			result.Duration = time.Since(x.started)
+			return result, nil
+		}
+		var err error
+		if answer, err = x.stream.Recv(); err != nil {
+			return nil, x.failed(ended(err))
+		}
+	}
+}
+
+func (x *Exec) deliver(answer *sandboxv1.ExecOutput) error {
+	if len(answer.Data) == 0 {
+		return nil
+	}
+	o := x.outputs[0]
+	if answer.Type == sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR {
+		o = x.outputs[1]
+	}
+	n, err := o.to.Write(answer.Data)
+	o.written.Add(int64(n))
+	switch {
+	case err == nil:
+		return nil
+	case x.ctx.Err() != nil:
+		return x.failed(err)
+	}
+	return &Error{"attach", err.Error(), []error{err}}
+}
+
+// failed is why the call has ended: our own reason, if we have ended it.
+func (x *Exec) failed(err error) error {
+	if why := (*Error)(nil); errors.As(context.Cause(x.ctx), &why) {
+		return why
+	}
+	return x.c.fail(x.ctx, "attach", err)
+}
+
+// send sends a message. That of a call which has ended is told at its other end.
+func (x *Exec) send(m *sandboxv1.AttachRequest) {
+	x.sending.Lock()
+	defer x.sending.Unlock()
+	_ = x.stream.Send(m)
+}
+
+// feed sends what a reader has as the standard input.
+func (x *Exec) feed(from io.Reader) {
+	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, carry.Bytes))
+	if err != nil { // half of an input would be taken for all of it
+		x.cancel(&Error{"attach", "standard input: " + err.Error(), []error{err}})
+		return
+	}
+	x.Stdin.Close()
+}
+
+// input is Exec.Stdin.
+type input struct{ x *Exec }
+
+// Write sends all of b. Errors: io.ErrClosedPipe if the program has ended.
+func (i input) Write(b []byte) (int, error) {
+	sent := 0
+	for sent < len(b) {
+		if i.x.ctx.Err() != nil {
+			return sent, io.ErrClosedPipe
+		}
+		n := min(len(b)-sent, carry.Bytes)
+		i.x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: append([]byte(nil), b[sent:sent+n]...)}})
+		sent += n
+	}
+	return sent, nil
+}
+
+// Close says that nothing more comes.
+func (i input) Close() error {
+	i.x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
+	return nil
+}
+
+// Resize tells the program's terminal its new size.
+func (x *Exec) Resize(rows, columns uint16) {
+	size := &sandboxv1.AttachRequest_WindowSize{Rows: uint32(rows), Columns: uint32(columns)}
+	x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: size}})
+}
+
+// signalPatience is how long a signal may wait behind input that the program
+// does not read.
+const signalPatience = 2 * time.Second
+
+// Signal sends a signal. One that cannot get past input which nobody reads ends
+// the program.
+func (x *Exec) Signal(s Signal) {
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: int32(s)}})
+	}()
+	select {
+	case <-sent:
+	case <-time.After(signalPatience):
+		x.cancel(&Error{"signal", "it cannot get past input that the program does not read: the program was ended", []error{ErrUnavailable}})
+		<-sent
+	}
+}
+
+// Wait waits until the program has ended and its output is where it belongs: up
+// to 256 KiB of Stdout and Stderr each may be read after it. A program that
+// failed is no error. Errors: ErrTimeout; the end of the context.
+func (x *Exec) Wait() (*Result, error) {
+	<-x.ended
+	return x.result, x.err
+}
+
+// Close lets go of the program: it is ended, unless it has ended or is detached.
+// What of its output was not read is dropped.
+func (x *Exec) Close() error {
+	x.cancel(nil)
+	<-x.ended
+	return nil
+}

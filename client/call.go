@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+// No wait for a server is without an end, whatever the caller's context.
+const (
+	answerPatience = time.Minute      // of a call that does little
+	workPatience   = 10 * time.Minute // of one that takes a while
+	grace          = 15 * time.Second // of a command's call, beyond the command's own time-out
+	cleanPatience  = time.Minute      // of the removal of what is not to stay
+)
+
+// slow are the calls that take a while.
+var slow = map[string]bool{
+	sandboxv1.SandboxService_StartSandbox_FullMethodName:    true,
+	sandboxv1.SandboxService_StopSandbox_FullMethodName:     true,
+	sandboxv1.SandboxService_DestroySandbox_FullMethodName:  true,
+	sandboxv1.SandboxService_Apply_FullMethodName:           true,
+	sandboxv1.SandboxService_Discard_FullMethodName:         true,
+	sandboxv1.SandboxService_Diff_FullMethodName:            true,
+	sandboxv1.CodebaseService_DeleteCodebase_FullMethodName: true,
+}
+
+// patience is how long a call may take; 0: as long as its command.
+func patience(method string, request any) time.Duration {
+	if command, ok := request.(interface{ GetTimeout() *durationpb.Duration }); ok {
+		if after := command.GetTimeout().AsDuration(); after > 0 {
+			return after + grace
+		}
+		return 0
+	}
+	if slow[method] {
+		return workPatience
+	}
+	return answerPatience
+}
+
+// bounded is a grpc.UnaryClientInterceptor that gives up a server which does not
+// answer.
+func bounded(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	limit := patience(method, request)
+	if limit == 0 {
+		return call(ctx, method, request, answer, conn, options...)
+	}
+	inner, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := call(inner, method, request, answer, conn, options...)
+	if err != nil && inner.Err() != nil && ctx.Err() == nil {
+		return status.Errorf(codes.Unavailable, "it does not answer within %s", limit)
+	}
+	return err
+}
+
+// again has the calls that change nothing sent again where the server could not
+// be reached.
+const again = `{"methodConfig": [{
+	"name": [
+		{"service": "sandbox.v1.SandboxService", "method": "GetSandbox"}, {"service": "sandbox.v1.SandboxService", "method": "ListSandboxes"},
+		{"service": "sandbox.v1.SandboxService", "method": "GetSession"}, {"service": "sandbox.v1.SandboxService", "method": "ListSessions"},
+		{"service": "sandbox.v1.SandboxService", "method": "ListExecs"}, {"service": "sandbox.v1.SandboxService", "method": "Diff"},
+		{"service": "sandbox.v1.SandboxService", "method": "ExplainPolicy"}, {"service": "sandbox.v1.SandboxService", "method": "ListView"},
+		{"service": "sandbox.v1.SandboxService", "method": "GetStats"},
+		{"service": "sandbox.v1.CodebaseService", "method": "GetCodebase"}, {"service": "sandbox.v1.CodebaseService", "method": "ListCodebases"},
+		{"service": "sandbox.v1.CodebaseService", "method": "ListFiles"}, {"service": "grpc.health.v1.Health", "method": "Check"}
+	],
+	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
+}]}`
+
+// cleaning is a context in which what is not to stay is removed, also where the
+// caller's has ended.
+func cleaning(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
+}
+
+// lasting makes a call that makes something new. It is not interrupted: the new
+// thing would stay, and nobody know its id. If ctx has ended meanwhile, undo
+// removes what was made.
+func lasting[Q, A any](ctx context.Context, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q, undo func(context.Context, A) error) (A, error) {
+	var none A
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	made, err := call(context.WithoutCancel(ctx), request)
+	if err != nil || ctx.Err() == nil {
+		return made, err
+	}
+	clean, cancel := cleaning(ctx)
+	defer cancel()
+	return none, errors.Join(ctx.Err(), undo(clean, made))
+}

@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+// ExecInfo is a detached command.
+type ExecInfo struct {
+	ID        string
+	Argv      []string // the text of a session's command; the beginning of what is longer than 4 KiB
+	SessionID string   // that it is a command of; else ""
+	StartedAt time.Time
+	// ExitCode is nil while it runs; 128 and its number where a signal ended it,
+	// 124 at a time-out.
+	ExitCode *int
+}
+
+// Detach starts a command that goes on without its client, and without the
+// server: Execs lists it, Resume takes it up, and the last 256 KiB of each of its
+// streams are kept. It returns when the command runs.
+// Errors: ErrNotRunning.
+func (s *Sandbox) Detach(ctx context.Context, command string, options ...RunOption) (execID string, err error) {
+	o := collect(options)
+	o.detach = true
+	if o.stdin != nil && !inMemory(o.stdin) {
+		return "", &Error{"detach", "its input has to be in memory: use Attach with WithDetach", []error{ErrInvalid}}
+	}
+	request, err := s.request(command, o)
+	if err != nil {
+		return "", err
+	}
+	return detached(ctx, s.c, s.c.sandboxes.ExecStream, request)
+}
+
+// Detach is Sandbox.Detach of a command of the session.
+func (x *Session) Detach(ctx context.Context, command string, options ...SessionRunOption) (execID string, err error) {
+	o := collect(options)
+	o.detach = true
+	return detached(ctx, x.c, x.c.sandboxes.SessionExecStream, x.request(command, o))
+}
+
+// detached starts a command and returns what its first answer calls it.
+func detached[Q any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[sandboxv1.ExecOutput], error), request Q) (string, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := call(ctx, request)
+	if err != nil {
+		return "", c.fail(ctx, "detach", err)
+	}
+	answer, err := stream.Recv()
+	if err != nil {
+		return "", c.fail(ctx, "detach", ended(err))
+	}
+	return answer.ExecId, nil
+}
+
+// Execs lists the detached commands, the oldest first: those that run, and the
+// last ones that have ended. Errors: ErrNotRunning.
+func (s *Sandbox) Execs(ctx context.Context) ([]ExecInfo, error) {
+	got, err := s.c.sandboxes.ListExecs(ctx, &sandboxv1.ListExecsRequest{SandboxId: s.ID})
+	if err != nil {
+		return nil, s.c.fail(ctx, "list execs", err)
+	}
+	execs := make([]ExecInfo, len(got.Execs))
+	for i, e := range got.Execs {
+		execs[i] = ExecInfo{ID: e.ExecId, Argv: e.Argv, SessionID: e.SessionId, StartedAt: timeFrom(e.StartedAt)}
+		if e.ExitCode != nil {
+			execs[i].ExitCode = new(int(*e.ExitCode))
+		}
+	}
+	return execs, nil
+}

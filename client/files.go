@@ -1,0 +1,217 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"path"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Files are a sandbox's own view: the codebase, and what the sandbox changed,
+// under its policy, whether it runs or not. ErrNotFound is also told of what the
+// policy hides.
+type Files struct {
+	c  *Client
+	id string
+}
+
+// Entry is a file or directory as the sandbox sees it.
+type Entry struct {
+	Path       string // relative to the workspace; of that itself ""
+	Permission Permission
+	Mode       fs.FileMode
+	SizeBytes  int64
+	ModifiedAt time.Time
+	Target     string // of a symbolic link that can be read
+	Changed    bool   // the sandbox, not its codebase, has this content
+}
+
+// Name is the path's last element, "." for the workspace.
+func (e Entry) Name() string { return path.Base(e.Path) }
+
+// IsDir reports whether it is a directory.
+func (e Entry) IsDir() bool { return e.Mode.IsDir() }
+
+func entryFrom(e *sandboxv1.ViewEntry) Entry {
+	return Entry{
+		Path: vpath.DecodeText(e.Path), Permission: permissionFrom(e.Permission), Mode: modeOf(e.Mode), SizeBytes: e.Size,
+		ModifiedAt: timeFrom(e.ModifiedAt), Target: vpath.DecodeText(e.SymlinkTarget), Changed: e.Origin == sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
+	}
+}
+
+// The types of a st_mode (inode(7)).
+const (
+	typeMask = 0o170000
+	typeDir  = 0o040000
+	typeLink = 0o120000
+	typeFile = 0o100000
+	setUID   = 0o4000
+	setGID   = 0o2000
+	sticky   = 0o1000
+)
+
+// modeOf is a st_mode as Go has it.
+func modeOf(mode uint32) fs.FileMode {
+	m := fs.FileMode(mode) & fs.ModePerm
+	switch mode & typeMask {
+	case typeDir:
+		m |= fs.ModeDir
+	case typeLink:
+		m |= fs.ModeSymlink
+	case typeFile, 0:
+	default:
+		m |= fs.ModeIrregular
+	}
+	for bit, is := range map[uint32]fs.FileMode{setUID: fs.ModeSetuid, setGID: fs.ModeSetgid, sticky: fs.ModeSticky} {
+		if mode&bit != 0 {
+			m |= is
+		}
+	}
+	return m
+}
+
+func (f Files) view(ctx context.Context, operation, name string, itself bool) ([]Entry, error) {
+	got, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Path: inside(name), Itself: itself})
+	if err != nil {
+		return nil, f.c.fail(ctx, operation+" "+name, err)
+	}
+	entries := make([]Entry, len(got.Entries))
+	for i, e := range got.Entries {
+		entries[i] = entryFrom(e)
+	}
+	return entries, nil
+}
+
+// List lists a directory, by path; of a file it is the file. Errors: ErrNotFound.
+func (f Files) List(ctx context.Context, name string) ([]Entry, error) {
+	return f.view(ctx, "list", name, false)
+}
+
+// Walk yields all that is below a directory, each directory before what is in
+// it. It ends with the first error.
+func (f Files) Walk(ctx context.Context, name string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) { f.walk(ctx, name, yield) }
+}
+
+func (f Files) walk(ctx context.Context, name string, yield func(Entry, error) bool) bool {
+	entries, err := f.List(ctx, name)
+	if err != nil {
+		yield(Entry{}, err)
+		return false
+	}
+	for _, e := range entries {
+		if !yield(e, nil) || e.IsDir() && !f.walk(ctx, e.Path, yield) {
+			return false
+		}
+	}
+	return true
+}
+
+// Stat describes a file or directory; a symbolic link is not followed.
+// Errors: ErrNotFound.
+func (f Files) Stat(ctx context.Context, name string) (Entry, error) {
+	entries, err := f.view(ctx, "stat", name, true)
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(entries) != 1 {
+		return Entry{}, &Error{"stat " + name, "the server does not describe it", []error{ErrInternal}}
+	}
+	return entries[0], nil
+}
+
+// Read returns a file's content.
+// Errors: ErrNotFound; ErrDenied for a file of which the policy shows the name
+// alone; ErrInvalid for what is no file.
+func (f Files) Read(ctx context.Context, name string) ([]byte, error) {
+	var content bytes.Buffer
+	err := f.Copy(ctx, name, &content)
+	return content.Bytes(), err
+}
+
+// Copy is Read that writes the content to w, however much that is.
+func (f Files) Copy(ctx context.Context, name string, w io.Writer) error {
+	return f.c.carried(ctx, "read "+name, carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.ReadViewResponse], error) {
+		return f.c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)})
+	}))
+}
+
+// store writes its input to the file $1, in directories that are made.
+const store = `case $1 in */*) mkdir -p -- "${1%/*}" || exit;; esac; cat >"$1"`
+
+// Write stores a file as a command inside would, with the directories it needs.
+// Errors: ErrNotRunning; ErrDenied for what the policy does not let the sandbox
+// write; ErrNotFound, ErrExists, ErrExhausted.
+func (f Files) Write(ctx context.Context, name string, content io.Reader) error {
+	to := strings.TrimLeft(inside(name), "/")
+	var said capped
+	box := &Sandbox{ID: f.id, c: f.c}
+	o := &settings{stdin: content, stdout: io.Discard, stderr: &said, timeout: workPatience}
+	x, err := box.attach(ctx, []string{"/bin/sh", "-c", store, "sh", "./" + to}, o)
+	if err != nil {
+		return err
+	}
+	result, err := x.Wait()
+	if err != nil {
+		return err
+	}
+	if result.OK() {
+		return nil
+	}
+	text := strings.TrimSpace(said.text.String())
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		text = text[i+2:]
+	}
+	return &Error{"write " + name, text, []error{ofWords(text)}}
+}
+
+// ofWords is the kind of what the shell says about a file that it cannot store.
+func ofWords(text string) error {
+	for kind, words := range map[error][]string{
+		ErrDenied:    {"Permission denied", "Read-only file system", "Operation not permitted"},
+		ErrNotFound:  {"No such file or directory", "Not a directory", "Directory nonexistent"},
+		ErrExists:    {"File exists", "Is a directory"},
+		ErrExhausted: {"No space left on device", "Disk quota exceeded"},
+	} {
+		for _, w := range words {
+			if strings.EqualFold(text, w) {
+				return kind
+			}
+		}
+	}
+	return ErrInternal
+}
+
+// FS is the view as a file system of the standard library, for as long as ctx
+// goes on. A symbolic link is not followed by Open. What the policy hides is
+// fs.ErrNotExist, and a file that it shows and does not let be read is
+// fs.ErrPermission when it is read.
+func (f Files) FS(ctx context.Context) interface {
+	fs.ReadDirFS
+	fs.StatFS
+	fs.ReadLinkFS
+} {
+	return viewFS{ctx, f}
+}
+
+// errOfFS is what package fs calls a kind.
+func errOfFS(err error) error {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return fs.ErrNotExist
+	case errors.Is(err, ErrDenied):
+		return fs.ErrPermission
+	}
+	return err
+}

@@ -1,0 +1,205 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// FromLocal makes a running sandbox of a directory of this host, with a client of
+// its own. Close ends and removes all of that.
+//
+// On this user's own server the directory is linked, whatever its size: the
+// sandbox sees it as it is, and only Apply changes it. On any other server, and
+// with WithIgnore, it is uploaded, and what the sandbox changes reaches the
+// server's copy alone. Either way what the default patterns, .gitignore and
+// .sandboxignore say is not there. After an error, and when ctx ends before
+// FromLocal has returned, nothing stays.
+//
+// Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
+// Link, UploadTree and CreateSandbox.
+func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbox, error) {
+	o := collect(options)
+	path, err := directory(dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := o.request(""); err != nil { // nothing is made for what cannot be
+		return nil, err
+	}
+	c, err := newClient(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.fromLocal(ctx, path, o)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s.ownsClient = true
+	return s, nil
+}
+
+// directory is the absolute path of a directory of this host.
+func directory(dir string) (string, error) {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", invalid("directory", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return "", &Error{"directory", err.Error(), []error{ErrNotFound, err}}
+	case err != nil:
+		return "", invalid("directory", err)
+	case !info.IsDir():
+		return "", invalid("directory", errors.New(path+": not a directory"))
+	}
+	return path, nil
+}
+
+func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sandbox, error) {
+	base, err := c.bring(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.createSandbox(ctx, base.ID, o)
+	if err != nil {
+		return nil, c.without(ctx, base.ID, err)
+	}
+	s.codebaseID = base.ID
+	return s, nil
+}
+
+// without removes a codebase that is not to stay because of err, which it
+// returns.
+func (c *Client) without(ctx context.Context, codebaseID string, err error) error {
+	ctx, cancel := cleaning(ctx)
+	defer cancel()
+	return errors.Join(err, c.DeleteCodebase(ctx, codebaseID))
+}
+
+// bring makes a codebase of a directory, as FromLocal does.
+func (c *Client) bring(ctx context.Context, path string, o *settings) (Codebase, error) {
+	link := c.sameHost && len(o.ignore) == 0
+	if o.link != nil {
+		link = *o.link
+	}
+	if link && len(o.ignore) > 0 {
+		return Codebase{}, invalid("link "+path, errors.New("WithIgnore leaves files out of an upload alone; use .sandboxignore"))
+	}
+	if link {
+		o.ignoreFiles = true
+		return c.linked(ctx, path, o)
+	}
+	base, err := c.CreateCodebase(ctx, first(o.codebaseName, filepath.Base(path)), o.ownerID)
+	if err != nil {
+		return base, err
+	}
+	if _, err := c.UploadTree(ctx, base.ID, path, o.ignore...); err != nil {
+		return base, c.without(ctx, base.ID, err)
+	}
+	return base, nil
+}
+
+// FromCodebase makes a running sandbox of a codebase, with a client of its own.
+// Close ends and removes both. Errors: those of New and CreateSandbox.
+func FromCodebase(ctx context.Context, codebaseID string, options ...FromOption) (*Sandbox, error) {
+	o := collect(options)
+	c, err := newClient(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.createSandbox(ctx, codebaseID, o)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s.ownsClient = true
+	return s, nil
+}
+
+// Connect finds a sandbox by its id, with a client of its own. Close ends the
+// client; the sandbox stays. Errors: those of New; ErrNotFound.
+func Connect(ctx context.Context, sandboxID string, options ...Option) (*Sandbox, error) {
+	c, err := New(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Sandbox(ctx, sandboxID)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s.ownsClient = true
+	return s, nil
+}
+
+// Close undoes the call that returned s, whatever became of the contexts: a
+// sandbox that was made is ended and removed, with every change that was not
+// applied, and so is the codebase that FromLocal made; a client of its own is
+// closed. A sandbox that was found stays. A second time does nothing.
+func (s *Sandbox) Close() error {
+	if !s.made || s.released.Load() {
+		return s.release()
+	}
+	err, rest := s.destroy(context.Background())
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	return errors.Join(err, rest)
+}
+
+// release closes a client of the sandbox's own.
+func (s *Sandbox) release() error {
+	if s.ownsClient && s.released.CompareAndSwap(false, true) {
+		return s.c.Close()
+	}
+	return nil
+}
+
+// Destroy ends and removes the sandbox, with every change that was not applied,
+// and the codebase and the client that FromLocal made. It does so also where ctx
+// has ended. Errors: ErrNotFound.
+func (s *Sandbox) Destroy(ctx context.Context) error {
+	if s.released.Load() {
+		return &Error{"destroy sandbox", "it is destroyed already", []error{ErrNotFound}}
+	}
+	err, rest := s.destroy(ctx)
+	if rest == nil {
+		return err
+	}
+	return errors.Join(err, rest)
+}
+
+// destroy tells of the sandbox and of the rest apart.
+func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
+	ctx, cancel := cleaning(ctx)
+	defer cancel()
+	sandbox = s.c.destroy(ctx, s.ID)
+	if s.codebaseID != "" && (sandbox == nil || errors.Is(sandbox, ErrNotFound)) {
+		if rest = s.c.DeleteCodebase(ctx, s.codebaseID); errors.Is(rest, ErrNotFound) {
+			rest = nil
+		}
+	}
+	return sandbox, errors.Join(rest, s.release())
+}
+
+func (c *Client) destroy(ctx context.Context, id string) error {
+	_, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id})
+	return c.fail(ctx, "destroy sandbox", err)
+}
+
+// inside is a path of the workspace as the API has it: "/workspace/x", "/x" and
+// "x" are one.
+func inside(path string) string {
+	const workspace = "/workspace"
+	if path == workspace {
+		path = ""
+	} else if rest, ok := strings.CutPrefix(path, workspace+"/"); ok {
+		path = rest
+	}
+	return vpath.EncodeText(path)
+}

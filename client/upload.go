@@ -1,0 +1,140 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/tree"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Upload writes a file of a codebase, whole or not at all. mode 0 is 0644.
+// Errors: ErrNotFound, ErrInvalid for a path that leads out, ErrExhausted,
+// ErrPrecondition for a linked codebase.
+func (c *Client) Upload(ctx context.Context, codebaseID, name string, content io.Reader, mode fs.FileMode) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.codebases.UploadFiles(ctx)
+	if err != nil {
+		return c.fail(ctx, "upload "+name, err)
+	}
+	send := func(m *sandboxv1.UploadChunk) error {
+		if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
+			return c.fail(ctx, "upload "+name, err)
+		}
+		return nil
+	}
+	head := &sandboxv1.UploadChunk_Metadata{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name), Mode: uint32(mode.Perm())}
+	if err := send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: head}}); err != nil {
+		return err
+	}
+	for {
+		piece := make([]byte, carry.Bytes) // the message keeps it
+		n, err := io.ReadFull(content, piece)
+		if n > 0 {
+			if err := send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: piece[:n]}}); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return &Error{"upload " + name, err.Error(), []error{err}}
+		}
+	}
+	_, err = stream.CloseAndRecv()
+	return c.fail(ctx, "upload "+name, err)
+}
+
+// UploadResult is what an upload of a tree has stored.
+type UploadResult struct {
+	FileCount int64 // directories and links too
+	SizeBytes int64
+	// Skipped are the paths of what no codebase can hold: sockets, FIFOs, devices.
+	Skipped []string
+}
+
+// UploadTree stores a directory of this host in a codebase, with modes, symbolic
+// links and empty directories; other files of the codebase stay. Left out is what
+// the default patterns, .gitignore and .sandboxignore at its root say, and what
+// patterns of the same form say. What came before an error is stored.
+// Errors: ErrNotFound, ErrInvalid, ErrDenied, ErrExhausted; ErrPrecondition for a
+// linked codebase, and for files that change while they are read.
+func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, patterns ...string) (UploadResult, error) {
+	const operation = "upload"
+	from, err := tree.Open(dir, patterns...)
+	if err != nil {
+		return UploadResult{}, local(operation, err)
+	}
+	defer from.Close()
+	got, err := carry.Tree(ctx, c.codebases, codebaseID, from.Next)
+	if err != nil {
+		if ours := (*fault.Error)(nil); errors.As(err, &ours) {
+			return UploadResult{}, local(operation, err)
+		}
+		return UploadResult{}, c.fail(ctx, operation, err)
+	}
+	result := UploadResult{FileCount: got.FileCount, SizeBytes: got.Size}
+	for _, p := range from.Skipped {
+		result.Skipped = append(result.Skipped, p.Rel())
+	}
+	return result, nil
+}
+
+// Download writes the content of a codebase's file to w. Errors: ErrNotFound.
+func (c *Client) Download(ctx context.Context, codebaseID, name string, w io.Writer) error {
+	return c.carried(ctx, "download "+name, carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.FileChunk], error) {
+		return c.codebases.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)})
+	}))
+}
+
+// carried is the error of carrying content to a writer.
+func (c *Client) carried(ctx context.Context, operation string, err error) error {
+	if unwritten := (carry.Unwritten{}); errors.As(err, &unwritten) {
+		return &Error{operation, err.Error(), []error{unwritten.Err}}
+	}
+	return c.fail(ctx, operation, err)
+}
+
+// DeleteFile removes a file of a codebase, or a directory and all below it.
+// Errors: ErrNotFound; ErrPrecondition for a linked codebase.
+func (c *Client) DeleteFile(ctx context.Context, codebaseID, name string) error {
+	_, err := c.codebases.DeleteFile(ctx, &sandboxv1.DeleteFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)})
+	return c.fail(ctx, "delete "+name, err)
+}
+
+// FileInfo is an entry of a codebase.
+type FileInfo struct {
+	Path       string // from the codebase's root
+	IsDir      bool
+	SizeBytes  int64
+	ModifiedAt time.Time
+	Mode       fs.FileMode
+	Target     string // of a symbolic link
+}
+
+// ListFiles lists a directory of a codebase, or all below it.
+// Errors: ErrNotFound.
+func (c *Client) ListFiles(ctx context.Context, codebaseID, name string, recursive bool) ([]FileInfo, error) {
+	got, err := c.codebases.ListFiles(ctx, &sandboxv1.ListFilesRequest{CodebaseId: codebaseID, Path: vpath.EncodeText(name), Recursive: recursive})
+	if err != nil {
+		return nil, c.fail(ctx, "list files", err)
+	}
+	files := make([]FileInfo, len(got.Files))
+	for i, f := range got.Files {
+		files[i] = FileInfo{
+			Path: vpath.DecodeText(f.Path), IsDir: f.IsDir, SizeBytes: f.Size, ModifiedAt: f.ModifiedAt.AsTime(),
+			Mode: modeOf(f.Mode), Target: vpath.DecodeText(f.SymlinkTarget),
+		}
+	}
+	return files, nil
+}

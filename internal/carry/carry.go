@@ -1,0 +1,132 @@
+// Package carry brings files to a server and back, over the streams of
+// sandbox.v1, in pieces. The errors of a call are as gRPC has them.
+package carry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/tree"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Bytes is how much goes into one message.
+const Bytes = 64 << 10
+
+// Tree puts into a codebase what next returns, in its order, until that returns
+// io.EOF. A file's content is read from the open one, nil for what has none, and
+// that is closed. What was sent before an error may be stored.
+func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, next func() (tree.File, *os.File, error)) (*sandboxv1.UploadTreeResult, error) {
+	ctx, cancel := context.WithCancel(ctx) // gives up what is under way if next fails
+	defer cancel()
+	stream, err := to.UploadTree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		file, content, err := next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = send(stream, id, file, content)
+		}
+		if errors.Is(err, io.EOF) { // the server has ended the call: its answer says why
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return stream.CloseAndRecv()
+}
+
+// uploading is the sending side of an upload.
+type uploading interface {
+	Send(chunk *sandboxv1.UploadChunk) error
+}
+
+// send sends one file. It returns io.EOF if the server has ended the call.
+func send(to uploading, id string, f tree.File, content *os.File) error {
+	m := &sandboxv1.UploadChunk_Metadata{
+		CodebaseId: id, FilePath: f.Path.Text(), Mode: uint32(f.Mode.Perm()), SymlinkTarget: vpath.EncodeText(f.Target),
+		Directory: f.Mode.IsDir(), TotalSize: f.SizeBytes,
+	}
+	if content != nil {
+		defer content.Close()
+	}
+	if err := to.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: m}}); err != nil {
+		return err
+	}
+	if content == nil {
+		return nil
+	}
+	return sendContent(to, f, content)
+}
+
+// sendContent sends exactly the bytes that were announced. Errors:
+// Precondition if the file has become shorter.
+func sendContent(to uploading, f tree.File, content *os.File) error {
+	rest := io.LimitReader(content, f.SizeBytes)
+	sent := int64(0)
+	for {
+		buffer := make([]byte, Bytes) // the message keeps it
+		n, err := io.ReadFull(rest, buffer)
+		if n > 0 {
+			if err := to.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: buffer[:n]}}); err != nil {
+				return err
+			}
+			sent += int64(n)
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			if sent < f.SizeBytes {
+				return fault.New(fault.Precondition, "upload %s: the file became shorter while it was read", f.Path)
+			}
+			return nil
+		case err != nil:
+			return fault.New(fault.Internal, "upload %s: %w", f.Path, err)
+		}
+	}
+}
+
+// Content writes to w what comes in the pieces of a stream.
+func Content[T any, P interface {
+	*T
+	GetData() []byte
+}](ctx context.Context, w io.Writer, open func(context.Context) (grpc.ServerStreamingClient[T], error),
+) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream if w fails
+	defer cancel()
+	from, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		piece, err := from.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		if _, err := w.Write(P(piece).GetData()); err != nil {
+			return Unwritten{err}
+		}
+	}
+}
+
+// Unwritten is the error of who was to take the content.
+type Unwritten struct{ Err error }
+
+// Error is that of Err.
+func (u Unwritten) Error() string { return u.Err.Error() }
+
+// Unwrap returns Err.
+func (u Unwritten) Unwrap() error { return u.Err }

@@ -1,0 +1,159 @@
+// Package tree says what an upload takes of a directory of this host, and opens
+// it file by file. Nothing outside of the directory is read, whatever links are
+// in it.
+package tree
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ignore"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// File is an entry of a codebase, or one to be put there.
+type File struct {
+	Path      vpath.Path
+	Mode      fs.FileMode // type and permission bits
+	SizeBytes int64
+	Target    string // of a symbolic link
+}
+
+// Tree is what package ignore does not leave out of a directory, by path. It is
+// not for concurrent use.
+type Tree struct {
+	Path    string       // of the directory, absolute and without links
+	Skipped []vpath.Path // what no codebase can hold: sockets, FIFOs, devices
+
+	root  *os.Root
+	files []File
+	at    int
+}
+
+// Open looks through a directory. The patterns of a .gitignore leave out more
+// than its own ignore files do. Errors: NotFound; Invalid for no directory, or
+// malformed patterns; Denied.
+func Open(dir string, patterns ...string) (*Tree, error) {
+	path, err := filepath.Abs(dir)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "%w", err)
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%w", err)
+	}
+	t := &Tree{Path: path, root: root}
+	matcher, err := t.matcher(patterns)
+	if err == nil {
+		err = t.look(matcher)
+	}
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// matcher is of the default patterns, those of the ignore files, and more.
+func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
+	texts := []string{ignore.Defaults}
+	for _, name := range ignore.Names {
+		text, err := t.root.ReadFile(name)
+		switch {
+		case err == nil:
+			texts = append(texts, string(text))
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fault.New(fault.Invalid, "%s: %w", vpath.Escape(filepath.Join(t.Path, name)), err)
+		}
+	}
+	return ignore.New(append(texts, more...)...)
+}
+
+// Close lets go of the directory.
+func (t *Tree) Close() error { return t.root.Close() }
+
+// Len is how many entries there are.
+func (t *Tree) Len() int { return len(t.files) }
+
+// look lists what is to be uploaded.
+func (t *Tree) look(matcher *ignore.Matcher) error {
+	return fs.WalkDir(t.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fault.New(fault.Denied, "%w", err)
+		}
+		if name == "." {
+			return nil
+		}
+		path, err := vpath.Parse(name)
+		if err != nil {
+			return err
+		}
+		if matcher.ExcludesEntry(path, entry.IsDir()) {
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return fault.New(fault.Precondition, "%s: it went while the directory was looked through", path)
+		}
+		return t.add(path, info)
+	})
+}
+
+func (t *Tree) add(path vpath.Path, info fs.FileInfo) error {
+	f := File{Path: path, Mode: info.Mode() & (fs.ModeType | fs.ModePerm)}
+	switch info.Mode().Type() {
+	case 0:
+		f.SizeBytes = info.Size()
+	case fs.ModeDir:
+	case fs.ModeSymlink:
+		target, err := t.root.Readlink(path.Rel())
+		if err != nil {
+			return fault.New(fault.Precondition, "%s: %w", path, err)
+		}
+		f.Target = target
+	default:
+		t.Skipped = append(t.Skipped, path)
+		return nil
+	}
+	t.files = append(t.files, f)
+	return nil
+}
+
+// Next returns the next entry, a regular file opened, and io.EOF behind the
+// last. Errors: Denied; Precondition for a file that became something else.
+func (t *Tree) Next() (File, *os.File, error) {
+	if t.at == len(t.files) {
+		return File{}, nil, io.EOF
+	}
+	f := t.files[t.at]
+	t.at++
+	if !f.Mode.IsRegular() {
+		return f, nil, nil
+	}
+	// What became a FIFO meanwhile would be waited for.
+	content, err := t.root.OpenFile(f.Path.Rel(), os.O_RDONLY|syscall.O_NONBLOCK|noFollow, 0)
+	if err != nil {
+		return f, nil, fault.New(fault.Denied, "%w", err)
+	}
+	info, err := content.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fault.New(fault.Precondition, "%s: it became something else while the directory was read", f.Path)
+	}
+	if err != nil {
+		content.Close()
+		return f, nil, err
+	}
+	f.SizeBytes, f.Mode = info.Size(), info.Mode()&(fs.ModeType|fs.ModePerm)
+	return f, content, nil
+}
