@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"iter"
 	"path"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc"
+	"unicode/utf8"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/carry"
@@ -142,23 +142,36 @@ func (f Files) Read(ctx context.Context, name string) ([]byte, error) {
 
 // Copy is Read that writes the content to w, however much that is.
 func (f Files) Copy(ctx context.Context, name string, w io.Writer) error {
-	return f.c.carried(ctx, "read "+name, carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.ReadViewResponse], error) {
-		return f.c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)})
-	}))
+	return f.c.carried(ctx, "read "+name, carry.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
 }
 
-// store writes its input to the file $1, in directories that are made.
-const store = `case $1 in */*) mkdir -p -- "${1%/*}" || exit;; esac; cat >"$1"`
+// store writes its input to the file that $1 is the printf form of, in
+// directories that are made. The full stop keeps line feeds at the name's end.
+const store = `to=$(printf '%b.' "$1"); to=${to%.}; case $to in */*) mkdir -p -- "${to%/*}" || exit;; esac; cat >"$to"`
+
+// printfForm is a name as printf's %b makes it again: an argument of a command is
+// sent as UTF-8.
+func printfForm(name string) string {
+	var form strings.Builder
+	for _, b := range []byte(name) {
+		if b >= utf8.RuneSelf || b == '\\' {
+			fmt.Fprintf(&form, `\0%03o`, b)
+		} else {
+			form.WriteByte(b)
+		}
+	}
+	return form.String()
+}
 
 // Write stores a file as a command inside would, with the directories it needs.
 // Errors: ErrNotRunning; ErrDenied for what the policy does not let the sandbox
 // write; ErrNotFound, ErrExists, ErrExhausted.
 func (f Files) Write(ctx context.Context, name string, content io.Reader) error {
-	to := strings.TrimLeft(inside(name), "/")
+	to := "./" + strings.TrimLeft(inWorkspace(name), "/")
 	var said capped
 	box := &Sandbox{ID: f.id, c: f.c}
 	o := &settings{stdin: content, stdout: io.Discard, stderr: &said, timeout: workPatience}
-	x, err := box.attach(ctx, []string{"/bin/sh", "-c", store, "sh", "./" + to}, o)
+	x, err := box.attach(ctx, []string{"/bin/sh", "-c", store, "sh", printfForm(to)}, o)
 	if err != nil {
 		return err
 	}

@@ -192,14 +192,15 @@ func (c *Client) destroy(ctx context.Context, id string) error {
 	return c.fail(ctx, "destroy sandbox", err)
 }
 
-// inside is a path of the workspace as the API has it: "/workspace/x", "/x" and
-// "x" are one.
-func inside(path string) string {
+// inWorkspace is a path from the workspace on: "/workspace/x", "/x" and "x" are
+// one.
+func inWorkspace(path string) string {
 	const workspace = "/workspace"
 	if path == workspace {
-		path = ""
-	} else if rest, ok := strings.CutPrefix(path, workspace+"/"); ok {
-		path = rest
+		return ""
 	}
-	return vpath.EncodeText(path)
+	return strings.TrimPrefix(path, workspace+"/")
 }
+
+// inside is a path of the workspace as the API has it.
+func inside(path string) string { return vpath.EncodeText(inWorkspace(path)) }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"time"
 
-	"google.golang.org/grpc"
-
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -92,9 +90,7 @@ func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, pattern
 
 // Download writes the content of a codebase's file to w. Errors: ErrNotFound.
 func (c *Client) Download(ctx context.Context, codebaseID, name string, w io.Writer) error {
-	return c.carried(ctx, "download "+name, carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.FileChunk], error) {
-		return c.codebases.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)})
-	}))
+	return c.carried(ctx, "download "+name, carry.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
 }
 
 // carried is the error of carrying content to a writer.

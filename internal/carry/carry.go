@@ -96,15 +96,15 @@ func sendContent(to uploading, f tree.File, content *os.File) error {
 	}
 }
 
-// Content writes to w what comes in the pieces of a stream.
-func Content[T any, P interface {
+// Content writes to w what comes in the pieces that a call answers with.
+// Errors: Unwritten for those of w.
+func Content[Q, T any, P interface {
 	*T
 	GetData() []byte
-}](ctx context.Context, w io.Writer, open func(context.Context) (grpc.ServerStreamingClient[T], error),
-) error {
+}](ctx context.Context, w io.Writer, call func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[T], error), request Q) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream if w fails
 	defer cancel()
-	from, err := open(ctx)
+	from, err := call(ctx, request)
 	if err != nil {
 		return err
 	}

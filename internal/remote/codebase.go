@@ -7,14 +7,12 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
-	"google.golang.org/grpc"
-
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
+	"golang.org/x/sys/unix"
 )
 
 func codebaseOf(c *sandboxv1.Codebase) control.Codebase {
@@ -97,9 +95,7 @@ func modeOf(mode uint32) fs.FileMode {
 
 // Download writes a file of a codebase to w.
 func (c *Client) Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return c.written(carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.FileChunk], error) {
-		return c.codebases.DownloadFile(ctx, &sandboxv1.DownloadFileRequest{CodebaseId: id, FilePath: path.Text()})
-	}))
+	return c.written(carry.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: id, FilePath: path.Text()}))
 }
 
 // written is the error of carrying content to a writer, whose own errors stay

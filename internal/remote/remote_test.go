@@ -21,13 +21,13 @@ import (
 	"google.golang.org/grpc/status"
 	"pgregory.net/rapid"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
-	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
 // fake answers as a test says.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 
-	"google.golang.org/grpc"
-
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -41,7 +39,5 @@ func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itsel
 
 // ReadView writes a file of a sandbox's view to w.
 func (c *Client) ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return c.written(carry.Content(ctx, w, func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.ReadViewResponse], error) {
-		return c.sandboxes.ReadView(ctx, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()})
-	}))
+	return c.written(carry.Content(ctx, w, c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()}))
 }

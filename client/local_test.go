@@ -1,0 +1,250 @@
+//go:build linux
+
+package client_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/agentfense/agentfense/client"
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// repository makes a directory with files.
+func repository(t testing.TB, files map[string]string) string {
+	t.Helper()
+	needs.FUSE(t)
+	needs.Bwrap(t)
+	dir := t.TempDir()
+	for name, content := range files {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// remains are the codebases and sandboxes that the server has.
+func remains(t testing.TB) []string {
+	t.Helper()
+	c, err := client.New(context.WithoutCancel(t.Context()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var ids []string
+	for info, err := range c.Sandboxes(context.WithoutCancel(t.Context())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, info.ID)
+	}
+	for base, err := range c.Codebases(context.WithoutCancel(t.Context()), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, base.ID)
+	}
+	return ids
+}
+
+// leavesNothing fails if the test leaves a thing on the server or a goroutine.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	before, running := remains(t), goleak.IgnoreCurrent()
+	t.Cleanup(func() {
+		if diff := cmp.Diff(before, remains(t)); diff != "" {
+			t.Errorf("left on the server (-before +after):\n%s", diff)
+		}
+		goleak.VerifyNone(t, running)
+	})
+}
+
+var shop = map[string]string{
+	"main.sh": "echo hello\n", "src/lib.sh": "lib\n", ".gitignore": "*.log\n", "debug.log": "noise\n", ".env": "TOKEN=1\n", "big/data.bin": "data\n",
+}
+
+func TestDirectoryOfThisHostIsLinkedOnOnesOwnServer(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, shop)
+	box, err := client.FromLocal(t.Context(), dir, client.WithPreset("development"), client.WithLabels(map[string]string{"a": "b"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	if r := run(t, box, "ls -A; echo new >>main.sh"); string(r.Stdout) != ".gitignore\nbig\nmain.sh\nsrc\n" {
+		t.Errorf("%q %q", r.Stdout, r.Stderr)
+	}
+	if _, err := box.Apply(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "main.sh")); string(text) != "echo hello\nnew\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil || info.Labels["a"] != "b" || info.Runtime != client.Bwrap {
+		t.Errorf("%+v %v", info, err)
+	}
+	if err := errors.Join(box.Close(), box.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := box.Destroy(t.Context()); !errors.Is(err, client.ErrNotFound) {
+		t.Error(err)
+	}
+}
+
+func TestDirectoryIsUploadedWhereItIsAskedFor(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, shop)
+	if err := errors.Join(os.Symlink("main.sh", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "empty"), 0o700), os.Chmod(filepath.Join(dir, "main.sh"), 0o750)); err != nil {
+		t.Fatal(err)
+	}
+	for name, with := range map[string]client.LocalOption{"WithUpload": client.WithUpload(), "WithIgnore": client.WithIgnore("big", "!debug.log")} {
+		box, err := client.FromLocal(t.Context(), dir, with, client.WithPreset("full-access"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := ".gitignore big empty link main.sh src 750 700 main.sh "
+		if name == "WithIgnore" {
+			want = ".gitignore debug.log empty link main.sh src 750 700 main.sh "
+		}
+		if r := run(t, box, "ls -A; stat -c %a main.sh empty; readlink link; echo x >main.sh"); strings.ReplaceAll(string(r.Stdout), "\n", " ") != want {
+			t.Errorf("%s: %q", name, r.Stdout)
+		}
+		if err := box.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "main.sh")); string(text) != shop["main.sh"] {
+		t.Errorf("the directory was changed: %q %v", text, err)
+	}
+}
+
+func TestNothingStaysAfterAnError(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, shop)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, try := range map[string]struct {
+		ctx     context.Context
+		dir     string
+		options []client.LocalOption
+		want    error
+	}{
+		"no directory":       {dir: dir + "/none", want: client.ErrNotFound},
+		"a file":             {dir: dir + "/main.sh", want: client.ErrInvalid},
+		"an unknown preset":  {dir: dir, options: []client.LocalOption{client.WithPreset("agent-save")}, want: client.ErrInvalid},
+		"a malformed rule":   {dir: dir, options: []client.LocalOption{client.WithRules(client.Rule{Pattern: "[", Permission: client.Read})}, want: client.ErrInvalid},
+		"an unknown runtime": {dir: dir, options: []client.LocalOption{client.WithRuntime("vm")}, want: client.ErrInvalid},
+		"contradicting":      {dir: dir, options: []client.LocalOption{client.WithLink(), client.WithIgnore("x")}, want: client.ErrInvalid},
+		"malformed patterns": {dir: dir, options: []client.LocalOption{client.WithIgnore(strings.Repeat("x", 2000))}, want: client.ErrInvalid},
+		"an absent image": {
+			dir: dir, options: []client.LocalOption{client.WithRuntime(client.Docker), client.WithImage("no such image")}, want: client.ErrPrecondition,
+		},
+		"a dead server":    {dir: dir, options: []client.LocalOption{client.WithEndpoint("127.0.0.1:1")}, want: client.ErrUnavailable},
+		"no endpoint":      {dir: dir, options: []client.LocalOption{client.WithEndpoint("ftp://x")}, want: client.ErrInvalid},
+		"an ended context": {ctx: canceled, dir: dir, want: context.Canceled},
+	} {
+		if try.ctx == nil {
+			try.ctx = t.Context()
+		}
+		box, err := client.FromLocal(try.ctx, try.dir, try.options...)
+		if !errors.Is(err, try.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			box.Close()
+		}
+	}
+}
+
+// The moment at which a context ends is the caller's affair; what it had begun
+// is gone whenever that was.
+func TestNothingStaysAfterACancellation(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, shop)
+	for wait := range 12 {
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			box, err := client.FromLocal(ctx, dir)
+			switch {
+			case err == nil: // it was quicker
+				err = box.Close()
+			case errors.Is(err, context.Canceled):
+				err = nil
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}()
+		for range wait * wait * 40 { // some more work each time
+			_ = strings.Repeat("x", 4096)
+		}
+		cancel()
+		<-done
+	}
+}
+
+func TestDestroyWithAnEndedContext(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, shop)
+	ctx, cancel := context.WithCancel(t.Context())
+	box, err := client.FromLocal(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := box.Session(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := errors.Join(x.Close(ctx), box.Destroy(ctx)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSandboxesThatAreFound(t *testing.T) {
+	leavesNothing(t)
+	box, err := client.FromLocal(t.Context(), repository(t, shop))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	info, err := box.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := client.FromCodebase(t.Context(), info.CodebaseID, client.WithoutStart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, err := second.Info(t.Context()); err != nil || state.Status != client.Pending {
+		t.Errorf("%+v %v", state, err)
+	}
+	again, err := client.Connect(t.Context(), box.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, again, "sh main.sh"); string(r.Stdout) != "hello\n" {
+		t.Errorf("%q", r.Stdout)
+	}
+	if err := errors.Join(again.Close(), second.Close()); err != nil {
+		t.Error(err)
+	}
+	if r := run(t, box, "true"); !r.OK() {
+		t.Error("Close of a sandbox that was found has ended it")
+	}
+	if _, err := client.Connect(t.Context(), second.ID); !errors.Is(err, client.ErrNotFound) {
+		t.Error(err)
+	}
+}
