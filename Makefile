@@ -4,9 +4,12 @@
 
 GO         ?= go
 PREFIX     ?= /usr/local
+# The machine built for, as GOARCH has it; empty is this one.
+ARCH       ?=
 BIN        := bin/agentfense
+PARTS      := bin/parts
 MODULE     := github.com/agentfense/agentfense
-VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+VERSION    ?= $(shell scripts/version)
 LDFLAGS    := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
 LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
 # The stories and attacks drive the static binary as it ships; everything else
@@ -24,17 +27,17 @@ export CGO_ENABLED = 0
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-GOBUILD = $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+GOBUILD = GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
 # One file of two programs, see internal/bundle.
 .PHONY: build
 build: build-first ## build the static binary bin/agentfense
-	$(GOBUILD) -o bin/parts/server ./cmd/agentfense/server
-	@$(GO) run ./internal/bundle/join bin/parts/agentfense bin/parts/server $(BIN)
+	$(GOBUILD) -o $(PARTS)/server ./cmd/agentfense/server
+	@$(GO) run ./internal/bundle/join $(PARTS)/agentfense $(PARTS)/server $(BIN)
 
 .PHONY: build-first
 build-first:
-	$(GOBUILD) -o bin/parts/agentfense ./cmd/agentfense
+	$(GOBUILD) -o $(PARTS)/agentfense ./cmd/agentfense
 
 .PHONY: install
 install: build ## install the binary below PREFIX (/usr/local)
@@ -91,6 +94,17 @@ python-integrations: build ## check and test agentfense.integrations with the re
 	@scripts/python integrations >/dev/null
 	cd sdk/python && MYPYPATH=src $(PYTHON_BIN)/integrations/bin/mypy --cache-dir .mypy_cache/integrations src/agentfense/integrations/*.py tests/integrations/*.py examples/integrations/*.py
 	cd sdk/python && $(PYTEST) $(PYTHON_BIN)/integrations/bin/python -m pytest tests/integrations $(PYTESTFLAGS)
+
+WHEEL_ARCH = $(or $(ARCH),$(shell $(GO) env GOARCH))
+
+.PHONY: wheel
+wheel: ## build the Python wheel with the program for ARCH (this machine's), and the sdist, in dist
+	@$(MAKE) --no-print-directory build ARCH=$(WHEEL_ARCH) BIN=bin/$(WHEEL_ARCH)/agentfense PARTS=bin/$(WHEEL_ARCH)/parts
+	GO=$(GO) scripts/wheel bin/$(WHEEL_ARCH)/agentfense dist
+
+.PHONY: wheels
+wheels: ## build the wheels of all machines, in dist
+	@for arch in amd64 arm64; do $(MAKE) --no-print-directory wheel ARCH=$$arch || exit 1; done
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (20s)

@@ -212,7 +212,7 @@ func (w *work) isFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	}
 	err = w.tree.at(p, func(e entry) error {
 		now, err := e.stat()
-		fresh = now != nil && now.Nlink < uint64(b.Nlink) && isBase(b, now)
+		fresh = now != nil && uint32(now.Nlink) < b.Nlink && isBase(b, now)
 		return err
 	})
 	return fresh && err == nil, nil // what cannot be looked at is not what it was

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from typing import Dict, Iterator, List, Optional
 import grpc
 
 from ._endpoint import DEFAULT_ENDPOINT, Endpoint, channel_options, parse_endpoint, state_directory
+from ._program import find_program
 from ._skew import HEALTH
 from .exceptions import ConnectionError, InvalidConfigurationError, VersionMismatchError
 
@@ -141,20 +141,6 @@ def _started(home: Path) -> Endpoint:
 def _too_old(program: str, why: str) -> VersionMismatchError:
     return VersionMismatchError(
         f"{program} is older than this package: {why}: upgrade it, or name another program in AGENTFENSE_BINARY"
-    )
-
-
-def find_program() -> str:
-    """Return the program: $AGENTFENSE_BINARY, else the one in this package, else the one on the PATH."""
-    named = os.environ.get("AGENTFENSE_BINARY")
-    packaged = str(Path(__file__).with_name("_bin") / "agentfense")
-    for candidate in [named] if named else [packaged, "agentfense"]:
-        found = shutil.which(candidate)
-        if found:
-            return found
-    what = f"AGENTFENSE_BINARY {named!r}: no such program" if named else "no server runs and none can be started"
-    raise InvalidConfigurationError(
-        f"{what}: install agentfense, or name the program in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT"
     )
 
 

@@ -1,0 +1,77 @@
+"""Put the program into the wheel, and say where such a wheel runs.
+
+$AGENTFENSE_WHEEL names the directory with the program, ``agentfense``, and with the licences of what is linked into
+it, ``NOTICES``: ``make wheel`` fills one. Without the variable the wheel has no program, and is for any platform.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any, Dict
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+MOST_BYTES = 25_000_000
+"""The size of the greatest wheel that is made."""
+
+MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Machines of programs (elf.h, e_machine), as platforms of wheels name them."""
+
+PLATFORMS = ("manylinux_2_17", "manylinux2014", "musllinux_1_1")
+"""The oldest that pip knows and for which there are wheels of grpcio: a static program asks for no C library at all."""
+
+_HEADER = struct.Struct("<4sBB10xHH12xQ14xHH")
+_INTERPRETER = 3  # elf.h, PT_INTERP
+
+
+class ProgramHook(BuildHookInterface[Any]):
+    """What hatchling calls before and after it makes a wheel."""
+
+    PLUGIN_NAME = "custom"
+
+    def initialize(self, version: str, build_data: Dict[str, Any]) -> None:
+        """Add the program as the console command."""
+        named = os.environ.get("AGENTFENSE_WHEEL")
+        if self.target_name != "wheel" or version == "editable":
+            return
+        if not named:
+            self.app.display_warning("the wheel has no program agentfense: make wheel makes one that has")
+            return
+        parts = Path(named)
+        try:
+            platform = platform_of(parts / "agentfense")
+        except (OSError, ValueError) as cause:
+            self.app.abort(f"AGENTFENSE_WHEEL: {cause}")
+        metadata = f"{self.build_config.builder.project_id}.dist-info"
+        build_data["tag"] = "py3-none-" + ".".join(f"{name}_{platform}" for name in PLATFORMS)
+        build_data["pure_python"] = False
+        build_data["shared_scripts"][str(parts / "agentfense")] = "agentfense"
+        build_data["force_include"][str(parts / "NOTICES")] = f"{metadata}/licenses/NOTICES"
+
+    def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:
+        """Refuse a wheel that is too large."""
+        artifact = Path(artifact_path)
+        size = artifact.stat().st_size
+        if size > MOST_BYTES:
+            artifact.unlink()
+            self.app.abort(f"{artifact.name}: {size} bytes, more than {MOST_BYTES}")
+
+
+def platform_of(program: Path) -> str:
+    """Return the machine that a program is for. ValueError for one that does not run on every Linux of that machine."""
+    if not os.access(program, os.X_OK):
+        raise ValueError(f"{program}: no such program")
+    with program.open("rb") as file:
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size:
+            raise ValueError(f"{program}: not a program of Linux")
+        magic, bits, order, _, machine, segments, size, count = _HEADER.unpack(head)
+        if magic != b"\x7fELF" or (bits, order) != (2, 1) or machine not in MACHINES:
+            raise ValueError(f"{program}: not a program of Linux on {' or '.join(MACHINES.values())}")
+        file.seek(segments)
+        kinds = [file.read(size)[:4] for _ in range(count)]
+    if _INTERPRETER in [int.from_bytes(kind, "little") for kind in kinds]:
+        raise ValueError(f"{program}: not linked statically: build it with CGO_ENABLED=0")
+    return MACHINES[machine]

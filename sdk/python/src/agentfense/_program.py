@@ -1,0 +1,43 @@
+"""Where the program ``agentfense`` is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Iterator
+
+from .exceptions import InvalidConfigurationError
+
+NAME = "agentfense"
+
+
+def find_program() -> str:
+    """Return the program: $AGENTFENSE_BINARY, else the one installed with this package, else the one on the PATH.
+
+    The one installed with it goes before that on the PATH, which may be of another version.
+    """
+    named = os.environ.get("AGENTFENSE_BINARY")
+    for candidate in [named] if named else [*_installed(Path(__file__).resolve().parent.parent), NAME]:
+        found = shutil.which(candidate)
+        if found:
+            return found
+    what = f"AGENTFENSE_BINARY {named!r}: no such program" if named else "no server runs and none can be started"
+    raise InvalidConfigurationError(
+        f"{what}: install agentfense, or name the program in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT"
+    )
+
+
+def _installed(site: Path) -> Iterator[str]:
+    """Yield where the wheel that filled ``site`` may have put the program, whatever is on the PATH.
+
+    A wheel's record names it; but not where pip was told --target, which moves it into a directory beside the package.
+    """
+    from importlib.metadata import distributions
+
+    for installed in distributions(name=NAME, path=[str(site)]):
+        for file in installed.files or ():
+            if file.name == NAME:
+                path = Path(str(installed.locate_file(file)))
+                yield str(path.parent.resolve() / path.name)
+        yield str(site / "bin" / NAME)
