@@ -104,7 +104,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		return st
 	}
 	n := fs.born(&s, &info, &in.Caller)
-	fs.fds.release(fs.fds.put(&handle{file: f, node: n, writer: in.Pid + 1}))
+	fs.fds.release(fs.fds.put(&handle{file: f, node: n, writer: fs.writer(&in.Caller)}))
 	fs.fillEntry(n, s.parent, &info, &out.EntryOut)
 	return fuse.OK
 }

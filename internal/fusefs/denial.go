@@ -24,6 +24,7 @@ type Denial struct {
 	PID        int    // of the process, in the mounter's pid namespace
 	Program    string // its command name, 15 bytes at most (proc(5))
 	Count      int    // how many refusals alike this one stands for
+	Owner      any    // what Options.Owner said of the process
 }
 
 // various is the Operation of a Denial that stands for those that are too many,
@@ -52,13 +53,14 @@ type denied struct {
 type denials struct {
 	mu     sync.Mutex
 	kinds  map[denialKind]*denialCount
-	missed int
+	missed map[any]int // by owner
 }
 
 type denialKind struct {
 	path      vpath.Path
 	operation string
 	pid       uint32
+	owner     any
 }
 
 type denialCount struct {
@@ -73,7 +75,7 @@ func (fs *FS) deny(d denied) {
 	if fs.o.OnDenial == nil {
 		return
 	}
-	k := denialKind{d.path, d.operation, d.caller.Pid}
+	k := denialKind{d.path, d.operation, d.caller.Pid, fs.ownerOf(d.caller.Pid)}
 	q := &fs.denials
 	q.mu.Lock()
 	c := q.kinds[k]
@@ -81,27 +83,38 @@ func (fs *FS) deny(d denied) {
 	case c != nil:
 		c.more++
 	case len(q.kinds) >= maxKinds || len(d.path) > maxDeniedPath:
-		q.missed++
+		if q.missed == nil {
+			q.missed = map[any]int{}
+		}
+		q.missed[k.owner]++
 	default:
 		c = &denialCount{first: time.Now()}
 		q.kinds[k] = c
 		q.mu.Unlock()
-		fs.describe(&d, c)
+		fs.describe(&d, c, k.owner)
 		return
 	}
 	q.mu.Unlock()
 }
 
+// ownerOf says whose a process is.
+func (fs *FS) ownerOf(tid uint32) any {
+	if fs.o.Owner == nil {
+		return nil
+	}
+	return fs.o.Owner(int(tid))
+}
+
 // describe fills in the first of its kind and tells of it while the caller
-// waits: whose command it belongs to can be found out.
-func (fs *FS) describe(d *denied, c *denialCount) {
+// waits.
+func (fs *FS) describe(d *denied, c *denialCount, owner any) {
 	if d.operation == "" {
 		d.operation = currentCall(d.caller.Pid).name()
 	}
 	pid, program := process(d.caller.Pid)
 	first := Denial{
 		Path: d.path, Operation: d.operation, Permission: d.d.ForDir(), Rule: d.d.Rule, Reason: d.d.Reason,
-		PID: pid, Program: program, Count: 1,
+		PID: pid, Program: program, Count: 1, Owner: owner,
 	}
 	fs.denials.mu.Lock()
 	c.denial = first
@@ -109,14 +122,14 @@ func (fs *FS) describe(d *denied, c *denialCount) {
 	fs.o.OnDenial(first)
 }
 
-// flush returns what was counted, and forgets it once it is older than age.
-func (q *denials) flush(age time.Duration) []Denial {
+// flush returns what was counted of those that are due, and forgets it.
+func (q *denials) flush(due func(owner any, first time.Time) bool) []Denial {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var all []Denial
 	for k, c := range q.kinds {
-		if time.Since(c.first) < age || c.denial.Count == 0 {
-			continue // young, or still being described
+		if c.denial.Count == 0 || !due(k.owner, c.first) {
+			continue // still being described, or not yet
 		}
 		if c.more > 0 {
 			again := c.denial
@@ -125,12 +138,15 @@ func (q *denials) flush(age time.Duration) []Denial {
 		}
 		delete(q.kinds, k)
 	}
-	if q.missed > 0 {
+	for owner, n := range q.missed {
+		if !due(owner, time.Time{}) {
+			continue
+		}
 		all = append(all, Denial{
 			Path: vpath.Root, Operation: various, Rule: policy.NoRule,
-			Reason: "too many refusals to tell each, or at paths too long", Count: q.missed,
+			Reason: "too many refusals to tell each, or at paths too long", Count: n, Owner: owner,
 		})
-		q.missed = 0
+		delete(q.missed, owner)
 	}
 	return all
 }

@@ -2,8 +2,11 @@ package fusefs_test
 
 import (
 	"os"
+	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/fusefs"
 	"github.com/agentfense/agentfense/internal/policy"
@@ -87,6 +90,80 @@ func TestRepeatedDenialsAreCounted(t *testing.T) {
 	}
 	if len(v.denials) != 2 || total != 7 {
 		t.Errorf("%d denials that stand for %d, want 2 and 7: %+v", len(v.denials), total, v.denials)
+	}
+}
+
+// TestEveryDenialIsTold: also where the caller is looked at before it sleeps.
+func TestEveryDenialIsTold(t *testing.T) {
+	v := mount(t, tree{"view": "1"}, "**=view")
+	v.guest("f() { i=0; while [ $i -lt 1000 ]; do read x <view; i=$((i+1)); done; }; f & f & f & f & wait")
+	v.Conclude(nil)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	total := 0
+	for _, d := range v.denials {
+		total += d.Count
+	}
+	if total != 4000 {
+		t.Errorf("%d of 4000 denials are told: %+v", total, v.denials)
+	}
+}
+
+// TestConcludeTellsOfOneOwner counts the refusals of two owners apart, and tells
+// of a change again.
+func TestConcludeTellsOfOneOwner(t *testing.T) {
+	var owner atomic.Value
+	owner.Store("first")
+	v := mountSource(t, t.TempDir(), func(o *fusefs.Options) {
+		o.Owner = func(int) any { return owner.Load() }
+	}, "**=write", "/no=none")
+	fd, err := os.OpenFile(v.path("f"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+	act := func() {
+		for range 3 {
+			if _, err := fd.WriteString("x"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Lstat(v.path("no")); !os.IsNotExist(err) {
+				t.Fatalf("a hidden file: %v", err)
+			}
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	act()
+	owner.Store("second")
+	act()
+	v.Conclude("first")
+	counted := func() map[any]int {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		n := map[any]int{}
+		for _, d := range v.denials {
+			n[d.Owner] += d.Count
+		}
+		return n
+	}
+	if diff := cmp.Diff(map[any]int{"first": 3, "second": 1}, counted()); diff != "" {
+		t.Errorf("told of the first (-want +got):\n%s", diff)
+	}
+	act()
+	v.Conclude("second")
+	if diff := cmp.Diff(map[any]int{"first": 3, "second": 6}, counted()); diff != "" {
+		t.Errorf("told of both (-want +got):\n%s", diff)
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	want := []fusefs.ChangeKind{fusefs.Created, fusefs.Modified}
+	var got []fusefs.ChangeKind
+	for _, c := range v.changes {
+		got = append(got, c.Kind)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 

@@ -29,7 +29,7 @@ type handle struct {
 	gone  bool // out of the cache; guarded by fdCache.mu
 
 	mu     sync.Mutex
-	writer uint32 // the process whose change was reported last
+	writer writer // whose change was reported last
 	unsent int64  // bytes written since the disk was last told to begin
 }
 

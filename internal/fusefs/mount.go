@@ -43,6 +43,10 @@ type Options struct {
 	// mount.
 	OnDenial func(Denial)
 	OnChange func(Change)
+	// Owner says whose a thread is, in the mounter's pid namespace, while it
+	// waits; a value that can be compared. Refusals of different owners are not
+	// alike. nil: all are one's.
+	Owner func(tid int) any
 
 	Logger *slog.Logger // nil: slog.Default()
 	// Descriptors bounds how many files are held open; 0 is a quarter of what
@@ -69,6 +73,8 @@ type FS struct {
 	prefetch prefetcher
 	writeout writeout
 	denials  denials
+	telling  sync.Mutex    // of refusals that were counted
+	era      atomic.Uint64 // one more with each Conclude
 	stats    stats
 
 	conn  *fuseconn.Conn

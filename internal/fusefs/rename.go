@@ -163,7 +163,12 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 	if directory {
 		fs.nextEpoch(nil, nil)
 	}
-	fs.report(Change{Path: from.path, To: to.path, Dir: directory, Kind: Renamed, PID: int(in.Pid)})
+	if exchange {
+		fs.report(Change{Path: from.path, Kind: Modified, PID: int(in.Pid)})
+		fs.report(Change{Path: to.path, Kind: Modified, PID: int(in.Pid)})
+		return fuse.OK
+	}
+	fs.report(Change{Path: from.path, To: to.path, Dir: directory, Replaced: there != nil, Kind: Renamed, PID: int(in.Pid)})
 	return fuse.OK
 }
 

@@ -18,12 +18,15 @@ const (
 )
 
 // Change is something that was changed through the mount. Writes to one file
-// by one process are told once, until another comes in between.
+// by one process are told once, until another comes in between or somebody is
+// concluded.
 type Change struct {
 	Path vpath.Path
 	To   vpath.Path // of Renamed
 	Dir  bool       // of Renamed: all that is below moved too
-	Kind ChangeKind
+	// Replaced says of Renamed that something was at To.
+	Replaced bool
+	Kind     ChangeKind
 	PID  int // the thread that did it, in the mounter's pid namespace; 0: the kernel, for a mapping
 }
 
@@ -42,16 +45,27 @@ func (fs *FS) runDenials() {
 	for {
 		select {
 		case <-tick.C:
-			fs.tellCounted(repeatTime)
+			fs.tellCounted(func(_ any, first time.Time) bool { return time.Since(first) >= repeatTime })
 		case <-fs.ended:
-			fs.tellCounted(0) // nobody adds to them any more
+			fs.tellCounted(func(any, time.Time) bool { return true }) // nobody adds to them any more
 			return
 		}
 	}
 }
 
-func (fs *FS) tellCounted(age time.Duration) {
-	for _, d := range fs.denials.flush(age) {
+// Conclude tells of the refusals of owner's processes that were counted so far,
+// and has whatever these change from now on be told anew. Once its processes
+// have ended, nothing of owner is told after it. It must not be called from
+// OnDenial or OnChange.
+func (fs *FS) Conclude(owner any) {
+	fs.era.Add(1)
+	fs.tellCounted(func(of any, _ time.Time) bool { return of == owner })
+}
+
+func (fs *FS) tellCounted(due func(owner any, first time.Time) bool) {
+	fs.telling.Lock() // what another has taken is told before we return
+	defer fs.telling.Unlock()
+	for _, d := range fs.denials.flush(due) {
 		fs.o.OnDenial(d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,6 +126,13 @@ func (c *call) creates() bool {
 	return c.number == unix.SYS_OPENAT2 || flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
 }
 
+// A caller whose request is here may not sleep yet: it has woken us before, on
+// another processor. It is looked at again for as long as this.
+const (
+	firstLook = 5 * time.Microsecond // doubled each time
+	lastLook  = 100 * time.Millisecond
+)
+
 // currentCall reads what the thread tid waits in (proc_pid_syscall(5)).
 func currentCall(tid uint32) *call {
 	var path [32]byte
@@ -137,11 +145,17 @@ func currentCall(tid uint32) *call {
 	}
 	defer unix.Close(fd)
 	var buf [256]byte
-	n, err := unix.Read(fd, buf[:])
-	if err != nil {
-		return &call{}
+	for wait := firstLook; ; wait *= 2 {
+		n, err := unix.Pread(fd, buf[:], 0)
+		switch {
+		case err != nil:
+			return &call{}
+		case string(buf[:n]) == "running\n" && wait < lastLook:
+			time.Sleep(wait)
+		default:
+			return parseCall(buf[:n])
+		}
 	}
-	return parseCall(buf[:n])
 }
 
 // parseCall reads "NUMBER 0xARG 0xARG …"; "running" and "-1 …" are unknown.

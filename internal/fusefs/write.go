@@ -110,11 +110,20 @@ func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fuse.OK
 }
 
-// modified reports that a file's content changed, once a process and handle.
+// writer is a thread for as long as nobody is concluded.
+type writer struct {
+	tid uint32
+	era uint64 // from 1
+}
+
+func (fs *FS) writer(c *fuse.Caller) writer { return writer{c.Pid, fs.era.Load() + 1} }
+
+// modified reports that a file's content changed, once a writer and handle.
 func (fs *FS) modified(h *handle, c *fuse.Caller) {
+	writer := fs.writer(c)
 	h.mu.Lock()
-	known := h.writer == c.Pid+1
-	h.writer = c.Pid + 1
+	known := h.writer == writer
+	h.writer = writer
 	h.mu.Unlock()
 	if known {
 		return

@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net/http"
 	"unicode/utf8"
 
@@ -68,13 +69,18 @@ type startedData struct {
 
 // exitData is the data of an event "exit".
 type exitData struct {
-	ExitCode      int32    `json:"exitCode"`
-	Conflicts     []string `json:"conflicts"`
-	ConflictCount int64    `json:"conflictCount,string"`
+	ExitCode      int32             `json:"exitCode"`
+	Conflicts     []string          `json:"conflicts"`
+	ConflictCount int64             `json:"conflictCount,string"`
+	ExecID        string            `json:"execId"`
+	Denied        []json.RawMessage `json:"denied"`
+	DeniedCount   int64             `json:"deniedCount,string"`
+	Changed       []json.RawMessage `json:"changed"`
+	ChangedCount  int64             `json:"changedCount,string"`
 }
 
 func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
-	if message.GetExecId() != "" {
+	if message.GetExecId() != "" && message.ExitCode == nil {
 		data, err := eventData(startedData{message.GetExecId()})
 		if err == nil {
 			err = out.send("started", data)
@@ -101,16 +107,43 @@ func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
 	if err := o.release(out); err != nil {
 		return err
 	}
-	exit := exitData{
+	return sendExit(out, message)
+}
+
+func sendExit(out *events, message *sandboxv1.ExecOutput) error {
+	denied, err := rawOf(message.GetDenied())
+	if err != nil {
+		return err
+	}
+	changed, err := rawOf(message.GetChanged())
+	if err != nil {
+		return err
+	}
+	data, err := eventData(exitData{
 		ExitCode:      message.GetExitCode(),
 		Conflicts:     append([]string{}, message.GetConflicts()...),
 		ConflictCount: message.GetConflictCount(),
-	}
-	data, err := eventData(exit)
+		ExecID:        message.GetExecId(),
+		Denied:        denied, DeniedCount: message.GetDeniedCount(),
+		Changed: changed, ChangedCount: message.GetChangedCount(),
+	})
 	if err != nil {
 		return err
 	}
 	return out.send("exit", data)
+}
+
+// rawOf are messages as the answers of other calls spell them.
+func rawOf[M proto.Message](messages []M) ([]json.RawMessage, error) {
+	raw := []json.RawMessage{}
+	for _, m := range messages {
+		text, err := newCodec().Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		raw = append(raw, text)
+	}
+	return raw, nil
 }
 
 // end checks that the client was told how the command ended.

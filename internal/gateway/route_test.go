@@ -111,7 +111,7 @@ var sandboxRoutes = []route{
 		want:   &sandboxv1.ExecRequest{SandboxId: "sb_1", Command: "cat", Stdin: "in", Env: map[string]string{"A": "1"}, Workdir: "/workspace/x", Timeout: durationpb.New(2 * time.Second)},
 		answer: &sandboxv1.ExecResult{Stdout: "ö<\n", Stderr: "e", ExitCode: 3, Duration: durationpb.New(1500 * time.Millisecond)},
 		json: `{"stdout":"ö<\n","stderr":"e","exitCode":3,"duration":"1.500s","stdoutBytes":"","stderrBytes":"",` +
-			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0"}`,
+			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"}`,
 	},
 	{
 		name: "create a session", method: "POST", path: "/v1/sandboxes/sb_1/sessions", rpc: "CreateSession",

@@ -47,7 +47,10 @@ func sends[T any](err error, messages ...*T) func(grpc.ServerStreamingServer[T])
 	}
 }
 
-const exited = "event: exit\ndata: {\"exitCode\":0,\"conflicts\":[],\"conflictCount\":\"0\"}\n\n"
+const (
+	noEffects = `"execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"`
+	exited    = "event: exit\ndata: {\"exitCode\":0,\"conflicts\":[],\"conflictCount\":\"0\"," + noEffects + "}\n\n"
+)
 
 func TestExecStream(t *testing.T) {
 	for _, c := range []struct {
@@ -60,7 +63,20 @@ func TestExecStream(t *testing.T) {
 			sends(nil, out("a\r\n\nb"), errout("<&>"), &output{ExitCode: proto.Int32(3), Conflicts: []string{"x"}, ConflictCount: 2}),
 			`event: stdout` + "\n" + `data: {"text":"a\r\n\nb"}` + "\n\n" +
 				`event: stderr` + "\n" + `data: {"text":"<&>"}` + "\n\n" +
-				`event: exit` + "\n" + `data: {"exitCode":3,"conflicts":["x"],"conflictCount":"2"}` + "\n\n",
+				`event: exit` + "\n" + `data: {"exitCode":3,"conflicts":["x"],"conflictCount":"2",` + noEffects + "}\n\n",
+		},
+		{
+			"what it was refused and did",
+			sends(nil, &output{
+				ExitCode: proto.Int32(0), ExecId: "exec-1", DeniedCount: 7, ChangedCount: 1,
+				Denied: []*sandboxv1.Denial{{
+					Path: "<a", Operation: "open", Permission: sandboxv1.Permission_PERMISSION_NONE, Rule: "a", RuleIndex: 2, Pid: 3, Program: "cat", Count: 7,
+				}},
+				Changed: []*sandboxv1.FileChange{{Path: "b", Kind: sandboxv1.ChangeKind_CHANGE_KIND_RENAMED, OldPath: "c"}},
+			}),
+			`event: exit` + "\n" + `data: {"exitCode":0,"conflicts":[],"conflictCount":"0","execId":"exec-1",` +
+				`"denied":[{"path":"<a","operation":"open","permission":"PERMISSION_NONE","rule":"a","ruleIndex":2,"pid":3,"program":"cat","count":"7"}],"deniedCount":"7",` +
+				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c"}],"changedCount":"1"}` + "\n\n",
 		},
 		{"no output", sends(nil, exit(0)), exited},
 		{"a detached command", sends(nil, &output{ExecId: "exec-1"}, exit(0)), "event: started\ndata: {\"execId\":\"exec-1\"}\n\n" + exited},

@@ -213,6 +213,8 @@ type ended struct {
 	exit      int32
 	took      time.Duration
 	conflicts []vpath.Path
+	execID    string
+	effects   supervise.Effects
 }
 
 // perform runs a job, its output going to two writers, and carries over what
@@ -237,7 +239,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	errW.Close()
 	out.Finish()
 	errs.Finish()
-	e := ended{took: exit.Duration}
+	e := ended{took: exit.Duration, execID: exit.ID, effects: exit.Effects}
 	if e.exit, err = exitOf(j, exit, err, stderr); e.took == 0 {
 		e.took = time.Since(began)
 	}

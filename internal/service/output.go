@@ -51,15 +51,33 @@ func (k *kept) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// resultOf makes the message of what was written, cut only as far as it must.
-func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
-	r := &sandboxv1.ExecResult{ExitCode: e.exit, Duration: durationpb.New(e.took), ConflictCount: int64(len(e.conflicts))}
-	const most = 1000 // conflicts; the number tells of the others
-	for _, p := range e.conflicts[:min(len(e.conflicts), most)] {
-		if proto.Size(r)+len(p)*4 > maxResultBytes/4 {
+// What a result names of conflicts at most. Their number tells of the others.
+const (
+	maxConflicts     = 1000
+	maxConflictBytes = maxResultBytes / 4
+)
+
+// listed are the conflicts that a result names.
+func listed(conflicts []vpath.Path) []string {
+	var list []string
+	room := maxConflictBytes
+	for _, p := range conflicts[:min(len(conflicts), maxConflicts)] {
+		text := p.Text()
+		if room -= len(text); room < 0 {
 			break
 		}
-		r.Conflicts = append(r.Conflicts, p.Text())
+		list = append(list, text)
+	}
+	return list
+}
+
+// resultOf makes the message of what was written, cut only as far as it must.
+func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
+	r := &sandboxv1.ExecResult{
+		ExitCode: e.exit, Duration: durationpb.New(e.took), ExecId: e.execID,
+		Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
+		Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
+		Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount,
 	}
 	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of what follows
 	// Each stream gets half, and what the other leaves.
@@ -138,9 +156,12 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 		if err != nil {
 			return err
 		}
-		last := &sandboxv1.ExecOutput{ExitCode: &e.exit, ConflictCount: int64(len(e.conflicts))}
-		last.Conflicts = texts(e.conflicts[:min(len(e.conflicts), 1000)])
-		return f.send(last)
+		return f.send(&sandboxv1.ExecOutput{
+			ExitCode: &e.exit, ExecId: e.execID,
+			Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
+			Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
+			Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount,
+		})
 	}
 	if j.detach {
 		run = s.outlive(run)

@@ -17,37 +17,46 @@ const maxAncestry = 512
 // attribution finds the command that a process belongs to, by its ancestors:
 // each command runs below a leader of its own that is a subreaper, so not even
 // a double fork leaves it. Below the leader of a session's shell it is the
-// command that runs, unless the process is older than that.
+// command that runs, unless the process is older than that. What a command has
+// left behind belongs to none.
 type attribution struct {
 	mu     sync.Mutex
-	leader map[int]*execution // by the leader's host pid
+	leader map[int]led        // by the leader's host pid
 	member map[int]*execution // processes found below a leader
+}
+
+// led is what a leader leads.
+type led struct {
+	x    *execution
+	over bool // it has ended; processes of it may be left
 }
 
 func (a *attribution) add(pid int, x *execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.leader == nil {
-		a.leader, a.member = map[int]*execution{}, map[int]*execution{}
+		a.leader, a.member = map[int]led{}, map[int]*execution{}
 	}
-	a.leader[pid] = x
+	a.leader[pid] = led{x: x}
 }
 
-// remove drops a command and its processes. Its leader may lead another by now.
+// end says that a command has ended. Its leader may lead another by now.
+func (a *attribution) end(pid int, x *execution) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.leader[pid].x == x {
+		a.leader[pid] = led{x, true}
+	}
+	a.forgetLocked(x)
+}
+
+// remove drops a command of which no process is left.
 func (a *attribution) remove(pid int, x *execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.leader[pid] == x {
+	if a.leader[pid].x == x {
 		delete(a.leader, pid)
 	}
-	a.forgetLocked(x)
-}
-
-// forget drops the processes of a session's command.
-func (a *attribution) forget(x *execution) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.forgetLocked(x)
 }
 
 func (a *attribution) forgetLocked(x *execution) {
@@ -59,14 +68,14 @@ func (a *attribution) forgetLocked(x *execution) {
 }
 
 // find returns the command of the process pid, or nil. With one command
-// running, and no session, there is nothing to look up.
+// running, no session, and nothing left of another, there is nothing to look up.
 func (a *attribution) find(pid int) *execution {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.leader) == 1 {
-		for _, x := range a.leader {
-			if x.shellOf == nil {
-				return x
+		for _, l := range a.leader {
+			if l.x.shellOf == nil && !l.over {
+				return l.x
 			}
 		}
 	}
@@ -84,19 +93,42 @@ func (a *attribution) find(pid int) *execution {
 	return x
 }
 
+// maxSearches bounds how often a line of parents is followed anew because one of
+// them ended meanwhile: its children are the leader's then.
+const maxSearches = 10
+
 // searchLocked follows the parents of pid up to a leader.
 func (a *attribution) searchLocked(pid int) *execution {
-	var line []int // pid and its ancestors, the youngest first
-	for p := pid; p > 1 && len(line) < maxAncestry; p = processOf(p).parent {
-		if x := a.leader[p]; x != nil {
-			if x.shellOf == nil {
-				return x
-			}
-			return x.shellOf.commandOf(line)
+	for range maxSearches {
+		leader, line, broken := a.followLocked(pid)
+		switch {
+		case broken:
+			continue
+		case leader.x == nil || leader.over:
+			return nil
+		case leader.x.shellOf != nil:
+			return leader.x.shellOf.commandOf(line)
 		}
-		line = append(line, p)
+		return leader.x
 	}
 	return nil
+}
+
+// followLocked returns the leader of pid, and pid and its ancestors below, the
+// youngest first. It is broken where an ancestor has ended meanwhile.
+func (a *attribution) followLocked(pid int) (leader led, line []int, broken bool) {
+	for p := pid; p > 1 && len(line) < maxAncestry; {
+		if l, is := a.leader[p]; is {
+			return l, line, false
+		}
+		line = append(line, p)
+		of := processOf(p)
+		if of == (process{}) {
+			return led{}, nil, p != pid
+		}
+		p = of.parent
+	}
+	return led{}, nil, false
 }
 
 // process is what /proc/PID/stat tells (proc_pid_stat(5)).

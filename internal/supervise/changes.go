@@ -55,7 +55,7 @@ func (s *changeSet) note(c fusefs.Change) {
 		if c.Dir {
 			s.moveBelowLocked(c.Path, c.To)
 		}
-		s.noteRenamedLocked(c.Path, c.To)
+		s.noteRenamedLocked(c.Path, c.To, c.Replaced)
 	}
 }
 
@@ -90,12 +90,17 @@ func (s *changeSet) moveBelowLocked(from, to vpath.Path) {
 	}
 }
 
-// noteRenamedLocked moves what is known of from to to.
-func (s *changeSet) noteRenamedLocked(from, to vpath.Path) {
-	wasCreated := s.paths[from] == created
-	if wasCreated {
+// noteRenamedLocked moves what is known of from to to, where something may have
+// been replaced.
+func (s *changeSet) noteRenamedLocked(from, to vpath.Path, replaced bool) {
+	if s.paths[from] == created {
 		delete(s.paths, from)
-		s.noteCreatedLocked(to)
+		switch {
+		case !replaced:
+			s.noteCreatedLocked(to)
+		case s.paths[to] == 0:
+			s.setLocked(to, modified)
+		}
 		return
 	}
 	if origin, ok := s.renamed[from]; ok {

@@ -35,8 +35,18 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 			changes{Modified: []vpath.Path{"/a"}},
 		},
 		{
-			"a new file renamed over an old one is a creation there",
+			"a new file renamed is a creation there",
 			[]event{{"created", "/a.tmp", ""}, {"renamed", "/a.tmp", "/a"}},
+			changes{Created: []vpath.Path{"/a"}},
+		},
+		{
+			"a new file renamed over an old one modifies that",
+			[]event{{"created", "/a.tmp", ""}, {"replaced", "/a.tmp", "/a"}},
+			changes{Modified: []vpath.Path{"/a"}},
+		},
+		{
+			"a new file renamed over a new one is a creation there",
+			[]event{{"created", "/a", ""}, {"created", "/a.tmp", ""}, {"replaced", "/a.tmp", "/a"}},
 			changes{Created: []vpath.Path{"/a"}},
 		},
 		{
@@ -64,7 +74,11 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var s changeSet
 			for _, e := range tt.events {
-				s.note(fusefs.Change{Kind: e.kind, Path: vpath.Path(e.path), To: vpath.Path(e.to), Dir: e.to == "/e"})
+				c := fusefs.Change{Kind: e.kind, Path: vpath.Path(e.path), To: vpath.Path(e.to), Dir: e.to == "/e"}
+				if e.kind == "replaced" {
+					c.Kind, c.Replaced = fusefs.Renamed, true
+				}
+				s.note(c)
 			}
 			if diff := cmp.Diff(tt.want, s.take()); diff != "" {
 				t.Errorf("changes differ (-want +got):\n%s", diff)

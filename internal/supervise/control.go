@@ -199,6 +199,9 @@ const (
 
 // Exit is how a command ended.
 type Exit struct {
+	// ID is that of the command's records in the audit log; empty for one that
+	// did not run.
+	ID          string        `json:"id,omitempty"`
 	Code        int           `json:"code"`
 	Signal      int           `json:"signal,omitempty"` // non-zero: ended by this signal
 	Reason      Reason        `json:"reason,omitempty"`
@@ -212,6 +215,7 @@ type Exit struct {
 	// Untouched says that the delta was empty then: there is nothing to carry
 	// over. Without it there may be.
 	Untouched bool `json:"untouched,omitempty"`
+	Effects
 }
 
 // Status is what a live supervisor tells of itself.

@@ -2,9 +2,11 @@ package supervise
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,14 +20,17 @@ import (
 
 // execution is one command that runs.
 type execution struct {
-	id      string   // unique while the supervisor lives
+	id      string   // unique among the sandbox's, also of earlier supervisors
+	number  int      // unique among those of this supervisor
 	session string   // that it is a command of, or the shell of
 	shellOf *session // else nil
 	command Command
 	inside  *guest.Exec // nil for a command of a session
+	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
 	before  cgroup.Usage // of the sandbox, when the command was about to start
 	changes changeSet
+	denials denialSet
 	begun   time.Time
 
 	kept *keptCommand // nil for streams of a client's
@@ -118,15 +123,20 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	return x, master, nil
 }
 
-// execPrefix stands before a command's number.
-const execPrefix = "exec-"
+// newRun returns what stands before the numbers of one supervisor's commands in
+// their ids.
+func newRun() string {
+	var random [4]byte
+	rand.Read(random[:]) // it never fails
+	return fmt.Sprintf("exec-%x-", random)
+}
 
 // newExecution numbers a command.
 func (s *supervisor) newExecution(command Command) *execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	return &execution{id: fmt.Sprint(execPrefix, s.next), command: command, begun: time.Now()}
+	return &execution{id: s.runID + strconv.Itoa(s.next), number: s.next, command: command, begun: time.Now()}
 }
 
 // inner is the command as the guest takes it, without its streams.
@@ -248,7 +258,7 @@ func (s *supervisor) enterGroup(x *execution) error {
 	if s.group == nil {
 		return nil
 	}
-	group, err := s.group.Sub(x.id)
+	group, err := s.group.Sub(fmt.Sprint("exec-", x.number))
 	if err != nil {
 		return err
 	}
@@ -258,6 +268,7 @@ func (s *supervisor) enterGroup(x *execution) error {
 
 // placed is called with the command's leader before the command starts.
 func (s *supervisor) placed(x *execution, pid int) error {
+	x.leader = pid
 	s.attribution.add(pid, x)
 	if x.group == nil {
 		return nil
@@ -295,10 +306,14 @@ func (s *supervisor) isUntouched() bool {
 // forget drops what the supervisor keeps of a command. Its group stays while
 // background processes live in it; the sandbox's end removes it.
 func (s *supervisor) forget(x *execution) {
+	s.attribution.end(x.leader, x)
 	if x.inside != nil {
-		s.attribution.remove(x.inside.HostPID(), x)
+		go func() {
+			<-x.inside.Done()
+			s.attribution.remove(x.leader, x)
+		}()
 	} else {
-		s.attribution.forget(x)
+		s.attribution.remove(x.leader, x)
 	}
 	s.mu.Lock()
 	delete(s.execs, x)
@@ -336,10 +351,15 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
 	if lost && exit.Reason == ReasonNone {
 		exit.Reason = ReasonStopped
 	}
+	// Its processes are told of before they get their answers; what they have left
+	// behind may be told of still.
+	s.view.Conclude(x)
 	var events []audit.Event
-	if c := x.changes.take(); !c.empty() {
+	c := x.changes.take()
+	if !c.empty() {
 		events = append(events, c.event(x.id))
 	}
+	exit.ID, exit.Effects = x.id, effectsOf(&x.denials, c)
 	if after.OOMKills > before.OOMKills {
 		events = append(events, audit.ResourceLimitExceeded{
 			Exec: x.id, Resource: audit.ResourceMemory,

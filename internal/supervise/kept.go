@@ -5,8 +5,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -74,14 +72,8 @@ func (t *keptTable) list() []*keptCommand {
 			list = append(list, k)
 		}
 	}
-	slices.SortFunc(list, func(a, b *keptCommand) int { return cmp.Compare(numberOfExec(a.x.id), numberOfExec(b.x.id)) })
+	slices.SortFunc(list, func(a, b *keptCommand) int { return cmp.Compare(a.x.number, b.x.number) })
 	return list
-}
-
-// numberOfExec is what newExecution has put into an id.
-func numberOfExec(id string) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(id, execPrefix))
-	return n
 }
 
 // trim forgets all but the last that have ended.
@@ -309,7 +301,9 @@ func (a *attachment) told(r request) {
 func (k *keptCommand) describe() KeptExec {
 	d := KeptExec{ID: k.x.id, Session: k.x.session, Argv: toBytes(k.x.command.Argv), StartedAt: k.x.begun.UTC().Truncate(time.Millisecond)}
 	if k.isOver() {
-		d.Exit = &k.exit
+		exit := k.exit
+		exit.Effects = Effects{} // for those who attach
+		d.Exit = &exit
 		if k.err != nil {
 			d.Exit = &Exit{Signal: int(unix.SIGKILL), Reason: ReasonStopped}
 		}

@@ -11,8 +11,12 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// onDenial writes a refusal into the audit log. It is called by fusefs while
-// the process that was refused waits.
+// ownerOf returns the command of a thread, or nil.
+func (s *supervisor) ownerOf(tid int) any { return s.attribution.find(tid) }
+
+// onDenial writes a refusal into the audit log and adds it to what its command
+// was refused. It is called by fusefs while the process that was refused waits,
+// or later for those that were counted.
 func (s *supervisor) onDenial(d fusefs.Denial) {
 	event := audit.PermissionDenied{
 		Path: audit.Text(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
@@ -21,8 +25,9 @@ func (s *supervisor) onDenial(d fusefs.Denial) {
 	if rules := s.rules(); d.Rule != policy.NoRule && d.Rule < len(rules) {
 		event.Rule, event.RuleSource = audit.Text(rules[d.Rule].Pattern), audit.Text(rules[d.Rule].Source)
 	}
-	if x := s.attribution.find(d.PID); x != nil {
+	if x := d.Owner.(*execution); x != nil {
 		event.Exec = x.id
+		x.denials.note(d, string(event.Rule))
 	}
 	s.append(event)
 }

@@ -173,7 +173,7 @@ func (s *supervisor) mountView(context.Context) error {
 		Layer: s.stack, Policy: p, PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
 		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
-		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, Logger: s.log,
+		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, Owner: s.ownerOf, Logger: s.log,
 	})
 	if err != nil {
 		return err

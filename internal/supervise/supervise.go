@@ -21,10 +21,11 @@
 //
 // Goroutines: one accepts, one per connection and one more while it has a
 // session's command run, one per stream of a detached or kept command and of
-// each client attached to it, one per session, one waits
-// for the process tree, one for the starter's lease, and timers', which trim
-// and close idle sessions. Lock order: trimmer.mu, then supervisor.mu, then
-// attribution.mu, then session.mu, then changeSet.mu; spool.mu is taken alone.
+// each client attached to it, one per session, one per command that has ended and
+// left processes behind, one waits for the process tree, one for the starter's
+// lease, and timers', which trim and close idle sessions. Lock order: trimmer.mu,
+// then supervisor.mu, then attribution.mu, then session.mu, then changeSet.mu;
+// spool.mu and denialSet.mu are taken alone.
 package supervise
 
 import (
@@ -91,6 +92,7 @@ type supervisor struct {
 	stays   bool // without a command, too
 	leaving bool
 	next    int
+	runID   string
 	execs   map[*execution]struct{}
 }
 
@@ -117,6 +119,7 @@ func Main(args []string) int {
 		gone:     make(chan struct{}),
 		execs:    map[*execution]struct{}{},
 		holds:    1, // the starter's lease
+		runID:    newRun(),
 	}
 	if err := s.open(args[0], args[1]); err != nil {
 		report(ready, err)

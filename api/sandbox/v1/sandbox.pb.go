@@ -75,6 +75,62 @@ func (RuntimeType) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{0}
 }
 
+type ChangeKind int32
+
+const (
+	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
+	ChangeKind_CHANGE_KIND_CREATED     ChangeKind = 1
+	// Its content, or its mode or times.
+	ChangeKind_CHANGE_KIND_MODIFIED ChangeKind = 2
+	ChangeKind_CHANGE_KIND_DELETED  ChangeKind = 3
+	ChangeKind_CHANGE_KIND_RENAMED  ChangeKind = 4
+)
+
+// Enum value maps for ChangeKind.
+var (
+	ChangeKind_name = map[int32]string{
+		0: "CHANGE_KIND_UNSPECIFIED",
+		1: "CHANGE_KIND_CREATED",
+		2: "CHANGE_KIND_MODIFIED",
+		3: "CHANGE_KIND_DELETED",
+		4: "CHANGE_KIND_RENAMED",
+	}
+	ChangeKind_value = map[string]int32{
+		"CHANGE_KIND_UNSPECIFIED": 0,
+		"CHANGE_KIND_CREATED":     1,
+		"CHANGE_KIND_MODIFIED":    2,
+		"CHANGE_KIND_DELETED":     3,
+		"CHANGE_KIND_RENAMED":     4,
+	}
+)
+
+func (x ChangeKind) Enum() *ChangeKind {
+	p := new(ChangeKind)
+	*p = x
+	return p
+}
+
+func (x ChangeKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[1].Descriptor()
+}
+
+func (ChangeKind) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[1]
+}
+
+func (x ChangeKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ChangeKind.Descriptor instead.
+func (ChangeKind) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{1}
+}
+
 // ChangeStatus says what became of a path. Renames are a deletion and an addition.
 type ChangeStatus int32
 
@@ -116,11 +172,11 @@ func (x ChangeStatus) String() string {
 }
 
 func (ChangeStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[1].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
 }
 
 func (ChangeStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[1]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
 }
 
 func (x ChangeStatus) Number() protoreflect.EnumNumber {
@@ -129,7 +185,7 @@ func (x ChangeStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeStatus.Descriptor instead.
 func (ChangeStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
 // Risk says how a changed file could act outside of the sandbox once it is applied.
@@ -169,11 +225,11 @@ func (x Risk) String() string {
 }
 
 func (Risk) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
 }
 
 func (Risk) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
 }
 
 func (x Risk) Number() protoreflect.EnumNumber {
@@ -182,7 +238,7 @@ func (x Risk) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Risk.Descriptor instead.
 func (Risk) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 // Outcome is what apply did, or would do, with a path.
@@ -241,11 +297,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -254,7 +310,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 // ViewOrigin is what holds a file.
@@ -297,11 +353,11 @@ func (x ViewOrigin) String() string {
 }
 
 func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
 }
 
 func (ViewOrigin) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
 }
 
 func (x ViewOrigin) Number() protoreflect.EnumNumber {
@@ -310,7 +366,7 @@ func (x ViewOrigin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ViewOrigin.Descriptor instead.
 func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 type ExecOutput_OutputType int32
@@ -346,11 +402,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -359,7 +415,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -1162,6 +1218,20 @@ type ExecResult struct {
 	Conflicts []string `protobuf:"bytes,104,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	// How many conflicts there were.
 	ConflictCount int64 `protobuf:"varint,105,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
+	// Of the command's records in the audit log. Empty where the command could not be started.
+	ExecId string `protobuf:"bytes,106,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// What the policy refused the command, in the order in which it was tried first: it and all that
+	// it started, up to its end. What processes that it left behind are refused later is only in the
+	// audit log. As many as there is room for, at most 1000.
+	Denied []*Denial `protobuf:"bytes,107,rep,name=denied,proto3" json:"denied,omitempty"`
+	// How many refusals there were, repeats included.
+	DeniedCount int64 `protobuf:"varint,108,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
+	// What the command changed in the sandbox's view, net: by path, and as far as denied goes. What
+	// is written through a mapping while other commands run cannot be told whose it is, and is only
+	// in the audit log. As many as there is room for, at most 1000; Diff tells of all.
+	Changed []*FileChange `protobuf:"bytes,109,rep,name=changed,proto3" json:"changed,omitempty"`
+	// How many changes there were.
+	ChangedCount  int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1266,6 +1336,212 @@ func (x *ExecResult) GetConflictCount() int64 {
 	return 0
 }
 
+func (x *ExecResult) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *ExecResult) GetDenied() []*Denial {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+func (x *ExecResult) GetDeniedCount() int64 {
+	if x != nil {
+		return x.DeniedCount
+	}
+	return 0
+}
+
+func (x *ExecResult) GetChanged() []*FileChange {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ExecResult) GetChangedCount() int64 {
+	if x != nil {
+		return x.ChangedCount
+	}
+	return 0
+}
+
+// Denial is what the policy refused a command.
+type Denial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "" is the root, also of what was too much to be told each: its operation is "various".
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// What was tried: "open", "unlink", …
+	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
+	// What the path has.
+	Permission Permission `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
+	// Pattern of the rule that decided; empty where none did.
+	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Of that rule among the sandbox's permissions, from 0; -1 where none decided.
+	RuleIndex int32 `protobuf:"varint,5,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
+	// Of the process, as the host sees it; 0 where it is not known.
+	Pid int32 `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Its name, of at most 15 bytes, escaped as a path.
+	Program string `protobuf:"bytes,7,opt,name=program,proto3" json:"program,omitempty"`
+	// How often.
+	Count         int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Denial) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Denial) GetOperation() string {
+	if x != nil {
+		return x.Operation
+	}
+	return ""
+}
+
+func (x *Denial) GetPermission() Permission {
+	if x != nil {
+		return x.Permission
+	}
+	return Permission_PERMISSION_UNSPECIFIED
+}
+
+func (x *Denial) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Denial) GetRuleIndex() int32 {
+	if x != nil {
+		return x.RuleIndex
+	}
+	return 0
+}
+
+func (x *Denial) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Denial) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *Denial) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// FileChange is what became of a path of a sandbox's view.
+type FileChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Kind  ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=sandbox.v1.ChangeKind" json:"kind,omitempty"`
+	// Where it was, if it was renamed. All below a renamed directory was, too.
+	OldPath       string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileChange) Reset() {
+	*x = FileChange{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileChange) ProtoMessage() {}
+
+func (x *FileChange) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
+func (*FileChange) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *FileChange) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *FileChange) GetKind() ChangeKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ChangeKind_CHANGE_KIND_UNSPECIFIED
+}
+
+func (x *FileChange) GetOldPath() string {
+	if x != nil {
+		return x.OldPath
+	}
+	return ""
+}
+
 type ExecOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Unspecified in the last message.
@@ -1277,18 +1553,23 @@ type ExecOutput struct {
 	Conflicts     []string `protobuf:"bytes,101,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	ConflictCount int64    `protobuf:"varint,102,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
 	// In the first message of a detached command, and of Attach: its name for Attach, as long as the
-	// sandbox runs.
+	// sandbox runs. In the last message as in ExecResult, the same.
 	ExecId string `protobuf:"bytes,103,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
 	// In the first message of a command that was taken up: bytes of its output that are kept no
 	// longer.
-	LostBytes     int64 `protobuf:"varint,104,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
+	LostBytes int64 `protobuf:"varint,104,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
+	// In the last message, as in ExecResult, as the next three.
+	Denied        []*Denial     `protobuf:"bytes,105,rep,name=denied,proto3" json:"denied,omitempty"`
+	DeniedCount   int64         `protobuf:"varint,106,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
+	Changed       []*FileChange `protobuf:"bytes,107,rep,name=changed,proto3" json:"changed,omitempty"`
+	ChangedCount  int64         `protobuf:"varint,108,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1581,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1594,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -1365,6 +1646,34 @@ func (x *ExecOutput) GetLostBytes() int64 {
 	return 0
 }
 
+func (x *ExecOutput) GetDenied() []*Denial {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+func (x *ExecOutput) GetDeniedCount() int64 {
+	if x != nil {
+		return x.DeniedCount
+	}
+	return 0
+}
+
+func (x *ExecOutput) GetChanged() []*FileChange {
+	if x != nil {
+		return x.Changed
+	}
+	return nil
+}
+
+func (x *ExecOutput) GetChangedCount() int64 {
+	if x != nil {
+		return x.ChangedCount
+	}
+	return 0
+}
+
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -1382,7 +1691,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1394,7 +1703,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1407,7 +1716,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -1522,7 +1831,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1843,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1856,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -1566,7 +1875,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1887,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1900,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -1619,7 +1928,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1940,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1953,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -1697,7 +2006,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +2018,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +2031,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Session) GetId() string {
@@ -1779,7 +2088,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +2100,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +2113,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -1837,7 +2146,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2158,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2171,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -1881,7 +2190,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1893,7 +2202,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1906,7 +2215,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -1925,7 +2234,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1937,7 +2246,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1950,7 +2259,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -1969,7 +2278,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2290,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2303,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -2017,7 +2326,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2338,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2351,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -2090,7 +2399,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2102,7 +2411,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2115,7 +2424,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -2164,7 +2473,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2485,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2498,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -2239,7 +2548,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2251,7 +2560,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2264,7 +2573,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -2386,7 +2695,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2707,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2720,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -2448,7 +2757,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2460,7 +2769,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2473,7 +2782,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -2510,7 +2819,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2522,7 +2831,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2535,7 +2844,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -2582,7 +2891,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2594,7 +2903,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2607,7 +2916,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -2651,7 +2960,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2663,7 +2972,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2676,7 +2985,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -2714,7 +3023,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +3035,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +3048,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -2774,7 +3083,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2786,7 +3095,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2799,7 +3108,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -2826,7 +3135,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2838,7 +3147,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2851,7 +3160,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -2890,7 +3199,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2902,7 +3211,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2915,7 +3224,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -2986,7 +3295,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +3307,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3320,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -3041,7 +3350,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3362,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3066,7 +3375,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -3100,7 +3409,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3421,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3434,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -3154,7 +3463,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3475,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3488,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -3241,7 +3550,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3562,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3575,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -3292,7 +3601,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3304,7 +3613,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3317,7 +3626,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -3344,7 +3653,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3665,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3369,7 +3678,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -3424,7 +3733,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3436,7 +3745,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3449,7 +3758,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -3489,7 +3798,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3501,7 +3810,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3823,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -3553,7 +3862,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3565,7 +3874,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3578,7 +3887,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -3678,7 +3987,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3690,7 +3999,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3703,7 +4012,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -3769,7 +4078,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +4090,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3794,7 +4103,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -3835,7 +4144,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +4156,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +4169,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -3973,7 +4282,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06detach\x18e \x01(\bR\x06detach\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x04\n" +
 	"\n" +
 	"ExecResult\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\tR\x06stdout\x12\x16\n" +
@@ -3985,7 +4294,29 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10stdout_truncated\x18f \x01(\bR\x0fstdoutTruncated\x12)\n" +
 	"\x10stderr_truncated\x18g \x01(\bR\x0fstderrTruncated\x12\x1c\n" +
 	"\tconflicts\x18h \x03(\tR\tconflicts\x12%\n" +
-	"\x0econflict_count\x18i \x01(\x03R\rconflictCount\"\xdf\x02\n" +
+	"\x0econflict_count\x18i \x01(\x03R\rconflictCount\x12\x17\n" +
+	"\aexec_id\x18j \x01(\tR\x06execId\x12*\n" +
+	"\x06denied\x18k \x03(\v2\x12.sandbox.v1.DenialR\x06denied\x12!\n" +
+	"\fdenied_count\x18l \x01(\x03R\vdeniedCount\x120\n" +
+	"\achanged\x18m \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
+	"\rchanged_count\x18n \x01(\x03R\fchangedCount\"\xe7\x01\n" +
+	"\x06Denial\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
+	"\toperation\x18\x02 \x01(\tR\toperation\x126\n" +
+	"\n" +
+	"permission\x18\x03 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
+	"permission\x12\x12\n" +
+	"\x04rule\x18\x04 \x01(\tR\x04rule\x12\x1d\n" +
+	"\n" +
+	"rule_index\x18\x05 \x01(\x05R\truleIndex\x12\x10\n" +
+	"\x03pid\x18\x06 \x01(\x05R\x03pid\x12\x18\n" +
+	"\aprogram\x18\a \x01(\tR\aprogram\x12\x14\n" +
+	"\x05count\x18\b \x01(\x03R\x05count\"g\n" +
+	"\n" +
+	"FileChange\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x16.sandbox.v1.ChangeKindR\x04kind\x12\x19\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\"\x85\x04\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
@@ -3995,7 +4326,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0econflict_count\x18f \x01(\x03R\rconflictCount\x12\x17\n" +
 	"\aexec_id\x18g \x01(\tR\x06execId\x12\x1d\n" +
 	"\n" +
-	"lost_bytes\x18h \x01(\x03R\tlostBytes\"Y\n" +
+	"lost_bytes\x18h \x01(\x03R\tlostBytes\x12*\n" +
+	"\x06denied\x18i \x03(\v2\x12.sandbox.v1.DenialR\x06denied\x12!\n" +
+	"\fdenied_count\x18j \x01(\x03R\vdeniedCount\x120\n" +
+	"\achanged\x18k \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
+	"\rchanged_count\x18l \x01(\x03R\fchangedCount\"Y\n" +
 	"\n" +
 	"OutputType\x12\x1b\n" +
 	"\x17OUTPUT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -4231,7 +4566,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vRuntimeType\x12\x1c\n" +
 	"\x18RUNTIME_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNTIME_TYPE_BWRAP\x10\x01\x12\x17\n" +
-	"\x13RUNTIME_TYPE_DOCKER\x10\x02*\x98\x01\n" +
+	"\x13RUNTIME_TYPE_DOCKER\x10\x02*\x8e\x01\n" +
+	"\n" +
+	"ChangeKind\x12\x1b\n" +
+	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13CHANGE_KIND_CREATED\x10\x01\x12\x18\n" +
+	"\x14CHANGE_KIND_MODIFIED\x10\x02\x12\x17\n" +
+	"\x13CHANGE_KIND_DELETED\x10\x03\x12\x17\n" +
+	"\x13CHANGE_KIND_RENAMED\x10\x04*\x98\x01\n" +
 	"\fChangeStatus\x12\x1d\n" +
 	"\x19CHANGE_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13CHANGE_STATUS_ADDED\x10\x01\x12\x1a\n" +
@@ -4299,188 +4641,197 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
-	(ChangeStatus)(0),                // 1: sandbox.v1.ChangeStatus
-	(Risk)(0),                        // 2: sandbox.v1.Risk
-	(Outcome)(0),                     // 3: sandbox.v1.Outcome
-	(ViewOrigin)(0),                  // 4: sandbox.v1.ViewOrigin
-	(ExecOutput_OutputType)(0),       // 5: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),           // 6: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                  // 7: sandbox.v1.Sandbox
-	(*CreateSandboxRequest)(nil),     // 8: sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),        // 9: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),     // 10: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),    // 11: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),      // 12: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),       // 13: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),    // 14: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),              // 15: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),               // 16: sandbox.v1.ExecResult
-	(*ExecOutput)(nil),               // 17: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),            // 18: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),         // 19: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),        // 20: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),             // 21: sandbox.v1.DetachedExec
-	(*Session)(nil),                  // 22: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),     // 23: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),        // 24: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),      // 25: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 26: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),    // 27: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),       // 28: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),              // 29: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),             // 30: sandbox.v1.DiffResponse
-	(*FileDiff)(nil),                 // 31: sandbox.v1.FileDiff
-	(*FileState)(nil),                // 32: sandbox.v1.FileState
-	(*ApplyRequest)(nil),             // 33: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),              // 34: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),            // 35: sandbox.v1.ApplyResponse
-	(*DiscardRequest)(nil),           // 36: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),          // 37: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),         // 38: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),     // 39: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),    // 40: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                // 41: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),          // 42: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),         // 43: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                // 44: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),          // 45: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),         // 46: sandbox.v1.ReadViewResponse
-	(*AuditRequest)(nil),             // 47: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),               // 48: sandbox.v1.AuditEvent
-	(*GetStatsRequest)(nil),          // 49: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 50: sandbox.v1.Stats
-	nil,                              // 51: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 52: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 53: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 54: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 55: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),     // 56: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil), // 57: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 58: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 59: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 60: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 61: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 62: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 63: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 64: google.protobuf.Duration
-	(SessionStatus)(0),               // 65: sandbox.v1.SessionStatus
-	(Permission)(0),                  // 66: sandbox.v1.Permission
-	(*Empty)(nil),                    // 67: sandbox.v1.Empty
+	(ChangeKind)(0),                  // 1: sandbox.v1.ChangeKind
+	(ChangeStatus)(0),                // 2: sandbox.v1.ChangeStatus
+	(Risk)(0),                        // 3: sandbox.v1.Risk
+	(Outcome)(0),                     // 4: sandbox.v1.Outcome
+	(ViewOrigin)(0),                  // 5: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),       // 6: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),           // 7: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                  // 8: sandbox.v1.Sandbox
+	(*CreateSandboxRequest)(nil),     // 9: sandbox.v1.CreateSandboxRequest
+	(*GetSandboxRequest)(nil),        // 10: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),     // 11: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),    // 12: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),      // 13: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),       // 14: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),    // 15: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),              // 16: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),               // 17: sandbox.v1.ExecResult
+	(*Denial)(nil),                   // 18: sandbox.v1.Denial
+	(*FileChange)(nil),               // 19: sandbox.v1.FileChange
+	(*ExecOutput)(nil),               // 20: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),            // 21: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),         // 22: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),        // 23: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),             // 24: sandbox.v1.DetachedExec
+	(*Session)(nil),                  // 25: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),     // 26: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),        // 27: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),      // 28: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),     // 29: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),    // 30: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),       // 31: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),              // 32: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),             // 33: sandbox.v1.DiffResponse
+	(*FileDiff)(nil),                 // 34: sandbox.v1.FileDiff
+	(*FileState)(nil),                // 35: sandbox.v1.FileState
+	(*ApplyRequest)(nil),             // 36: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),              // 37: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),            // 38: sandbox.v1.ApplyResponse
+	(*DiscardRequest)(nil),           // 39: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),          // 40: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),         // 41: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),     // 42: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),    // 43: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                // 44: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),          // 45: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),         // 46: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                // 47: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),          // 48: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),         // 49: sandbox.v1.ReadViewResponse
+	(*AuditRequest)(nil),             // 50: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),               // 51: sandbox.v1.AuditEvent
+	(*GetStatsRequest)(nil),          // 52: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                    // 53: sandbox.v1.Stats
+	nil,                              // 54: sandbox.v1.Sandbox.LabelsEntry
+	nil,                              // 55: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                              // 56: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                              // 57: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),      // 58: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),     // 59: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil), // 60: sandbox.v1.AttachRequest.WindowSize
+	nil,                              // 61: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                              // 62: sandbox.v1.CreateSessionRequest.EnvEntry
+	nil,                              // 63: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 64: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 65: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 66: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 67: google.protobuf.Duration
+	(Permission)(0),                  // 68: sandbox.v1.Permission
+	(SessionStatus)(0),               // 69: sandbox.v1.SessionStatus
+	(*Empty)(nil),                    // 70: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	61, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	62, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	51, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	63, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	63, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	63, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	63, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	64, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	65, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	54, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	66, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	66, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	66, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	66, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	6,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	61, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	64, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	52, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	7,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	64, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	67, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	55, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	6,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	53, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	7,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	54, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	64, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	64, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	5,  // 19: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	55, // 20: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	57, // 21: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	56, // 22: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	21, // 23: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	63, // 24: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	65, // 25: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	63, // 26: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	63, // 27: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	59, // 28: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	22, // 29: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	64, // 30: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	31, // 31: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	1,  // 32: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	2,  // 33: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	32, // 34: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	32, // 35: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	3,  // 36: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	1,  // 37: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	34, // 38: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	61, // 39: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	66, // 40: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	61, // 41: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	41, // 42: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	44, // 43: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	66, // 44: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	63, // 45: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	4,  // 46: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	63, // 47: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	63, // 48: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	64, // 49: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	60, // 50: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	58, // 51: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	64, // 52: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	57, // 53: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	8,  // 54: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	9,  // 55: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	10, // 56: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	12, // 57: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	13, // 58: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	14, // 59: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	15, // 60: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	15, // 61: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	23, // 62: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	24, // 63: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	25, // 64: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	27, // 65: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	28, // 66: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	28, // 67: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	18, // 68: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	19, // 69: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	29, // 70: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	33, // 71: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	36, // 72: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	38, // 73: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	39, // 74: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	42, // 75: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	45, // 76: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	47, // 77: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	49, // 78: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	7,  // 79: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	7,  // 80: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	11, // 81: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	7,  // 82: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	7,  // 83: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	67, // 84: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	16, // 85: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	17, // 86: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	22, // 87: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	22, // 88: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	26, // 89: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	67, // 90: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	16, // 91: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	17, // 92: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	17, // 93: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	20, // 94: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	30, // 95: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	35, // 96: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	37, // 97: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	7,  // 98: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	40, // 99: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	43, // 100: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	46, // 101: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	48, // 102: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	50, // 103: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	79, // [79:104] is the sub-list for method output_type
-	54, // [54:79] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	7,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	56, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	8,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	57, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	67, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	67, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	18, // 19: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	19, // 20: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	68, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	1,  // 22: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	6,  // 23: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	18, // 24: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	19, // 25: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	58, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	60, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	59, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	24, // 29: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	66, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	69, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	66, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	66, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	62, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	25, // 35: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	67, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	34, // 37: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	2,  // 38: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	3,  // 39: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	35, // 40: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	35, // 41: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	4,  // 42: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	2,  // 43: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	37, // 44: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	64, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	68, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	64, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	44, // 48: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	47, // 49: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	68, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	66, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	5,  // 52: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	66, // 53: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	66, // 54: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	67, // 55: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	63, // 56: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	61, // 57: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	67, // 58: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	60, // 59: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	9,  // 60: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	10, // 61: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	11, // 62: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	13, // 63: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	14, // 64: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	15, // 65: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	16, // 66: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	16, // 67: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	26, // 68: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	27, // 69: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	28, // 70: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	30, // 71: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	31, // 72: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	31, // 73: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	21, // 74: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	22, // 75: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	32, // 76: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	36, // 77: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	39, // 78: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	41, // 79: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	42, // 80: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	45, // 81: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	48, // 82: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	50, // 83: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	52, // 84: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	8,  // 85: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 86: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	12, // 87: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	8,  // 88: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 89: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	70, // 90: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	17, // 91: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	20, // 92: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	25, // 93: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	25, // 94: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	29, // 95: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	70, // 96: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	17, // 97: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	20, // 98: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	20, // 99: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	23, // 100: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	33, // 101: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	38, // 102: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	40, // 103: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	8,  // 104: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	43, // 105: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	46, // 106: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	49, // 107: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	51, // 108: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	53, // 109: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	85, // [85:110] is the sub-list for method output_type
+	60, // [60:85] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -4489,8 +4840,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[11].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[12].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[13].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -4498,16 +4849,16 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[34].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[44].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[46].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   55,
+			NumEnums:      7,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -16,6 +16,14 @@ class RuntimeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUNTIME_TYPE_BWRAP: _ClassVar[RuntimeType]
     RUNTIME_TYPE_DOCKER: _ClassVar[RuntimeType]
 
+class ChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CHANGE_KIND_UNSPECIFIED: _ClassVar[ChangeKind]
+    CHANGE_KIND_CREATED: _ClassVar[ChangeKind]
+    CHANGE_KIND_MODIFIED: _ClassVar[ChangeKind]
+    CHANGE_KIND_DELETED: _ClassVar[ChangeKind]
+    CHANGE_KIND_RENAMED: _ClassVar[ChangeKind]
+
 class ChangeStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHANGE_STATUS_UNSPECIFIED: _ClassVar[ChangeStatus]
@@ -50,6 +58,11 @@ class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 RUNTIME_TYPE_UNSPECIFIED: RuntimeType
 RUNTIME_TYPE_BWRAP: RuntimeType
 RUNTIME_TYPE_DOCKER: RuntimeType
+CHANGE_KIND_UNSPECIFIED: ChangeKind
+CHANGE_KIND_CREATED: ChangeKind
+CHANGE_KIND_MODIFIED: ChangeKind
+CHANGE_KIND_DELETED: ChangeKind
+CHANGE_KIND_RENAMED: ChangeKind
 CHANGE_STATUS_UNSPECIFIED: ChangeStatus
 CHANGE_STATUS_ADDED: ChangeStatus
 CHANGE_STATUS_MODIFIED: ChangeStatus
@@ -238,7 +251,7 @@ class ExecRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ...) -> None: ...
 
 class ExecResult(_message.Message):
-    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count")
+    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count")
     STDOUT_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -249,6 +262,11 @@ class ExecResult(_message.Message):
     STDERR_TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     CONFLICTS_FIELD_NUMBER: _ClassVar[int]
     CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    DENIED_FIELD_NUMBER: _ClassVar[int]
+    DENIED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
     stdout: str
     stderr: str
     exit_code: int
@@ -259,10 +277,45 @@ class ExecResult(_message.Message):
     stderr_truncated: bool
     conflicts: _containers.RepeatedScalarFieldContainer[str]
     conflict_count: int
-    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ...) -> None: ...
+    exec_id: str
+    denied: _containers.RepeatedCompositeFieldContainer[Denial]
+    denied_count: int
+    changed: _containers.RepeatedCompositeFieldContainer[FileChange]
+    changed_count: int
+    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ...) -> None: ...
+
+class Denial(_message.Message):
+    __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    RULE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    operation: str
+    permission: _common_pb2.Permission
+    rule: str
+    rule_index: int
+    pid: int
+    program: str
+    count: int
+    def __init__(self, path: _Optional[str] = ..., operation: _Optional[str] = ..., permission: _Optional[_Union[_common_pb2.Permission, str]] = ..., rule: _Optional[str] = ..., rule_index: _Optional[int] = ..., pid: _Optional[int] = ..., program: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class FileChange(_message.Message):
+    __slots__ = ("path", "kind", "old_path")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OLD_PATH_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    kind: ChangeKind
+    old_path: str
+    def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ...) -> None: ...
 
 class ExecOutput(_message.Message):
-    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes")
+    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count")
     class OutputType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTPUT_TYPE_UNSPECIFIED: _ClassVar[ExecOutput.OutputType]
@@ -278,6 +331,10 @@ class ExecOutput(_message.Message):
     CONFLICT_COUNT_FIELD_NUMBER: _ClassVar[int]
     EXEC_ID_FIELD_NUMBER: _ClassVar[int]
     LOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DENIED_FIELD_NUMBER: _ClassVar[int]
+    DENIED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
     type: ExecOutput.OutputType
     data: bytes
     exit_code: int
@@ -285,7 +342,11 @@ class ExecOutput(_message.Message):
     conflict_count: int
     exec_id: str
     lost_bytes: int
-    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ...) -> None: ...
+    denied: _containers.RepeatedCompositeFieldContainer[Denial]
+    denied_count: int
+    changed: _containers.RepeatedCompositeFieldContainer[FileChange]
+    changed_count: int
+    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ...) -> None: ...
 
 class AttachRequest(_message.Message):
     __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")
