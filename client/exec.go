@@ -25,6 +25,7 @@ type Result struct {
 	// was room for.
 	Conflicts     []string
 	ConflictCount int64 // how many there were
+	Effects
 }
 
 // OK reports whether the command succeeded.
@@ -41,6 +42,7 @@ func resultFrom(r *sandboxv1.ExecResult) *Result {
 	return &Result{
 		Stdout: out, Stderr: complaints, StdoutTruncated: r.StdoutTruncated, StderrTruncated: r.StderrTruncated,
 		ExitCode: int(r.ExitCode), Duration: r.Duration.AsDuration(), Conflicts: decoded(r.Conflicts), ConflictCount: r.ConflictCount,
+		Effects: effectsFrom(r),
 	}
 }
 
@@ -160,7 +162,7 @@ func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.
 
 // endOf is what the last message of a command tells.
 func endOf(last *sandboxv1.ExecOutput) *Result {
-	return &Result{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount}
+	return &Result{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount, Effects: effectsFrom(last)}
 }
 
 // decoded are paths of the API as they are.

@@ -168,7 +168,7 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 		fs.report(Change{Path: to.path, Kind: Modified, PID: int(in.Pid)})
 		return fuse.OK
 	}
-	fs.report(Change{Path: from.path, To: to.path, Dir: directory, Replaced: there != nil, Kind: Renamed, PID: int(in.Pid)})
+	fs.report(Change{Path: from.path, To: to.path, Dir: directory, Over: there != nil, Kind: Renamed, PID: int(in.Pid)})
 	return fuse.OK
 }
 

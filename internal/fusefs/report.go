@@ -24,9 +24,8 @@ type Change struct {
 	Path vpath.Path
 	To   vpath.Path // of Renamed
 	Dir  bool       // of Renamed: all that is below moved too
-	// Replaced says of Renamed that something was at To.
-	Replaced bool
-	Kind     ChangeKind
+	Over bool       // of Renamed: something else was at To
+	Kind ChangeKind
 	PID  int // the thread that did it, in the mounter's pid namespace; 0: the kernel, for a mapping
 }
 

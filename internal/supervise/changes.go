@@ -55,7 +55,7 @@ func (s *changeSet) note(c fusefs.Change) {
 		if c.Dir {
 			s.moveBelowLocked(c.Path, c.To)
 		}
-		s.noteRenamedLocked(c.Path, c.To, c.Replaced)
+		s.noteRenamedLocked(c.Path, c.To, c.Over)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 			for _, e := range tt.events {
 				c := fusefs.Change{Kind: e.kind, Path: vpath.Path(e.path), To: vpath.Path(e.to), Dir: e.to == "/e"}
 				if e.kind == "replaced" {
-					c.Kind, c.Replaced = fusefs.Renamed, true
+					c.Kind, c.Over = fusefs.Renamed, true
 				}
 				s.note(c)
 			}

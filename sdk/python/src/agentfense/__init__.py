@@ -48,6 +48,7 @@ from .presets import (
     list_presets,
     register_preset,
 )
+from .results import Denial, FileChange
 from .types import (
     ApplyResult,
     AuditEvent,
@@ -77,6 +78,7 @@ from .types import (
     ViewEntry,
 )
 from .types import Sandbox as SandboxInfo
+from .words import ChangeKind
 
 if TYPE_CHECKING:
     from . import utils
@@ -139,11 +141,14 @@ __all__ = [
     "utils",
     "ApplyResult",
     "AuditEvent",
+    "ChangeKind",
     "ChangeStatus",
     "Codebase",
+    "Denial",
     "DiscardResult",
     "ExecResult",
     "Explanation",
+    "FileChange",
     "FileDiff",
     "FileInfo",
     "FileState",

@@ -9,7 +9,9 @@ import grpc
 
 from ._connection import AsyncConnection
 from ._errors import Call, error_of
+from ._results import denial_of, file_change_of
 from ._wire import audit_event_of, chunk_of, decode_path
+from .results import Denial, FileChange
 from .types import AuditEvent, OutputChunk
 
 T = TypeVar("T")
@@ -117,33 +119,75 @@ class _Ending:
     exit_code: Optional[int] = None
     """Set once the command has ended; 128 and its number where a signal ended it."""
     conflict_count: int = 0
+    exec_id: str = ""
+    denied_count: int = 0
+    changed_count: int = 0
 
     def __init__(self) -> None:
         self.conflicts: List[str] = []
+        self.denied: List[Denial] = []
+        self.changed: List[FileChange] = []
 
     def note(self, message: Any) -> None:
         """Take a message that may be the last."""
+        if message.exec_id:
+            self.exec_id = message.exec_id
         if message.HasField("exit_code"):
             self.exit_code = message.exit_code
             self.conflicts = [decode_path(path) for path in message.conflicts]
             self.conflict_count = message.conflict_count
+            self.denied = [denial_of(denial) for denial in message.denied]
+            self.denied_count = message.denied_count
+            self.changed = [file_change_of(change) for change in message.changed]
+            self.changed_count = message.changed_count
 
 
-class ExecStream(Stream[bytes], Iterator[bytes]):
-    """A running command's output as it comes: an iterator of bytes, both streams in one.
+class _Ended:
+    """How a streamed command has ended."""
 
-    ``chunks()`` tells them apart instead. After the last piece ``exit_code`` is set. Closing the stream,
-    leaving its ``with`` block or forgetting it ends the command.
-    """
-
-    def __init__(self, call: Any, about: Call) -> None:
-        super().__init__(call, about)
-        self.ending = _Ending()
+    ending: _Ending
 
     @property
     def exit_code(self) -> Optional[int]:
         """The command's exit code, None until it has ended."""
         return self.ending.exit_code
+
+    @property
+    def exec_id(self) -> str:
+        """Of the command's records in the audit log; empty until it is known, at the command's end at the latest."""
+        return self.ending.exec_id
+
+    @property
+    def denied(self) -> List[Denial]:
+        """What the policy refused the command, as in ``ExecResult``; empty until it has ended."""
+        return self.ending.denied
+
+    @property
+    def denied_count(self) -> int:
+        """How many refusals there were, repeats included."""
+        return self.ending.denied_count
+
+    @property
+    def changed(self) -> List[FileChange]:
+        """What the command changed in the sandbox's view, as in ``ExecResult``; empty until it has ended."""
+        return self.ending.changed
+
+    @property
+    def changed_count(self) -> int:
+        """How many changes there were."""
+        return self.ending.changed_count
+
+
+class ExecStream(_Ended, Stream[bytes], Iterator[bytes]):
+    """A running command's output as it comes: an iterator of bytes, both streams in one.
+
+    ``chunks()`` tells them apart instead. After the last piece ``exit_code``, ``denied`` and ``changed`` are set.
+    Closing the stream, leaving its ``with`` block or forgetting it ends the command.
+    """
+
+    def __init__(self, call: Any, about: Call) -> None:
+        super().__init__(call, about)
+        self.ending = _Ending()
 
     def chunks(self) -> Iterator[OutputChunk]:
         """Yield the pieces of output, each with the stream it was written to."""
@@ -165,21 +209,17 @@ class ExecStream(Stream[bytes], Iterator[bytes]):
         raise StopIteration
 
 
-class AsyncExecStream(AsyncStream[bytes], AsyncIterator[bytes]):
+class AsyncExecStream(_Ended, AsyncStream[bytes], AsyncIterator[bytes]):
     """A running command's output as it comes: an asynchronous iterator of bytes, both streams in one.
 
     ``chunks()`` tells them apart instead. The command starts when the first piece is asked for. After the last
-    piece ``exit_code`` is set. Closing the stream, leaving its ``async with`` block or forgetting it ends the command.
+    piece ``exit_code``, ``denied`` and ``changed`` are set. Closing the stream, leaving its ``async with`` block or
+    forgetting it ends the command.
     """
 
     def __init__(self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection) -> None:
         super().__init__(start, about, connection)
         self.ending = _Ending()
-
-    @property
-    def exit_code(self) -> Optional[int]:
-        """The command's exit code, None until it has ended."""
-        return self.ending.exit_code
 
     async def chunks(self) -> AsyncIterator[OutputChunk]:
         """Yield the pieces of output, each with the stream it was written to."""

@@ -19,7 +19,7 @@ from .presets import as_rules
 Seconds = Union[int, float]
 
 
-def _named(enum: Any, prefix: str, number: int, fallback: str) -> str:
+def named(enum: Any, prefix: str, number: int, fallback: str) -> str:
     """Return a value's name without its prefix. A number that is new to us is the fallback."""
     name: str = enum.Name(number) if number in enum.values() else ""
     known = name.startswith(prefix) and not name.endswith("_UNSPECIFIED")
@@ -119,7 +119,7 @@ _PATTERN_TYPES = [kind.value for kind in t.PatternType]
 
 def rule_of(message: Any) -> t.PermissionRule:
     """Return a rule of the API."""
-    kind = _named(common_pb2.PatternType, "PATTERN_TYPE_", message.type, "glob")
+    kind = named(common_pb2.PatternType, "PATTERN_TYPE_", message.type, "glob")
     return t.PermissionRule(
         pattern=message.pattern,
         permission=permission_of(message.permission),
@@ -130,7 +130,7 @@ def rule_of(message: Any) -> t.PermissionRule:
 
 def permission_of(number: int) -> t.Permission:
     """Return a permission of the API."""
-    return t.Permission(_named(common_pb2.Permission, "PERMISSION_", number, "none"))
+    return t.Permission(named(common_pb2.Permission, "PERMISSION_", number, "none"))
 
 
 # Sandboxes
@@ -165,10 +165,10 @@ def sandbox_of(message: Any) -> t.Sandbox:
     return t.Sandbox(
         id=message.id,
         codebase_id=message.codebase_id,
-        status=t.SandboxStatus(_named(common_pb2.SandboxStatus, "SANDBOX_STATUS_", message.status, "error")),
+        status=t.SandboxStatus(named(common_pb2.SandboxStatus, "SANDBOX_STATUS_", message.status, "error")),
         permissions=[rule_of(rule) for rule in message.permissions],
         labels=dict(message.labels),
-        runtime=t.RuntimeType(_named(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", message.runtime, "bwrap")),
+        runtime=t.RuntimeType(named(sandbox_pb2.RuntimeType, "RUNTIME_TYPE_", message.runtime, "bwrap")),
         image=message.image or None,
         resources=t.ResourceLimits(**limits) if any(limits.values()) else None,
         created_at=time_of(message.created_at),
@@ -182,23 +182,6 @@ def sandbox_of(message: Any) -> t.Sandbox:
 
 
 # Commands
-
-
-def exec_result_of(message: Any, command: str) -> t.ExecResult:
-    """Return how a command ended."""
-    return t.ExecResult(
-        stdout=message.stdout,
-        stderr=message.stderr,
-        exit_code=message.exit_code,
-        duration=span_of(message.duration),
-        command=command,
-        stdout_bytes=message.stdout_bytes or message.stdout.encode(),
-        stderr_bytes=message.stderr_bytes or message.stderr.encode(),
-        stdout_truncated=message.stdout_truncated,
-        stderr_truncated=message.stderr_truncated,
-        conflicts=[decode_path(path) for path in message.conflicts],
-        conflict_count=message.conflict_count,
-    )
 
 
 def chunk_of(message: Any) -> Optional[t.OutputChunk]:
@@ -222,7 +205,7 @@ def session_of(message: Any) -> t.Session:
     return t.Session(
         id=message.id,
         sandbox_id=message.sandbox_id,
-        status=t.SessionStatus(_named(common_pb2.SessionStatus, "SESSION_STATUS_", message.status, "unknown")),
+        status=t.SessionStatus(named(common_pb2.SessionStatus, "SESSION_STATUS_", message.status, "unknown")),
         shell=message.shell,
         created_at=time_of(message.created_at),
         closed_at=time_of(message.closed_at),
@@ -291,7 +274,7 @@ def _state_of(message: Any, field: str) -> Optional[t.FileState]:
 
 
 def _change(number: int) -> str:
-    return _named(sandbox_pb2.ChangeStatus, "CHANGE_STATUS_", number, "")
+    return named(sandbox_pb2.ChangeStatus, "CHANGE_STATUS_", number, "")
 
 
 def file_diff_of(message: Any) -> t.FileDiff:
@@ -299,7 +282,7 @@ def file_diff_of(message: Any) -> t.FileDiff:
     return t.FileDiff(
         path=decode_path(message.path),
         status=t.ChangeStatus(_change(message.status) or "modified"),
-        risk=t.Risk(_named(sandbox_pb2.Risk, "RISK_", message.risk, "none")),
+        risk=t.Risk(named(sandbox_pb2.Risk, "RISK_", message.risk, "none")),
         risk_reason=message.risk_reason,
         source_changed=message.source_changed,
         old=_state_of(message, "old"),
@@ -321,7 +304,7 @@ def apply_result_of(message: Any) -> t.ApplyResult:
         results=[
             t.PathOutcome(
                 path=decode_path(r.path),
-                outcome=t.Outcome(_named(sandbox_pb2.Outcome, "OUTCOME_", r.outcome, "failed")),
+                outcome=t.Outcome(named(sandbox_pb2.Outcome, "OUTCOME_", r.outcome, "failed")),
                 reason=r.reason,
                 status=t.ChangeStatus(_change(r.status)) if _change(r.status) else None,
             )

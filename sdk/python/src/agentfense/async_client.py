@@ -15,10 +15,10 @@ from ._connection import WORK, AsyncConnection, within
 from ._errors import Call
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
+from ._results import exec_result_of
 from ._streams import AsyncExecStream
 from ._wire import (
     duration_of,
-    exec_result_of,
     sandbox_of,
     seconds_of,
     session_of,

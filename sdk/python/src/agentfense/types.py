@@ -7,81 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import Enum
 from typing import Any, Dict, List, Literal, Mapping, Optional, Union
 
 from .exceptions import CommandExecutionError
-
-
-class Permission(str, Enum):
-    """What a path is to a sandbox: it does not exist, is listed without its content, can be read, can be changed."""
-
-    NONE = "none"
-    VIEW = "view"
-    READ = "read"
-    WRITE = "write"
-
-
-class PatternType(str, Enum):
-    """How a rule's pattern is read; AUTO tells it from the pattern's text, as a policy file does."""
-
-    GLOB = "glob"
-    DIRECTORY = "directory"
-    FILE = "file"
-    AUTO = "auto"
-
-
-class SandboxStatus(str, Enum):
-    """Where a sandbox stands in its life."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    ERROR = "error"
-
-
-class SessionStatus(str, Enum):
-    """Where a session stands in its life."""
-
-    UNKNOWN = "unknown"
-    ACTIVE = "active"
-    CLOSED = "closed"
-
-
-class RuntimeType(str, Enum):
-    """What confines a sandbox's processes."""
-
-    BWRAP = "bwrap"
-    DOCKER = "docker"
-
-
-class ChangeStatus(str, Enum):
-    """What became of a path. A rename is a deletion and an addition."""
-
-    ADDED = "added"
-    MODIFIED = "modified"
-    DELETED = "deleted"
-    RETYPED = "retyped"
-
-
-class Risk(str, Enum):
-    """How a changed file could act outside of the sandbox: tools of the host do what it says, or it is run there."""
-
-    NONE = "none"
-    TRUSTED_LATER = "trusted_later"
-    RUNS_ON_HOST = "runs_on_host"
-
-
-class Outcome(str, Enum):
-    """What apply did, or would do, with a path."""
-
-    APPLIED = "applied"
-    PRESENT = "present"
-    KEPT = "kept"
-    CONFLICT = "conflict"
-    REFUSED = "refused"
-    FAILED = "failed"
-    SKIPPED = "skipped"
+from .results import Denial as Denial
+from .results import FileChange as FileChange
+from .words import ChangeKind as ChangeKind
+from .words import ChangeStatus as ChangeStatus
+from .words import Outcome as Outcome
+from .words import PatternType as PatternType
+from .words import Permission as Permission
+from .words import Risk as Risk
+from .words import RuntimeType as RuntimeType
+from .words import SandboxStatus as SandboxStatus
+from .words import SessionStatus as SessionStatus
 
 
 @dataclass
@@ -195,6 +134,17 @@ class ExecResult:
     conflicts: List[str] = field(default_factory=list)
     """Paths that the command changed and somebody outside did too."""
     conflict_count: int = 0
+    exec_id: str = ""
+    """Of the command's records in the audit log; empty where it could not be started."""
+    denied: List[Denial] = field(default_factory=list)
+    """What the policy refused the command and all that it started, up to its end, in the order in which it was tried
+    first. At most 1000, and as many as there was room for."""
+    denied_count: int = 0
+    """How many refusals there were, repeats included."""
+    changed: List[FileChange] = field(default_factory=list)
+    """What the command changed in the sandbox's view, net and by path. At most 1000, and as many as there was room
+    for; ``diff`` has all."""
+    changed_count: int = 0
 
     @property
     def success(self) -> bool:

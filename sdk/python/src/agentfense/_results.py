@@ -1,0 +1,53 @@
+"""What the API's messages that end a command are in Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._gen.sandbox.v1 import sandbox_pb2
+from ._wire import decode_path, named, permission_of, span_of
+from .results import Denial, FileChange
+from .types import ExecResult
+from .words import ChangeKind
+
+
+def exec_result_of(message: Any, command: str) -> ExecResult:
+    """Return how a command ended."""
+    return ExecResult(
+        stdout=message.stdout,
+        stderr=message.stderr,
+        exit_code=message.exit_code,
+        duration=span_of(message.duration),
+        command=command,
+        stdout_bytes=message.stdout_bytes or message.stdout.encode(),
+        stderr_bytes=message.stderr_bytes or message.stderr.encode(),
+        stdout_truncated=message.stdout_truncated,
+        stderr_truncated=message.stderr_truncated,
+        conflicts=[decode_path(path) for path in message.conflicts],
+        conflict_count=message.conflict_count,
+        exec_id=message.exec_id,
+        denied=[denial_of(denial) for denial in message.denied],
+        denied_count=message.denied_count,
+        changed=[file_change_of(change) for change in message.changed],
+        changed_count=message.changed_count,
+    )
+
+
+def denial_of(message: Any) -> Denial:
+    """Return what a command was refused."""
+    return Denial(
+        path=decode_path(message.path),
+        operation=message.operation,
+        permission=permission_of(message.permission),
+        rule=message.rule,
+        rule_index=message.rule_index,
+        program=decode_path(message.program),
+        pid=message.pid,
+        count=message.count,
+    )
+
+
+def file_change_of(message: Any) -> FileChange:
+    """Return what a command changed."""
+    kind = named(sandbox_pb2.ChangeKind, "CHANGE_KIND_", message.kind, "modified")
+    return FileChange(decode_path(message.path), ChangeKind(kind), decode_path(message.old_path))
