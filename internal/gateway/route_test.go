@@ -40,7 +40,7 @@ const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SAN
 	`"resources":null,"statusReason":"","name":"","ownerId":""`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
-	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0"`
+	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"`
 
 var sandboxRoutes = []route{
 	{
