@@ -121,25 +121,51 @@ func ExampleSandbox_SetRules() {
 		if err := box.SetRules(ctx, rules); err != nil {
 			return err
 		}
-		if _, err := box.Run(ctx, "cat README.md"); err != nil {
+		result, err := box.Run(ctx, "cat README.md")
+		if err != nil {
+			return err
+		}
+		for _, denied := range result.Denied {
+			fmt.Println(denied.Operation, denied.Path, "by", denied.Rule)
+		}
+		return nil
+	})
+	// Output:
+	// write /src/**
+	// open README.md by *.md
+}
+
+func ExampleSandbox_Audit() {
+	try(func(ctx context.Context, dir string) error {
+		box, err := client.FromLocal(ctx, dir)
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+
+		if _, err := box.Run(ctx, "cat .env"); err != nil {
 			return err
 		}
 		for event, err := range box.Audit(ctx, client.WithEvents("permission_denied")) {
 			if err != nil {
 				return err
 			}
-			var denied struct{ Operation, Path string }
+			var denied struct{ Path, Rule string }
 			if err := json.Unmarshal(event.Record, &denied); err != nil {
 				return err
 			}
-			fmt.Println("denied:", denied.Operation, denied.Path)
-			break
+			fmt.Println(event.Event, denied.Path, denied.Rule)
 		}
+		stats, err := box.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(stats.Execs, stats.DeltaBytes)
 		return nil
 	})
 	// Output:
-	// write /src/**
-	// denied: open /README.md
+	// permission_denied /.env **/.env*
+	// 0 0
 }
 
 func ExampleSandbox_Stream() {
