@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate/bwrap"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
@@ -141,7 +142,11 @@ func explainStart(err error) error {
 	case errors.Is(err, unix.EPERM) && os.Geteuid() == 0:
 		return fault.New(fault.Unsupported, "mount namespace: %w: this root has no CAP_SYS_ADMIN (inside a container: grant it, or run as an ordinary user)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
-		return fault.New(fault.Unsupported, "user namespace: %w: this host does not let an ordinary user make one; `agentfense doctor` names the setting", err)
+		fix := bwrap.New(bwrap.Options{}).Forbidden()
+		if fix == "" {
+			fix = "this host does not let an ordinary user make one; in a container, its runtime must allow it"
+		}
+		return fault.New(fault.Unsupported, "user namespace: %w: %s", err, fix)
 	}
 	return fault.New(fault.Internal, "supervisor: %w", err)
 }

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,7 +29,11 @@ func mountTerminals(dir string, owner *ids) (*terminals, error) {
 	if owner != nil {
 		options += fmt.Sprintf(",uid=%d,gid=%d", owner.uid, owner.gid)
 	}
-	if err := unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options); err != nil {
+	err := unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options)
+	if errors.Is(err, unix.EINVAL) && owner != nil {
+		return nil, fault.New(fault.Unsupported, "terminals: user %d, whom the sandbox is to run as, is none of this container's: give it all users, or run as an ordinary user", owner.uid)
+	}
+	if err != nil {
 		return nil, fault.New(fault.Unsupported, "terminals: mount devpts: %w", err)
 	}
 	return &terminals{dir: dir}, nil

@@ -97,17 +97,26 @@ func (b *Isolator) explain(complaint string) error {
 	if strings.Contains(complaint, "nknown option") {
 		return fault.New(fault.Unsupported, "bubblewrap is too old (%s): %d.%d or later is needed", complaint, minMajor, minMinor)
 	}
-	for _, s := range settings {
-		value, err := os.ReadFile(filepath.Join(b.sysctls, s.path))
-		if err == nil && strings.TrimSpace(string(value)) == s.blocks {
-			return fault.New(fault.Unsupported, "bubblewrap cannot make namespaces (%s): %s; run as root: %s", complaint, s.because, s.fix)
-		}
+	if forbidden := b.Forbidden(); forbidden != "" {
+		return fault.New(fault.Unsupported, "bubblewrap cannot make namespaces (%s): %s", orSilence(complaint), forbidden)
 	}
 	hint := ""
 	if strings.Contains(complaint, "namespace") || strings.Contains(complaint, "uid map") {
 		hint = "; in a container, its runtime must allow user namespaces (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
 	return fault.New(fault.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)
+}
+
+// Forbidden names the setting of this host that keeps ordinary users from making
+// namespaces, and how to change it; "" if none does.
+func (b *Isolator) Forbidden() string {
+	for _, s := range settings {
+		value, err := os.ReadFile(filepath.Join(b.sysctls, s.path))
+		if err == nil && strings.TrimSpace(string(value)) == s.blocks {
+			return s.because + "; run as root: " + s.fix
+		}
+	}
+	return ""
 }
 
 func orSilence(complaint string) string {

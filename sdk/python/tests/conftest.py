@@ -6,40 +6,31 @@ import json
 import os
 import signal
 import tempfile
-import time
 from pathlib import Path
-from typing import AsyncIterator, Iterator, List
+from typing import AsyncIterator, Iterator
 
 import pytest
+from dockerd import IMAGE, Daemon, why_not
+from leaks import LIMIT, counted, left_in, processes_of, wait_until
 
-from agentfense import AsyncSandbox, AsyncSandboxClient, Sandbox, SandboxClient
+from agentfense import AsyncSandbox, AsyncSandboxClient, RuntimeType, Sandbox, SandboxClient
 
-LIMIT = 60.0
-"""Seconds after which a wait has failed."""
+__all__ = ["LIMIT", "check_clean", "need", "on_both", "processes_of", "root", "stop_server", "wait_until"]
 
-
-def wait_until(what: str, true: object, limit: float = LIMIT) -> None:
-    """Wait until ``true()``. A condition, not a time: the limit only ends a test that has failed."""
-    assert callable(true)
-    end = time.monotonic() + limit
-    while not true():
-        assert time.monotonic() < end, f"not within {limit:g} s: {what}"
-        time.sleep(0.01)
+REQUIRED = os.environ.get("AGENTFENSE_REQUIRE", "").split(",")
+"""What may not be missing, as for the Go tests (internal/needs)."""
 
 
-def processes_of(home: Path) -> List[int]:
-    """Return the processes that work for the state directory."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                environ = (entry / "environ").read_bytes().split(b"\0")
-                command = (entry / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if f"AGENTFENSE_HOME={home}".encode() in environ and b"agentfense" in command:
-                found.append(int(entry.name))
-    return found
+def need(name: str, why_not: str) -> None:
+    """Skip a test for want of something, or fail it where AGENTFENSE_REQUIRE asks for that. It is there if "" is."""
+    if why_not and name in REQUIRED:
+        pytest.fail(f"needs {name}, which AGENTFENSE_REQUIRE asks for: {why_not}")
+    if why_not:
+        pytest.skip(f"needs {name}: {why_not}")
+
+
+def root() -> None:
+    need("root", "" if os.geteuid() == 0 else "not run as root")
 
 
 def stop_server(home: Path) -> None:
@@ -52,14 +43,24 @@ def stop_server(home: Path) -> None:
 
 
 def check_clean(home: Path) -> None:
-    """Fail if a sandbox, a codebase, a process or a mount is left."""
-    sandboxes = home / "sandboxes"
-    assert sorted(p.name for p in sandboxes.iterdir() if not p.name.startswith(".")) == []
-    assert str(home) not in Path("/proc/self/mountinfo").read_text()
+    """Fail if a sandbox, a codebase, a mount or a control group is left."""
+    assert left_in(home) == {}
 
 
 @pytest.fixture(scope="session")
-def home() -> Iterator[Path]:
+def base() -> Iterator[Path]:
+    """Where all that is temporary is made: nothing may stay of it, nor of the tests' processes."""
+    with counted() as directory:
+        yield directory
+
+
+@pytest.fixture(scope="session", autouse=True)
+def counts(base: Path) -> None:
+    """Count for all tests."""
+
+
+@pytest.fixture(scope="session")
+def home(base: Path) -> Iterator[Path]:
     binary = os.environ.get("AGENTFENSE_BINARY")
     assert binary and os.access(binary, os.X_OK), "set AGENTFENSE_BINARY to the built program: run make python"
     for name in [name for name in os.environ if name.startswith("AGENTFENSE_") and name != "AGENTFENSE_BINARY"]:
@@ -67,6 +68,9 @@ def home() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="af-") as directory:
         home = Path(directory).resolve() / "home"
         os.environ["AGENTFENSE_HOME"] = str(home)
+        # Where a daemon would be: tests that need one start it.
+        os.environ["AGENTFENSE_RUNTIME_DOCKER_HOST"] = f"unix://{base}/docker/socket"
+        os.environ["AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE"] = IMAGE
         yield home
         if home.exists():
             try:
@@ -111,14 +115,40 @@ async def async_client(home: Path) -> AsyncIterator[AsyncSandboxClient]:
         yield client
 
 
+@pytest.fixture(scope="session")
+def docker(base: Path) -> Iterator[Daemon]:
+    """A docker daemon of the tests' own, where the server looks for one. No container may stay."""
+    need("docker", why_not())
+    with Daemon(base / "docker") as daemon:
+        yield daemon
+        assert daemon.containers() == []
+
+
+on_both = pytest.mark.parametrize(
+    "runtime",
+    [pytest.param("bwrap", marks=pytest.mark.anyone), pytest.param("docker", marks=pytest.mark.docker)],
+    indirect=True,
+)
+"""Runs a test on both runtimes, and on bwrap as an ordinary user too. The image has busybox alone."""
+
+
 @pytest.fixture
-def sandbox(home: Path, project: Path) -> Iterator[Sandbox]:
+def runtime(request: pytest.FixtureRequest, home: Path) -> RuntimeType:
+    """What the sandbox runs on."""
+    chosen = RuntimeType(getattr(request, "param", "bwrap"))
+    if chosen is RuntimeType.DOCKER:
+        request.getfixturevalue("docker")
+    return chosen
+
+
+@pytest.fixture
+def sandbox(runtime: RuntimeType, project: Path) -> Iterator[Sandbox]:
     """A linked directory in which everything may be written."""
-    with Sandbox.from_local(project, preset="full-access") as sandbox:
+    with Sandbox.from_local(project, preset="full-access", runtime=runtime) as sandbox:
         yield sandbox
 
 
 @pytest.fixture
-async def async_sandbox(home: Path, project: Path) -> AsyncIterator[AsyncSandbox]:
-    async with await AsyncSandbox.from_local(project, preset="full-access") as sandbox:
+async def async_sandbox(runtime: RuntimeType, project: Path) -> AsyncIterator[AsyncSandbox]:
+    async with await AsyncSandbox.from_local(project, preset="full-access", runtime=runtime) as sandbox:
         yield sandbox

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Awaitable, Callable
 
 import pytest
-from conftest import LIMIT
+from conftest import LIMIT, on_both
 
 from agentfense import (
     AsyncSandbox,
@@ -52,6 +52,7 @@ async def test_the_first_example(home: Path, project: Path) -> None:
         await AsyncSandbox.connect(sb.id)
 
 
+@on_both
 async def test_streams(async_sandbox: AsyncSandbox) -> None:
     stream = async_sandbox.exec_stream("echo out; echo err >&2; exit 4")
     chunks = {(chunk.stream, chunk.data) async for chunk in stream.chunks()}
@@ -96,6 +97,7 @@ async def test_cancelling_ends_the_command(async_sandbox: AsyncSandbox, streamed
     await wait_until("the command ends", lambda: gone(async_sandbox))
 
 
+@on_both
 async def test_sessions(async_sandbox: AsyncSandbox) -> None:
     async with async_sandbox.session() as session:
         await session.exec("cd src; a=5")
@@ -109,6 +111,7 @@ async def test_sessions(async_sandbox: AsyncSandbox) -> None:
         await session.exec("true")
 
 
+@on_both
 async def test_files_changes_policy_audit(async_sandbox: AsyncSandbox, project: Path) -> None:
     sb = async_sandbox
     await sb.write_file("a/b.txt", "one")

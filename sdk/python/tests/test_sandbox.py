@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
+from conftest import on_both, wait_until
 
 from agentfense import (
     ChangeStatus,
@@ -50,6 +50,7 @@ def test_the_first_example(home: Path, project: Path) -> None:
         Sandbox.connect(sb.id)
 
 
+@on_both
 def test_how_a_command_ends(sandbox: Sandbox) -> None:
     result = sandbox.run("cat; echo out; echo err >&2; exit 3")
     assert (result.stdout, result.stderr, result.exit_code) == ("out\n", "err\n", 3)
@@ -60,6 +61,7 @@ def test_how_a_command_ends(sandbox: Sandbox) -> None:
     assert sandbox.run("kill -9 $$").exit_code == 137
 
 
+@on_both
 def test_what_a_command_is_given(sandbox: Sandbox) -> None:
     assert sandbox.exec("cat", stdin="text ä").stdout == "text ä"
     assert sandbox.exec("cat", stdin=b"\xff\0").stdout_bytes == b"\xff\0"
@@ -67,6 +69,7 @@ def test_what_a_command_is_given(sandbox: Sandbox) -> None:
     assert sandbox.run('echo "$A"; pwd', env={"A": "a b"}, workdir="src").stdout == "a b\n/workspace/src\n"
 
 
+@on_both
 def test_a_timeout_ends_the_command(sandbox: Sandbox) -> None:
     with pytest.raises(CommandTimeoutError) as caught:
         sandbox.run("echo $$ > output/pid; exec sleep 1000", timeout=0.5)
@@ -76,6 +79,7 @@ def test_a_timeout_ends_the_command(sandbox: Sandbox) -> None:
         sandbox.exec("sleep 1000", timeout=timedelta(seconds=0.2))
 
 
+@on_both
 def test_output_comes_live_and_apart(sandbox: Sandbox) -> None:
     command = "echo one; read line < output/go; echo two >&2; exit 4"
     sandbox.run("mkfifo output/go", raise_on_error=True)
@@ -93,7 +97,16 @@ def test_output_comes_live_and_apart(sandbox: Sandbox) -> None:
         list(sandbox.exec_stream("sleep 1000", timeout=timedelta(seconds=0.2)))
 
 
-@pytest.mark.parametrize("how", ["close", "forget", "with"])
+@pytest.mark.parametrize(
+    ("how", "runtime"),
+    [
+        ("close", "bwrap"),
+        ("forget", "bwrap"),
+        ("with", "bwrap"),
+        pytest.param("close", "docker", marks=pytest.mark.docker),
+    ],
+    indirect=["runtime"],
+)
 def test_leaving_a_stream_ends_its_command(sandbox: Sandbox, how: str) -> None:
     stream = sandbox.exec_stream("echo $$ > output/pid; echo started; exec sleep 1000", timeout=timedelta(minutes=5))
     assert next(stream) == b"started\n"
@@ -115,6 +128,7 @@ def test_much_output_in_little_memory(sandbox: Sandbox) -> None:
     assert result.stdout_truncated and 4_000_000 < len(result.stdout) < 5_000_000
 
 
+@on_both
 def test_sessions(sandbox: Sandbox) -> None:
     with sandbox.session(env={"GIVEN": "1"}) as session:
         assert (session.sandbox_id, session.status, session.shell) == (sandbox.id, SessionStatus.ACTIVE, "/bin/sh")
@@ -143,6 +157,7 @@ def is_closed(session: object) -> bool:
     return False
 
 
+@on_both
 def test_files_of_a_linked_directory_are_the_view(sandbox: Sandbox, project: Path) -> None:
     assert sandbox.codebase.linked
     sandbox.write_file("/workspace/new/deep/a.txt", "one")
@@ -170,9 +185,10 @@ def test_files_of_a_linked_directory_are_the_view(sandbox: Sandbox, project: Pat
         sandbox.write_file("main.py/x", "")
 
 
-def test_the_view_keeps_to_the_policy(home: Path, project: Path) -> None:
+@on_both
+def test_the_view_keeps_to_the_policy(runtime: RuntimeType, project: Path) -> None:
     with Sandbox.from_local(
-        project, permissions=[{"pattern": "/README.md", "permission": "view", "priority": 5}]
+        project, runtime=runtime, permissions=[{"pattern": "/README.md", "permission": "view", "priority": 5}]
     ) as sb:
         assert ".env" not in sb.list_files() and not sb.files.exists("secrets/key.txt")
         with pytest.raises(PermissionDeniedError):
@@ -187,11 +203,13 @@ def test_the_view_keeps_to_the_policy(home: Path, project: Path) -> None:
             sb.write_file("output/x", "x")
 
 
-def test_files_of_an_upload_are_the_codebase(home: Path, project: Path) -> None:
+@on_both
+def test_files_of_an_upload_are_the_codebase(runtime: RuntimeType, project: Path) -> None:
     (project / "latin\udce4").write_bytes(b"l")
-    with Sandbox.from_local(project, preset="full-access", link=False, ignore_patterns=["*.md"]) as sb:
+    with Sandbox.from_local(project, preset="full-access", runtime=runtime, link=False, ignore_patterns=["*.md"]) as sb:
         assert not sb.codebase.linked
-        assert sb.run("ls -A").stdout_bytes.split(b"\n")[:-1] == sorted(
+        names = sb.run("find . -mindepth 1 -maxdepth 1").stdout_bytes.split(b"\n")[:-1]
+        assert sorted(name[2:] for name in names) == sorted(
             [b".gitignore", b"empty", b"latin\xe4", b"link", b"main.py", b"output", b"run.sh", b"secrets", b"src"]
         )
         assert sb.run("./run.sh; readlink link").stdout == "ran\nmain.py\n"
@@ -208,6 +226,7 @@ def test_files_of_an_upload_are_the_codebase(home: Path, project: Path) -> None:
     assert not (project / "b.txt").exists()
 
 
+@on_both
 def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
     sandbox.run("echo new > new.txt; echo '# better' > README.md; rm src/lib.py; chmod +x new.txt")
     changes = {change.path: change for change in sandbox.diff()}
@@ -231,6 +250,7 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
     assert sandbox.diff() == []
 
 
+@on_both
 def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
     assert sandbox.policy.explain("main.py").permission is Permission.WRITE
     sandbox.set_policy(
@@ -243,6 +263,7 @@ def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
     assert [rule.pattern for rule in sandbox.info.permissions] == ["**/*", "/main.py"]
 
 
+@on_both
 def test_audit_and_stats(sandbox: Sandbox) -> None:
     sandbox.set_policy(preset="read-only")
     with sandbox.audit(follow=True, events="permission_denied") as events:
@@ -263,15 +284,21 @@ def test_audit_and_stats(sandbox: Sandbox) -> None:
         sandbox.stats()
 
 
-def test_life(home: Path, project: Path) -> None:
-    with Sandbox.from_local(project, auto_start=False, labels={"task": "42"}, owner_id="me", codebase_name="c") as sb:
+@on_both
+def test_life(runtime: RuntimeType, project: Path) -> None:
+    with Sandbox.from_local(
+        project, runtime=runtime, auto_start=False, labels={"task": "42"}, owner_id="me", codebase_name="c"
+    ) as sb:
         assert sb.status is SandboxStatus.PENDING
         assert (sb.info.labels, sb.codebase.owner_id, sb.codebase.name) == ({"task": "42"}, "me", "c")
         with pytest.raises(SandboxNotRunningError) as caught:
             sb.run("true")
         assert caught.value.sandbox_id == sb.id
         assert sb.start().status is SandboxStatus.RUNNING
-        with Sandbox.connect(sb.id) as same, Sandbox.from_codebase(sb.codebase_id, preset="view-only") as other:
+        with (
+            Sandbox.connect(sb.id) as same,
+            Sandbox.from_codebase(sb.codebase_id, preset="view-only", runtime=runtime) as other,
+        ):
             assert same.codebase_id == other.codebase_id == sb.codebase_id
             assert same.run("echo 1").stdout == "1\n"
             assert other.run("cat main.py").exit_code != 0
@@ -287,6 +314,7 @@ def test_resources(home: Path, project: Path) -> None:
         assert "Disk quota exceeded" in sb.run("head -c 2000000 /dev/zero > big").stderr
 
 
+@on_both
 def test_threads_share_a_client(sandbox: Sandbox) -> None:
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(lambda n: sandbox.run(f"echo {n}").stdout, range(32)))

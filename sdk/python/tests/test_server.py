@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,18 +13,20 @@ import tempfile
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator, List
 
 import pytest
-from conftest import check_clean, processes_of, stop_server, wait_until
+from conftest import LIMIT, check_clean, processes_of, stop_server, wait_until
 
 from agentfense import (
+    AsyncSandbox,
     AsyncSandboxClient,
     ConnectionError,
     InvalidConfigurationError,
     PermissionDeniedError,
     Sandbox,
     SandboxClient,
+    SandboxError,
     VersionMismatchError,
     _server,
 )
@@ -154,12 +157,72 @@ async def test_a_dead_server_for_an_event_loop(home: Path) -> None:
             _ = [data async for data in client.exec_stream("sb_0123456789abcdef", "true")]
 
 
-def test_a_server_that_never_answers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfense._connection.Connection.call.__defaults__", (0.5,))
+async def test_a_server_that_never_answers(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentfense._connection.GREET", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        with SandboxClient(address) as client, pytest.raises(ConnectionError):
-            client.list_codebases()
+        says = f"the server at {address} did not answer in time"
+        with SandboxClient(address) as client, pytest.raises(ConnectionError, match=says):
+            client.exec("sb_0123456789abcdef", "true")
+        with pytest.raises(ConnectionError, match=says):
+            Sandbox.from_local(project, endpoint=address)
+        async with AsyncSandboxClient(address) as other:
+            with pytest.raises(ConnectionError, match=says):
+                await other.exec("sb_0123456789abcdef", "true")
+
+
+async def test_our_own_server_that_never_answers(
+    own_home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, seconds in {"CONNECT": 0.2, "READY": 0.1, "GREET": 0.2}.items():
+        monkeypatch.setattr(f"agentfense._connection.{name}", seconds)
+    with SandboxClient():
+        server = pid_of(own_home)
+        os.kill(server, signal.SIGSTOP)
+        try:
+            # The kernel takes connections for it.
+            says = f"the server at unix://{own_home}/server.sock (within|did not answer in time)"
+            with pytest.raises(ConnectionError, match=says):
+                Sandbox.from_local(project)
+            with pytest.raises(ConnectionError, match=says):
+                await AsyncSandbox.from_local(project)
+        finally:
+            os.kill(server, signal.SIGCONT)
+
+
+async def test_a_server_that_dies_while_it_is_asked(own_home: Path, project: Path) -> None:
+    sandbox = Sandbox.from_local(project, preset="full-access")
+    failed: List[SandboxError] = []
+    command = "echo $$ >> output/pids; echo started; exec sleep 1000"
+
+    def note(call: Callable[[], object]) -> None:
+        with pytest.raises(SandboxError) as caught:
+            call()
+        failed.append(caught.value)
+
+    stream = sandbox.exec_stream(command, timeout=600)
+    calls = [lambda: sandbox.run(command, timeout=600), lambda: list(stream), lambda: list(sandbox.audit(follow=True))]
+    threads = [threading.Thread(target=note, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    again = await AsyncSandbox.connect(sandbox.id)
+    waiting = asyncio.ensure_future(again.run(command, timeout=600))
+    while (await again.run("wc -l < output/pids")).stdout != "3\n":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    os.kill(pid_of(own_home), signal.SIGKILL)
+    with pytest.raises(ConnectionError, match="is `agentfense serve` running there"):
+        await asyncio.wait_for(waiting, LIMIT)
+    for thread in threads:
+        thread.join(LIMIT)
+    assert [type(error) for error in failed] == [ConnectionError] * 3
+    await again.client.close()
+    sandbox.client.close()
+    # The next server has it, without the commands that nobody waits for any more.
+    with Sandbox.connect(sandbox.id) as found:
+        wait_until(
+            "they end", lambda: not found.run("for p in $(cat output/pids); do kill -0 $p && echo $p; done").stdout
+        )
+        found.destroy(delete_codebase=True)
 
 
 def test_a_token_that_is_wrong(home: Path, client: SandboxClient) -> None:

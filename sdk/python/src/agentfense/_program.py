@@ -22,6 +22,8 @@ def find_program() -> str:
         found = shutil.which(candidate)
         if found:
             return found
+    if named and os.path.isfile(named):
+        raise InvalidConfigurationError(f"AGENTFENSE_BINARY {named!r}: it is not executable: chmod +x it")
     what = f"AGENTFENSE_BINARY {named!r}: no such program" if named else "no server runs and none can be started"
     raise InvalidConfigurationError(
         f"{what}: install agentfense, or name the program in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT"

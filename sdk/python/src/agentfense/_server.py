@@ -175,15 +175,20 @@ def _environment(home: Path) -> Dict[str, str]:
 def _start(program: str, home: Path) -> Optional[str]:
     """Start a server that outlives us, and wait until it answers, or return its last words. Its log is server.log."""
     with tempfile.TemporaryFile() as said, open(home / "server.log", "wb") as log:
-        server = subprocess.Popen(
-            [program, "serve", "--idle-exit", IDLE_EXIT],
-            env=_environment(home),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=log,
-            start_new_session=True,
-        )
+        try:
+            server = subprocess.Popen(
+                [program, "serve", "--idle-exit", IDLE_EXIT],
+                env=_environment(home),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=log,
+                start_new_session=True,
+            )
+        except OSError as cause:
+            raise InvalidConfigurationError(
+                f"{program}: {cause.strerror}: install the agentfense of this machine, or name it in AGENTFENSE_BINARY"
+            ) from None
         # Reaped whenever it ends, if we are still there.
         threading.Thread(target=server.wait, name="agentfense-server", daemon=True).start()
         limit = time.monotonic() + START_LIMIT
