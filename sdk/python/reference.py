@@ -8,8 +8,10 @@ without.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set, Union
 
@@ -94,11 +96,20 @@ def code(doc: str) -> str:
     """Fence what is indented in a docstring: an example, which the tests of the package run elsewhere."""
     blocks = []
     for block in doc.split("\n\n"):
-        if block.startswith("    "):
-            lines = [re.sub(r"\\([*<\[])", r"\1", line[4:]) for line in block.split("\n")]
+        if block.startswith("    ") or is_program(block):
+            lines = [re.sub(r"\\([*<\[])", r"\1", line) for line in textwrap.dedent(block).split("\n")]
             block = "\n".join(["```text", *lines, "```"])
         blocks.append(block)
     return "\n\n".join(blocks).replace("```\n\n```text\n", "\n")
+
+
+def is_program(block: str) -> bool:
+    """Tell an example whose indentation the formatter has taken away, because no other text follows."""
+    try:
+        statements = ast.parse(block.replace("\\", "")).body
+    except SyntaxError:
+        return False
+    return bool(statements) and not isinstance(statements[0], ast.Expr)
 
 
 def parameter(p: griffe.Parameter) -> str:
