@@ -49,6 +49,7 @@ func TestExamples(t *testing.T) {
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, document)
+			w.supply(steps)
 			for i, got := range w.play(steps) {
 				if want := steps[i].output; !matches(want, got) {
 					t.Errorf("%s:%d: $ %s\ngot:\n%s\nwant:\n%s", document, steps[i].line, steps[i].command, got, want)

@@ -1,0 +1,171 @@
+package docs_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/needs"
+)
+
+// What the sessions install comes from here, as it would from the registries:
+// the package and the module of this very repository, and for what somebody else
+// wrote a package that a server on this host has.
+
+// supply is what makes an installer find what a session asks it for.
+var supply = []struct {
+	command string
+	env     func(t *testing.T) []string
+}{
+	{"pip install -q agentfense", wheels},
+	{"go get ", proxy},
+	{"PIP_INDEX_URL", index},
+}
+
+func (w *world) supply(steps []step) {
+	for _, s := range supply {
+		if slices.ContainsFunc(steps, func(step step) bool { return strings.Contains(step.command, s.command) }) {
+			w.env = append(w.env, s.env(w.t)...)
+		}
+	}
+}
+
+// wheels are those of the Python package and of what it needs, and nothing else.
+func wheels(t *testing.T) []string {
+	needs.Command(t, "/usr/bin/python3")
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) string {
+		cmd := exec.Command(name, args...)
+		cmd.Dir = absolute
+		var complaints bytes.Buffer
+		cmd.Stderr = &complaints
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s%s", name, err, out, complaints.String())
+		}
+		return strings.TrimSpace(string(out))
+	}
+	built := t.TempDir()
+	run("make", "-s", "build", "BIN="+built+"/agentfense", "PARTS="+built+"/parts")
+	run("scripts/wheel", built+"/agentfense", dir)
+	environment := run("scripts/python", "test")
+	run(filepath.Join(absolute, environment, "bin/pip"), "download", "-q", "--disable-pip-version-check",
+		"--require-hashes", "--only-binary=:all:", "-r", "tools/python/run.txt", "-d", dir)
+	return []string{"PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + dir, "PIP_DISABLE_PIP_VERSION_CHECK=1"}
+}
+
+// proxy is a proxy of Go modules that has this one, and behind it what was
+// downloaded to build it. The modules are unpacked anew, where the test ends.
+func proxy(t *testing.T) []string {
+	const module, version = "github.com/agentfense/agentfense", "v0.0.1"
+	served, cache := t.TempDir(), t.TempDir()
+	dir := filepath.Join(served, module, "@v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{
+		"list": []byte(version + "\n"), version + ".mod": mod, version + ".zip": moduleZip(t, module+"@"+version+"/"),
+		version + ".info": fmt.Appendf(nil, `{"Version":%q,"Time":"2026-01-02T03:04:05Z"}`, version),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, downloads, _ := strings.Cut(caches(t)[1], "=")
+	return []string{
+		"GOPROXY=file://" + served + ",file://" + filepath.Join(downloads, "cache/download"), "GOSUMDB=off",
+		"GOMODCACHE=" + cache, "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0",
+	}
+}
+
+// moduleZip is this module as a proxy has it.
+func moduleZip(t *testing.T, prefix string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"bin", "dist", "sdk", "docs", "tools", "testdata"}, entry.Name())) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		w, err := z.Create(prefix + strings.TrimPrefix(path, root+"/"))
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// index is a package index on this host with one package of somebody else, six.
+func index(t *testing.T) []string {
+	wheel := foreignWheel(t)
+	mux := http.NewServeMux()
+	mux.HandleFunc("/simple/six/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, `<a href="/six-1.17.0-py3-none-any.whl">six-1.17.0-py3-none-any.whl</a>`)
+	})
+	mux.HandleFunc("/six-1.17.0-py3-none-any.whl", func(w http.ResponseWriter, _ *http.Request) { w.Write(wheel) })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return []string{"PIP_INDEX_URL=" + server.URL + "/simple", "PIP_DISABLE_PIP_VERSION_CHECK=1"}
+}
+
+// foreignWheel is the least that pip installs.
+func foreignWheel(t *testing.T) []byte {
+	t.Helper()
+	const info = "six-1.17.0.dist-info/"
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, f := range []struct{ name, content string }{
+		{"six.py", "__version__ = '1.17.0'\n"},
+		{info + "METADATA", "Metadata-Version: 2.1\nName: six\nVersion: 1.17.0\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+		{info + "RECORD", "six.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"},
+	} {
+		w, err := z.Create(f.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(f.content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
