@@ -21,6 +21,9 @@ from .exceptions import (
     CommandExecutionError,
     CommandTimeoutError,
     ConnectionError,
+    ExecEndedError,
+    ExecError,
+    ExecNotFoundError,
     FileNotFoundError,
     InvalidConfigurationError,
     PermissionDeniedError,
@@ -84,6 +87,7 @@ if TYPE_CHECKING:
     from . import utils
     from .async_client import AsyncSandboxClient, AsyncSessionWrapper
     from .async_sandbox import AsyncSandbox
+    from .attach import DetachedExec
     from .client import SandboxClient, SessionWrapper
     from .policy import Policy
     from .sandbox import Sandbox
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
 _LATER = {
     "Sandbox": "sandbox",
     "AsyncSandbox": "async_sandbox",
+    "DetachedExec": "attach",
     "Policy": "policy",
     "SandboxClient": "client",
     "SessionWrapper": "client",
@@ -139,6 +144,7 @@ __all__ = [
     "presets",
     "exceptions",
     "utils",
+    "DetachedExec",
     "ApplyResult",
     "AuditEvent",
     "ChangeKind",
@@ -186,6 +192,9 @@ __all__ = [
     "CommandExecutionError",
     "CommandTimeoutError",
     "ConnectionError",
+    "ExecError",
+    "ExecNotFoundError",
+    "ExecEndedError",
     "FileNotFoundError",
     "InvalidConfigurationError",
     "PermissionDeniedError",

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable, Coroutine, Dict, Optional
+from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar
 
 import grpc
 import grpc.aio
@@ -21,6 +21,8 @@ from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._server import find_endpoint
 from ._skew import GREET, HEALTH, Versions
 from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
+
+T = TypeVar("T")
 
 ANSWER = 60.0
 """Seconds within which the server answers a call that does little."""
@@ -107,11 +109,15 @@ class Connection(_Base):
 
     def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], None]) -> Any:
         """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
-        made: Future[Any] = Future()
+        return self.finish(lambda: self.call(method, request, about), undo)
+
+    def finish(self, making: Callable[[], T], undo: Callable[[T], None]) -> T:
+        """Return what ``making`` makes. What is made in spite of an interrupt is undone."""
+        made: Future[T] = Future()
 
         def work() -> None:
             try:
-                made.set_result(self.call(method, request, about))
+                made.set_result(making())
             except BaseException as error:
                 made.set_exception(error)
 
@@ -216,17 +222,33 @@ class AsyncConnection(_Base):
         self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, None]]
     ) -> Any:
         """Return the server's answer, which is something new. What is made in spite of a cancellation is undone."""
-        making = asyncio.ensure_future(self.call(method, request, about))
+        return await self.finish(self.call(method, request, about), undo)
+
+    async def finish(self, making: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+        """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
+        made = asyncio.ensure_future(making)
         try:
-            return await asyncio.shield(making)
+            return await asyncio.shield(made)
         except asyncio.CancelledError:
-            await asyncio.shield(_undo(making, undo))
+            await asyncio.shield(_undo(made, undo))
             raise
 
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
         request = await self._fit(request, Call(method))
         return self._methods[method](request, timeout=limit, metadata=self._metadata)
+
+    async def talk(self, method: str, first: Any, limit: Optional[float] = None) -> Any:
+        """Return a call to which more messages can be written than the first."""
+        first = await self._fit(first, Call(method))
+        call = self._methods[method](timeout=limit, metadata=self._metadata)
+        try:
+            with suppress(asyncio.InvalidStateError):  # it has failed already, and says why when it is read
+                await call.write(first)
+        except BaseException:
+            call.cancel()
+            raise
+        return call
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""
@@ -241,7 +263,7 @@ class AsyncConnection(_Base):
                 await self._channel.close()
 
 
-async def _undo(making: asyncio.Task[Any], undo: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+async def _undo(making: asyncio.Task[T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> None:
     with suppress(SandboxError):
         await undo(await making)
 

@@ -13,6 +13,7 @@ from .exceptions import (
     CodebaseNotFoundError,
     CommandTimeoutError,
     ConnectionError,
+    ExecNotFoundError,
     FileNotFoundError,
     InvalidConfigurationError,
     PermissionDeniedError,
@@ -44,6 +45,7 @@ class Call:
     sandbox_id: str = ""
     codebase_id: str = ""
     session_id: str = ""
+    exec_id: str = ""
     path: str = ""
     command: str = ""
     timeout: Optional[float] = None
@@ -101,6 +103,8 @@ def _denied(call: Call, text: str) -> SandboxError:
 
 
 def _not_found(call: Call, text: str) -> SandboxError:
+    if text.endswith("no such exec"):
+        return ExecNotFoundError(call.exec_id, text)
     if text.endswith("no such session"):
         return SessionNotFoundError(call.session_id, text)
     if text.endswith("no such codebase"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from datetime import datetime, timedelta
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import types as t
 from . import utils
@@ -70,6 +70,75 @@ def execute(
         detach=detach,
         **wire_stdin(stdin),
     )
+
+
+WindowSize = Tuple[int, int]
+"""Rows and columns of a terminal."""
+
+
+def window_size(size: WindowSize) -> Any:
+    """Return a terminal's size for the API. ValueError unless both are from 0 to 65535."""
+    rows, columns = size
+    if not (0 <= rows <= 0xFFFF and 0 <= columns <= 0xFFFF):
+        raise ValueError(f"terminal {size!r}: rows and columns are from 0 to 65535")
+    return sandbox_pb2.AttachRequest.WindowSize(rows=rows, columns=columns)
+
+
+def attach(
+    sandbox_id: str,
+    argv: Sequence[str],
+    terminal: Optional[WindowSize],
+    env: Optional[Mapping[str, str]],
+    workdir: Optional[str],
+    timeout: Optional[float],
+    detach: bool,
+) -> Any:
+    """Return the first message of an Attach that starts a command. ValueError unless argv is a list with a program."""
+    if isinstance(argv, (str, bytes)) or not argv:
+        raise ValueError(f"argv {argv!r}: is a list of the program and its arguments")
+    start = sandbox_pb2.AttachRequest.Start(
+        sandbox_id=sandbox_id,
+        argv=argv,
+        env=dict(env or {}),
+        workdir=encode_path(workdir or ""),
+        timeout=duration_of(timeout),
+        terminal=None if terminal is None else window_size(terminal),
+        detach=detach,
+    )
+    return sandbox_pb2.AttachRequest(start=start)
+
+
+def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int) -> Any:
+    """Return the first message of an Attach that takes a command up. ValueError for an offset below 0."""
+    if stdout_offset < 0 or stderr_offset < 0:
+        raise ValueError(f"offsets {stdout_offset} and {stderr_offset}: are not below 0")
+    resume = sandbox_pb2.AttachRequest.Resume(
+        sandbox_id=sandbox_id, exec_id=exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset
+    )
+    return sandbox_pb2.AttachRequest(resume=resume)
+
+
+def stdin(data: Union[str, bytes]) -> List[Any]:
+    """Return the messages of an Attach that are a command's input."""
+    content = data.encode() if isinstance(data, str) else data
+    return [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(content, UPLOAD_CHUNK)]
+
+
+def stdin_end() -> Any:
+    """Return the message of an Attach that ends a command's input."""
+    return sandbox_pb2.AttachRequest(stdin_end=True)
+
+
+def resize(rows: int, columns: int) -> Any:
+    """Return the message of an Attach that gives a command's terminal another size."""
+    return sandbox_pb2.AttachRequest(resize=window_size((rows, columns)))
+
+
+def signal(number: int) -> Any:
+    """Return the message of an Attach that sends a signal. ValueError unless it is from 1 to 64."""
+    if not 1 <= number <= 64:
+        raise ValueError(f"signal {number}: is none")
+    return sandbox_pb2.AttachRequest(signal=number)
 
 
 def _paths(paths: Paths) -> Sequence[str]:

@@ -37,6 +37,8 @@ class Stream(Generic[T]):
             self._closed = True
             return None
         except grpc.RpcError as error:
+            if self._closed:  # by another thread
+                return None
             self._closed = True
             raise error_of(error, self._about) from None
         except BaseException:

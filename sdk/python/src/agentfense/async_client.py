@@ -11,6 +11,7 @@ from . import _requests as requests
 from . import types as t
 from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
+from ._async_execs import AsyncExecCalls
 from ._connection import WORK, AsyncConnection, within
 from ._errors import Call
 from ._gen.sandbox.v1 import sandbox_pb2
@@ -31,7 +32,7 @@ from .exceptions import (
 )
 
 
-class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls):
+class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     """The server's API.
 
     Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
@@ -273,6 +274,10 @@ class AsyncSessionWrapper:
     def exec_stream(self, command: str, timeout: Timeout = None) -> AsyncExecStream:
         """Run a command in the shell and return its output as it comes."""
         return self._client.session_exec_stream(self.id, command, timeout)
+
+    async def exec_detached(self, command: str, timeout: Timeout = None) -> str:
+        """Start a command that goes on without its client, and return its name for ``resume`` of the sandbox."""
+        return await self._client.session_exec_detached(self.id, command, timeout)
 
     async def close(self) -> None:
         """End the shell and all it started; a second time does nothing."""

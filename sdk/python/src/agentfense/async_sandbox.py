@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._async_execs import AsyncSandboxExecs
 from ._requests import Paths, Resources, Timeout
 from ._streams import AsyncAuditStream, AsyncExecStream
 from ._wire import Seconds, inside_path
@@ -20,7 +21,7 @@ from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
 
 
-class AsyncSandbox:
+class AsyncSandbox(AsyncSandboxExecs):
     """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
 
     Tasks of one event loop may share it; a process that was forked cannot use it. Each method raises the errors of

@@ -12,6 +12,7 @@ from ._changes import ChangeCalls
 from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
 from ._errors import Call
+from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
 from ._results import exec_result_of
@@ -30,7 +31,7 @@ from .exceptions import (
 )
 
 
-class SandboxClient(CodebaseCalls, ChangeCalls):
+class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     """The server's API.
 
     Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
@@ -251,6 +252,10 @@ class SessionWrapper:
     def exec_stream(self, command: str, timeout: Timeout = None) -> ExecStream:
         """Run a command in the shell and return its output as it comes."""
         return self._client.session_exec_stream(self.id, command, timeout)
+
+    def exec_detached(self, command: str, timeout: Timeout = None) -> str:
+        """Start a command that goes on without its client, and return its name for ``resume`` of the sandbox."""
+        return self._client.session_exec_detached(self.id, command, timeout)
 
     def close(self) -> None:
         """End the shell and all it started; a second time does nothing."""

@@ -149,6 +149,28 @@ class SessionClosedError(SessionError):
         super().__init__(session_id, message or f"session {session_id}: session is closed", **more)
 
 
+class ExecError(SandboxError):
+    """A command that was attached to, or detached, cannot do that."""
+
+    def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
+        super().__init__(message or f"exec {exec_id}: error", **more)
+        self.exec_id = exec_id
+
+
+class ExecNotFoundError(ExecError):
+    """There is no such command: of its sandbox the detached ones are known that run, and the last that have ended."""
+
+    def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
+        super().__init__(exec_id, message or f"exec {exec_id}: no such exec", **more)
+
+
+class ExecEndedError(ExecError):
+    """The command has ended, or was left."""
+
+    def __init__(self, exec_id: str = "", message: str = "", **more: Any) -> None:
+        super().__init__(exec_id, message or f"exec {exec_id}: the command has ended", **more)
+
+
 class ResourceLimitExceededError(SandboxError):
     """A limit, a quota or the disk is full."""
 

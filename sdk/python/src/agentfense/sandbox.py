@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._execs import SandboxExecs
 from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream
 from ._wire import Seconds, inside_path
@@ -19,7 +20,7 @@ from .sandbox_policy import SandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
 
 
-class Sandbox:
+class Sandbox(SandboxExecs):
     """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
 
     Threads may share it; a process that was forked cannot use it. Each method raises the errors of

@@ -1,0 +1,149 @@
+"""The calls about commands that are spoken with while they run, or go on without their client, for an event loop."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
+
+from . import _requests as requests
+from ._async_codebases import AsyncCalls
+from ._connection import ANSWER, within
+from ._errors import Call
+from ._execs import exec_id_of
+from ._gen.sandbox.v1 import sandbox_pb2
+from ._requests import Timeout, WindowSize
+from ._streams import AsyncStream
+from ._wire import duration_of, seconds_of
+from .async_attach import AsyncAttachedExec, AsyncDetaching
+from .attach import DetachedExec, detached_exec_of
+
+if TYPE_CHECKING:
+    from .async_client import AsyncSandboxClient
+
+
+class AsyncExecCalls(AsyncCalls):
+    """The calls about commands that are spoken with while they run, or go on without their client."""
+
+    def attach(
+        self,
+        sandbox_id: str,
+        argv: Sequence[str],
+        *,
+        terminal: Optional[WindowSize] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+        detach: bool = False,
+    ) -> AsyncAttachedExec:
+        """Start a program, looked up in PATH, with its arguments: awaited, or by ``async with``.
+
+        ``terminal`` gives it one of so many rows and columns. ``timeout`` is a timedelta, or seconds; None is none, or
+        the longest that the server allows. With ``detach`` it goes on when its client is gone, with its input open.
+        """
+        seconds = seconds_of(timeout)
+        first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach)
+        about = Call("attach", sandbox_id, command=" ".join(argv), timeout=seconds)
+        # What is detached outlives the call, so its time-out is not the call's.
+        start = partial(self._connection.talk, "Attach", first, None if detach else within(seconds))
+        return (AsyncDetaching if detach else AsyncAttachedExec)(start, about, self._connection)
+
+    def resume(
+        self, sandbox_id: str, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0
+    ) -> AsyncAttachedExec:
+        """Take a detached command up, running or ended, from what was not read of its output; leaving it, it goes on.
+
+        The offsets are bytes of its output that are had already. The last 256 KiB of each stream are kept. Raises
+        ExecNotFoundError for a command that is not kept.
+        """
+        first = requests.resume(sandbox_id, exec_id, stdout_offset, stderr_offset)
+        about = Call("attach", sandbox_id, exec_id=exec_id, command=f"exec {exec_id}")
+        return AsyncAttachedExec(partial(self._connection.talk, "Attach", first), about, self._connection)
+
+    async def list_execs(self, sandbox_id: str) -> List[DetachedExec]:
+        """Return a running sandbox's detached commands, the oldest first: all that run, the last 16 that ended."""
+        request = sandbox_pb2.ListExecsRequest(sandbox_id=sandbox_id)
+        answer = await self._connection.call("ListExecs", request, Call("list execs", sandbox_id))
+        return [detached_exec_of(message) for message in answer.execs]
+
+    async def exec_detached(
+        self,
+        sandbox_id: str,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> str:
+        """Start ``/bin/sh -c COMMAND``, which goes on when its client is gone, and return its name for ``resume``.
+
+        ``timeout`` is a timedelta, or seconds; None is the server's default (30 s unless configured), as for ``exec``.
+        """
+        request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds_of(timeout), detach=True)
+        start = partial(self._start, "ExecStream", request, Call("exec", sandbox_id))
+        return await self._connection.finish(start(), lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
+
+    async def session_exec_detached(self, session_id: str, command: str, timeout: Timeout = None) -> str:
+        """Start a command in a session's shell, which goes on when its client is gone; return its name for ``resume``.
+
+        It can be sent no input and no signals. ``timeout`` is a timedelta, or seconds; None is 30 s.
+        """
+        request = sandbox_pb2.SessionExecRequest(
+            session_id=session_id, command=command, timeout=duration_of(seconds_of(timeout)), detach=True
+        )
+        return await self._start("SessionExecStream", request, Call("exec", session_id=session_id))
+
+    async def _start(self, method: str, request: Any, about: Call) -> str:
+        start = partial(self._connection.stream, method, request, ANSWER)
+        async with AsyncStream[Any](start, about, self._connection) as stream:
+            message = await stream.read()
+        return exec_id_of(message)
+
+
+async def _kill(attached: AsyncAttachedExec) -> None:
+    async with attached:
+        await attached.kill()
+
+
+class AsyncSandboxExecs:
+    """The same of one sandbox."""
+
+    _client: AsyncSandboxClient
+
+    @property
+    def id(self) -> str:
+        """The sandbox's id."""
+        raise NotImplementedError
+
+    def attach(
+        self,
+        argv: Sequence[str],
+        *,
+        terminal: Optional[WindowSize] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+        detach: bool = False,
+    ) -> AsyncAttachedExec:
+        """Start a program, awaited or by ``async with``, to be spoken with; see AsyncSandboxClient.attach."""
+        return self._client.attach(
+            self.id, argv, terminal=terminal, env=env, workdir=workdir, timeout=timeout, detach=detach
+        )
+
+    async def exec_detached(
+        self,
+        command: str,
+        stdin: Union[str, bytes, None] = None,
+        env: Optional[Mapping[str, str]] = None,
+        workdir: Optional[str] = None,
+        timeout: Timeout = None,
+    ) -> str:
+        """Start a command that goes on without its client; return its name: see AsyncSandboxClient.exec_detached."""
+        return await self._client.exec_detached(self.id, command, stdin, env, workdir, timeout)
+
+    def resume(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AsyncAttachedExec:
+        """Take a detached command up, awaited or by ``async with``; see AsyncSandboxClient.resume."""
+        return self._client.resume(self.id, exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset)
+
+    async def execs(self) -> List[DetachedExec]:
+        """Return its detached commands; see AsyncSandboxClient.list_execs."""
+        return await self._client.list_execs(self.id)
