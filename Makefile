@@ -111,7 +111,7 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: bench
-bench: build ## compare with native, overlayfs and a plain bwrap
+bench: build $(if $(filter python,$(BENCHFLAGS)),wheel) ## compare with native, overlayfs and a plain bwrap
 	$(GO) run ./bench $(BENCHFLAGS)
 
 .PHONY: gen

@@ -84,7 +84,7 @@ var mayImport = map[string]string{
 	"api/reference":                "",
 	"bench":                        "bench/host bench/serve",
 	"bench/host":                   "",
-	"bench/serve":                  "bench/host api/sandbox/v1",
+	"bench/serve":                  "bench/host api/sandbox/v1 client",
 }
 
 // forTests are imported by tests, and by what lies below test/, alone; they

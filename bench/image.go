@@ -71,8 +71,8 @@ func imageMain(args []string) error {
 	if out, err := exec.Command("mount", "-o", "loop", image, mountpoint).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount %s: %w: %s", image, err, out)
 	}
-	if args = args[2:]; len(args) > 0 && args[0] == serveVerb {
-		return serveOnImage(args[1:], mountpoint)
+	if args = args[2:]; len(args) > 0 && serve.Parts[args[0]] != nil {
+		return serveOnImage(args[0], args[1:], mountpoint)
 	}
 	o, err := parseOptions(args, os.Stderr)
 	if err != nil {
@@ -82,8 +82,8 @@ func imageMain(args []string) error {
 	return perform(o)
 }
 
-func serveOnImage(args []string, mountpoint string) error {
-	o, err := serve.Parse(args)
+func serveOnImage(part string, args []string, mountpoint string) error {
+	o, err := serve.Parse(part, args)
 	if err != nil {
 		return err
 	}

@@ -51,8 +51,8 @@ func main() {
 		end(hidden[os.Args[1]](os.Args[2:]))
 		return
 	}
-	if len(os.Args) > 1 && os.Args[1] == serveVerb {
-		end(measureServer(os.Args[2:]))
+	if len(os.Args) > 1 && serve.Parts[os.Args[1]] != nil {
+		end(measureServer(os.Args[1], os.Args[2:]))
 		return
 	}
 	o, err := parseOptions(os.Args[1:], os.Stderr)
@@ -79,9 +79,9 @@ func untilStopped() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// measureServer is the benchmark of the server.
-func measureServer(args []string) error {
-	o, err := serve.Parse(args)
+// measureServer is the benchmark of the server, or of what programs use it by.
+func measureServer(part string, args []string) error {
+	o, err := serve.Parse(part, args)
 	if errors.Is(err, flag.ErrHelp) {
 		return nil
 	}
@@ -91,7 +91,7 @@ func measureServer(args []string) error {
 	ctx, stop := untilStopped()
 	defer stop()
 	if o.Image {
-		return onImage(ctx, o.Dir, append([]string{serveVerb}, args...))
+		return onImage(ctx, o.Dir, append([]string{part}, args...))
 	}
 	return serve.Run(ctx, o, os.Stdout)
 }
@@ -105,9 +105,6 @@ func perform(o options) error {
 	}
 	return bench(ctx, o, os.Stdout)
 }
-
-// serveVerb asks for the benchmark of the server.
-const serveVerb = "serve"
 
 // hidden are the verbs under which the program runs inside a place.
 var hidden = map[string]func(args []string) error{

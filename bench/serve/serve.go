@@ -1,4 +1,5 @@
-// Package serve measures a server under load, and what its calls take.
+// Package serve measures a server under load, what its calls take, and what the
+// packages for Python and Go add to that.
 //
 // It starts `agentfense serve` with a state directory of its own and drives it
 // as programs do, over gRPC and REST. Rows with a bound on a ratio measure both
@@ -20,8 +21,13 @@ import (
 	"time"
 )
 
+// Parts are what can be measured by itself: the rows of each, in the order in
+// which they are measured.
+var Parts = map[string][]row{"serve": serverRows, "python": sdkRows}
+
 // Options are the flags.
 type Options struct {
+	Part        string // of Parts
 	Dir         string // where the state directory is made
 	Image       bool   // in a file system made for it, by whoever calls Run
 	Binary      string // agentfense
@@ -31,6 +37,7 @@ type Options struct {
 	Sandboxes   int // of the row load
 	Load        time.Duration
 	DockerImage string // of the row docker; empty leaves it out
+	Python      string // an interpreter that has what the Python package needs
 }
 
 // Defaults of the flags.
@@ -57,20 +64,24 @@ func notOnlyInterrupted(err error) error {
 	return nil
 }
 
-// Parse reads the flags. Errors: flag.ErrHelp.
-func Parse(args []string) (Options, error) {
-	var o Options
+// Parse reads the flags of a part. Errors: flag.ErrHelp.
+func Parse(part string, args []string) (Options, error) {
+	o := Options{Part: part, Sandboxes: defaultSandboxes, Load: defaultLoad}
 	var rows string
-	f := flag.NewFlagSet("bench serve", flag.ContinueOnError)
+	f := flag.NewFlagSet("bench "+part, flag.ContinueOnError)
 	f.StringVar(&o.Dir, "dir", "/var/tmp", "directory below which the server's state is made")
 	f.BoolVar(&o.Image, "image", false, "make a fresh ext4 in a file below --dir and measure there (root); not for docker, which cannot see it")
 	f.StringVar(&o.Binary, "agentfense", "", "the agentfense binary (default bin/agentfense, then the PATH)")
 	f.StringVar(&o.JSON, "json", "", "write the result as JSON to this `file` too")
 	f.StringVar(&rows, "run", "", "measure only the rows whose id matches this `regexp`")
 	f.IntVar(&o.Rounds, "rounds", defaultRounds, "how often each call is measured")
-	f.IntVar(&o.Sandboxes, "sandboxes", defaultSandboxes, "sandboxes alive at once in the row load")
-	f.DurationVar(&o.Load, "for", defaultLoad, "how long the row load lasts")
-	f.StringVar(&o.DockerImage, "docker-image", "", "image of the row docker (default: it is left out)")
+	if part == "python" {
+		f.StringVar(&o.Python, "python", "bin/python/test/bin/python", "the interpreter")
+	} else {
+		f.IntVar(&o.Sandboxes, "sandboxes", defaultSandboxes, "sandboxes alive at once in the row load")
+		f.DurationVar(&o.Load, "for", defaultLoad, "how long the row load lasts")
+		f.StringVar(&o.DockerImage, "docker-image", "", "image of the row docker (default: it is left out)")
+	}
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -94,9 +105,8 @@ type row struct {
 	Measure func(ctx context.Context, b *bench) ([]figure, error)
 }
 
-// allRows are in the order in which they are measured: what others disturb
-// comes first.
-var allRows = []row{
+// serverRows begin with what others disturb.
+var serverRows = []row{
 	{"life", "create, start, exec true, destroy", measureLife},
 	{"exec", "Exec of true in a running sandbox", measureExec},
 	{"session-exec", "SessionExec of true", measureSessionExec},
@@ -110,9 +120,9 @@ var allRows = []row{
 	{"load", "sandboxes alive at once, each doing an exec a second", measureLoad},
 }
 
-func rowIDs() string {
+func rowIDs(rows []row) string {
 	var ids []string
-	for _, r := range allRows {
+	for _, r := range rows {
 		ids = append(ids, r.ID)
 	}
 	return strings.Join(ids, " ")
@@ -133,13 +143,13 @@ func (e errNotHere) Error() string { return string(e) }
 // measure runs the rows that are wanted.
 func measure(ctx context.Context, o Options, stdout io.Writer) (err error) {
 	var rows []row
-	for _, r := range allRows {
+	for _, r := range Parts[o.Part] {
 		if o.Rows.MatchString(r.ID) {
 			rows = append(rows, r)
 		}
 	}
 	if len(rows) == 0 {
-		return fmt.Errorf("--run %q: no such row; the rows are %s", o.Rows, rowIDs())
+		return fmt.Errorf("--run %q: no such row; the rows are %s", o.Rows, rowIDs(Parts[o.Part]))
 	}
 	res := newResult(o)
 	s, err := startServer(ctx, o)

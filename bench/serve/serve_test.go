@@ -93,17 +93,19 @@ func TestMakeFiles(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	for _, wrong := range [][]string{{"--rounds", "0"}, {"--run", "("}, {"more"}, {"--for", "-1s"}} {
-		if _, err := Parse(wrong); err == nil {
+		if _, err := Parse("serve", wrong); err == nil {
 			t.Errorf("%q: no error", wrong)
 		}
 	}
-	o, err := Parse([]string{"--run", "nonsense"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = Run(context.Background(), o, &bytes.Buffer{})
-	if err == nil || !strings.Contains(err.Error(), "the rows are life exec") {
-		t.Errorf("got %v", err)
+	for part, rows := range map[string]string{"serve": "the rows are life exec", "python": "the rows are import run"} {
+		o, err := Parse(part, []string{"--run", "nonsense"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = Run(context.Background(), o, &bytes.Buffer{})
+		if err == nil || !strings.Contains(err.Error(), rows) {
+			t.Errorf("%s: got %v", part, err)
+		}
 	}
 }
 

@@ -193,8 +193,8 @@ type watched struct {
 
 const samplePause = 50 * time.Millisecond
 
-// newSampled watches the server and the one supervisor there is.
-func (b *bench) newSampled() (sampled, error) {
+// newSampled watches the server, the one supervisor there is, and more.
+func (b *bench) newSampled(more ...*watched) (sampled, error) {
 	s := sampled{of: []*watched{{name: "server", pid: b.cmd.Process.Pid}}}
 	procs, err := host.ReadProcesses()
 	if err != nil {
@@ -208,6 +208,7 @@ func (b *bench) newSampled() (sampled, error) {
 	if len(s.of) != 2 {
 		return s, fmt.Errorf("%d supervisors, want one", len(s.of)-1)
 	}
+	s.of = append(s.of, more...)
 	for _, w := range s.of {
 		w.first, err = residentBytes(w.pid)
 		if err != nil {

@@ -129,7 +129,7 @@ var played = map[string]func(t *testing.T, b block){
 	"console": nil,       // TestExamples
 	"sh":      shellRuns, // TestExamples, TestEveryRequestOfREST
 	"python":  nil,       // TestExamples those with a file's name, sdk/python/tests/test_docs.py the others
-	"go":      goRuns,    // TestExamples those with a file's name
+	"go":      goRuns,    // TestExamples those with a file's name, client's examples those of docs/go.md
 	"yaml":    checkYAML,
 	"json":    checkJSON,
 	"text":    nil, // is no example, but TestEveryCallOfTheReference plays docs/api.md

@@ -10,13 +10,13 @@ import pytest
 from agentfense import SandboxError
 from agentfense.integrations import MissingExtraError
 
-EXTRAS = ["deepagents", "langchain"]
+EXTRAS = ["deepagents", "langchain", "openai-agents"]
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_without_its_framework_a_module_names_the_extra(extra: str) -> None:
     module = f"agentfense.integrations.{extra.replace('-', '_')}"
-    program = f"import sys; sys.modules.update(deepagents=None, langchain_core=None)\nimport {module}"
+    program = f"import sys; sys.modules.update(deepagents=None, langchain_core=None, agents=None)\nimport {module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

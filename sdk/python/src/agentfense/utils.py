@@ -8,9 +8,10 @@ import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Iterator, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple, Union
 
-from pathspec import GitIgnoreSpec
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -79,6 +80,8 @@ def ignore_spec(
     directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None, include_default_ignores: bool = True
 ) -> GitIgnoreSpec:
     """Return what an upload of a directory leaves out; later patterns win, as in a .gitignore."""
+    from pathspec import GitIgnoreSpec  # a sixth of what the package takes to import, and only uploads need it
+
     lines: List[str] = list(DEFAULT_IGNORE_PATTERNS) if include_default_ignores else []
     for name in IGNORE_FILES:
         lines += parse_ignore_file(Path(directory, name))

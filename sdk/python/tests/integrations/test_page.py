@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 import pytest
+from agents.testing import ScriptedModel, assistant_message, function_call
 from test_deepagents import Scripted, calls
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -31,8 +32,16 @@ def deepagents_model() -> Any:
     return Scripted(responses=calls(("execute", {"command": "echo better > README.md"})))
 
 
+def openai_model() -> Any:
+    call = function_call("exec_command", {"cmd": "echo better > README.md"}, call_id="1")
+    return ScriptedModel([[call], [assistant_message("done")]])
+
+
 DECLARED = "from typing import Any; model: Any\n"
-MODELS: Dict[str, Callable[[], Any]] = {"deepagents and LangChain": deepagents_model}
+MODELS: Dict[str, Callable[[], Any]] = {
+    "deepagents and LangChain": deepagents_model,
+    "OpenAI Agents SDK": openai_model,
+}
 
 
 @pytest.mark.parametrize("heading", MODELS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import List
+from typing import List, Optional
 
-from .._streams import ExecStream
+from .._streams import AsyncExecStream, ExecStream
 from ..exceptions import (
     CodebaseNotFoundError,
     CommandTimeoutError,
@@ -59,6 +59,18 @@ class Output:
         if kept:
             self.chunks.append(OutputChunk(chunk.stream, kept))
 
+    def end(self, exit_code: Optional[int]) -> None:
+        """Note how the command ended; a stream that was closed before its end has no exit code."""
+        self.exit_code = CANNOT_RUN if exit_code is None else exit_code
+
+    def fail(self, error: SandboxError) -> None:
+        """Note that it took too long, or why it cannot be run. Raise what is no matter of the command."""
+        if isinstance(error, CommandTimeoutError):
+            self.timed_out = True
+            return
+        self.exit_code = CANNOT_RUN
+        self.add(OutputChunk("stderr", refusal_of(error).text.encode()))
+
     @property
     def stdout(self) -> bytes:
         """The standard output."""
@@ -94,13 +106,22 @@ def collect(stream: ExecStream, max_bytes: int, seconds: float, *, whole: bool =
                 output.add(chunk)
                 if whole and output.truncated:
                     break
-        # A stream that was closed before its end has no exit code.
-        output.exit_code = CANNOT_RUN if stream.exit_code is None else stream.exit_code
-    except CommandTimeoutError:
-        output.timed_out = True
+        output.end(stream.exit_code)
     except SandboxError as error:
-        output.exit_code = CANNOT_RUN
-        output.add(OutputChunk("stderr", refusal_of(error).text.encode()))
+        output.fail(error)
+    return output
+
+
+async def collect_async(stream: AsyncExecStream, max_bytes: int, seconds: float) -> Output:
+    """Return what a command writes as ``collect`` does; a cancelled task ends it."""
+    output = Output(max_bytes, seconds)
+    try:
+        async with stream:
+            async for chunk in stream.chunks():
+                output.add(chunk)
+        output.end(stream.exit_code)
+    except SandboxError as error:
+        output.fail(error)
     return output
 
 
@@ -172,9 +193,9 @@ def refusal_of(error: SandboxError) -> Refusal:
     return Refusal(_refused(text, "failed"), text)
 
 
-def refusal_in(said: str) -> Refusal:
+def refusal_in(said: bytes) -> Refusal:
     """Return what the words of a command about a path mean."""
-    line = said.strip().rsplit("\n", 1)[-1][:500]
+    line = said.decode("utf-8", "replace").strip().rsplit("\n", 1)[-1][:500]
     return Refusal(_refused(line, "failed"), line)
 
 

@@ -306,7 +306,7 @@ class SandboxBackend(SandboxBackendProtocol):
         if output.truncated:
             raise refused("too_large", f"larger than {self._max_file_bytes} bytes")
         if output.exit_code != 0:
-            raise RefusedError(refusal_in(output.stderr.decode("utf-8", "replace")))
+            raise RefusedError(refusal_in(output.stderr))
         return output.stdout
 
     def _only_workspace(self, path: str) -> None:
