@@ -237,6 +237,14 @@ def test_the_installed_program_goes_before_that_on_the_path(place: Place, tmp_pa
     assert find(place, AGENTFENSE_BINARY=str(other)) == str(other)
 
 
+def test_the_command_says_what_it_lacks(place: Place) -> None:
+    env = {**place.env, "AGENTFENSE_BINARY": "/nowhere/agentfense"}
+    command = [str(place.venv / "bin/python"), "-m", "agentfense", "version"]
+    done = subprocess.run(command, env=env, cwd=place.work, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert done.stderr.startswith("agentfense: AGENTFENSE_BINARY '/nowhere/agentfense': no such program: install")
+
+
 def test_it_is_found_beside_a_package_that_was_installed_into_a_directory(
     place: Place, wheel: Path, tmp_path: Path
 ) -> None:
