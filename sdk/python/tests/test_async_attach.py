@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Awaitable, Callable, Coroutine
 
 import pytest
+from conftest import on_both
 
 from agentfense import (
     AsyncSandbox,
@@ -92,6 +93,7 @@ async def test_input_that_nobody_reads_ends_the_command(
     await wait_until("the command ends", lambda: idle(async_sandbox))
 
 
+@on_both
 async def test_a_terminal_and_signals(async_sandbox: AsyncSandbox) -> None:
     script = f"stty size; trap 'stty size; exit 3' WINCH; trap 'echo caught' INT; echo ready; {LOOP}"
     async with async_sandbox.attach(["sh", "-c", script], terminal=(24, 80), timeout=LIMIT) as terminal:
@@ -163,6 +165,7 @@ async def test_errors(async_sandbox: AsyncSandbox) -> None:
         await sb.execs()
 
 
+@on_both
 async def test_detached_commands(async_sandbox: AsyncSandbox) -> None:
     exec_id = await async_sandbox.exec_detached("echo one; while [ ! -e output/go ]; do sleep 0.05; done; echo two")
     other = await AsyncSandbox.connect(async_sandbox.id)

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 import pytest
-from conftest import wait_until
+from conftest import on_both, wait_until
 
 from agentfense import (
     CommandTimeoutError,
@@ -56,6 +56,7 @@ def gone(sandbox: Sandbox) -> bool:
 # Pipes
 
 
+@on_both
 def test_a_conversation(sandbox: Sandbox) -> None:
     with sandbox.attach(["cat"], timeout=LIMIT) as cat:
         assert cat.exec_id != "" and cat.lost_bytes == 0 and cat.exit_code is None
@@ -110,6 +111,7 @@ def test_a_program_that_cannot_be_started_ends_as_under_a_shell(sandbox: Sandbox
 # Terminals and signals
 
 
+@on_both
 def test_a_terminal(sandbox: Sandbox) -> None:
     script = f"tty >&2; stty size; trap 'stty size; exit 3' WINCH; echo ready; {LOOP}"
     with shell(sandbox, script, terminal=(24, 80)) as terminal:
@@ -132,6 +134,7 @@ def test_the_keys_of_a_terminal(sandbox: Sandbox) -> None:
         until(terminal, b"caught\r\n")
 
 
+@on_both
 def test_a_signal_reaches_the_command(sandbox: Sandbox) -> None:
     with shell(sandbox, f"trap 'echo caught; exit 7' INT; echo ready; {LOOP}", terminal=(24, 80)) as attached:
         until(attached, b"ready\r\n")
@@ -280,6 +283,7 @@ def test_errors_name_what_is_not_there(sandbox: Sandbox, client: SandboxClient) 
 # Detached commands
 
 
+@on_both
 def test_a_detached_command_is_taken_up_by_another_client(sandbox: Sandbox) -> None:
     script = "echo one; echo two >&2; while [ ! -e output/go ]; do sleep 0.05; done; echo three; exit 6"
     exec_id = sandbox.exec_detached(script, timeout=LIMIT)

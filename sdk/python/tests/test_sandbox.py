@@ -204,6 +204,16 @@ def test_the_view_keeps_to_the_policy(runtime: RuntimeType, project: Path) -> No
 
 
 @on_both
+def test_a_file_of_any_name_can_be_written(sandbox: Sandbox) -> None:
+    names = ["-n", "%s \\0134 $(x) 'y' \"", "a: b", "ends\n", "latin\udce4", "new/ä\n/\\"]
+    for name in names:
+        sandbox.files.write(name, name.encode("utf-8", "surrogateescape"))
+    found = {entry.path for entry in sandbox.files.list(recursive=True) if entry.changed and not entry.is_dir}
+    assert found == set(names)
+    assert all(os.fsdecode(sandbox.files.read_bytes(name)) == name for name in names)
+
+
+@on_both
 def test_files_of_an_upload_are_the_codebase(runtime: RuntimeType, project: Path) -> None:
     (project / "latin\udce4").write_bytes(b"l")
     with Sandbox.from_local(project, preset="full-access", runtime=runtime, link=False, ignore_patterns=["*.md"]) as sb:

@@ -218,7 +218,13 @@ def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optiona
                     yield codebase_pb2.UploadChunk(data=data)
 
 
-_STORE = 'case $1 in */*) mkdir -p -- "${1%/*}" || exit;; esac; cat >"$1"'
+# The argument is text, a path is bytes; the point is for a name that ends with a line feed.
+_STORE = 'p=$(printf %b "$1."); p=${p%.}; case $p in */*) mkdir -p -- "${p%/*}" || exit;; esac; cat >"$p"'
+
+
+def _octal(path: str) -> str:
+    """Return a path as printf's %b spells it."""
+    return "".join(chr(b) if b < 0x80 and b != 0x5C else f"\\0{b:03o}" for b in path.encode("utf-8", "surrogateescape"))
 
 
 def store(sandbox_id: str, path: str, content: Union[str, bytes], timeout: Optional[float]) -> Iterator[Any]:
@@ -226,7 +232,7 @@ def store(sandbox_id: str, path: str, content: Union[str, bytes], timeout: Optio
     data = content.encode() if isinstance(content, str) else content
     start = sandbox_pb2.AttachRequest.Start(
         sandbox_id=sandbox_id,
-        argv=["/bin/sh", "-c", _STORE, "sh", encode_path("./" + inside_path(path))],
+        argv=["/bin/sh", "-c", _STORE, "sh", _octal("./" + inside_path(path))],
         timeout=duration_of(timeout),
     )
     messages = [sandbox_pb2.AttachRequest(start=start)]
