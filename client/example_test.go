@@ -135,6 +135,43 @@ func ExampleSandbox_SetRules() {
 	// open README.md by *.md
 }
 
+func ExamplePolicy() {
+	try(func(ctx context.Context, dir string) error {
+		policy := client.Policy{Preset: "read-only"}.Hide("*.md").Write("src/")
+		if _, err := policy.WriteTo(os.Stdout); err != nil {
+			return err
+		}
+		box, err := client.FromLocal(ctx, dir, client.WithPolicy(policy))
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+
+		result, err := box.Run(ctx, "ls; echo x >src/new")
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s", result.Stdout)
+		for _, change := range result.Changed {
+			fmt.Println(change.Kind, change.Path)
+		}
+		return nil
+	})
+	// Output:
+	// version: 1
+	// preset: read-only
+	// rules:
+	//     - pattern: '*.md'
+	//       permission: none
+	//       priority: 100
+	//     - pattern: src/
+	//       permission: write
+	//       priority: 20
+	// main.sh
+	// src
+	// created src/new
+}
+
 func ExampleSandbox_Audit() {
 	try(func(ctx context.Context, dir string) error {
 		box, err := client.FromLocal(ctx, dir)

@@ -94,6 +94,7 @@ type settings struct {
 	codebaseID, name string
 	preset           string
 	rules            []Rule
+	policy           *Policy // in the place of preset and rules
 	labels           map[string]string
 	runtime          Runtime
 	image            string

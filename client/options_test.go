@@ -4,7 +4,10 @@ package client_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +54,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithLabels":       {client.WithLabels, sandbox + " Sandboxes"},
 		"WithPreset":       {client.WithPreset, sandbox},
 		"WithRules":        {client.WithRules, sandbox},
+		"WithPolicy":       {client.WithPolicy, sandbox},
 		"WithRuntime":      {client.WithRuntime, sandbox},
 		"WithImage":        {client.WithImage, sandbox},
 		"WithLimits":       {client.WithLimits, sandbox},
@@ -74,6 +78,11 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithUpload":       {client.WithUpload, "FromLocal"},
 		"WithShell":        {client.WithShell, "Session"},
 	}
+	for _, name := range withFunctions(t) {
+		if _, known := options[name]; !known {
+			t.Errorf("%s is not in this table", name)
+		}
+	}
 	for name, o := range options {
 		made := reflect.TypeOf(o.make).Out(0)
 		var fits []string
@@ -86,4 +95,24 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 			t.Errorf("%s fits other calls (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// withFunctions are the names of all options.
+func withFunctions(t *testing.T) []string {
+	t.Helper()
+	sources, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, m[1])
+		}
+	}
+	return names
 }

@@ -27,6 +27,7 @@ const (
 	Glob      PatternType = "glob"
 	Directory PatternType = "directory" // and all below it
 	File      PatternType = "file"      // exactly one path
+	Auto      PatternType = "auto"      // told from the pattern's text, as in a policy file
 )
 
 // Rule gives the paths of a pattern a permission (docs/policy.md). The higher
@@ -65,7 +66,7 @@ var permissions = map[Permission]sandboxv1.Permission{
 
 var patternTypes = map[PatternType]sandboxv1.PatternType{
 	"": sandboxv1.PatternType_PATTERN_TYPE_GLOB, Glob: sandboxv1.PatternType_PATTERN_TYPE_GLOB,
-	Directory: sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY, File: sandboxv1.PatternType_PATTERN_TYPE_FILE,
+	Directory: sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY, File: sandboxv1.PatternType_PATTERN_TYPE_FILE, Auto: sandboxv1.PatternType_PATTERN_TYPE_AUTO,
 }
 
 // rulesOf are the rules as they are sent. An unknown word is an error here: on

@@ -153,13 +153,18 @@ func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settin
 
 func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
 	const operation = "create sandbox"
-	rules := s.rules
-	if preset := s.preset; preset != "" || len(rules) == 0 {
-		of, err := Preset(first(preset, DefaultPreset))
-		if err != nil {
-			return nil, err
-		}
-		rules = append(of, rules...)
+	given := Policy{Preset: s.preset, Rules: s.rules}
+	switch {
+	case s.policy != nil && (s.preset != "" || len(s.rules) > 0):
+		return nil, invalid(operation, errors.New("WithPolicy stands in the place of WithPreset and WithRules"))
+	case s.policy != nil:
+		given = *s.policy
+	case s.preset == "" && len(s.rules) == 0:
+		given.Preset = DefaultPreset
+	}
+	rules, err := given.All()
+	if err != nil {
+		return nil, err
 	}
 	sent, err := rulesOf(operation, rules)
 	if err != nil {

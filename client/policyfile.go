@@ -1,0 +1,133 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+// Policy is a preset, if one is named, and more rules: what a policy file of the
+// command line holds. It is a value: each method returns another.
+type Policy struct {
+	Preset string // "": the rules stand alone
+	Rules  []Rule // beside the preset's
+}
+
+// The priorities of the rules that Policy's methods make.
+const (
+	GrantPriority = 20  // above what the presets grant, below what they hide
+	HidePriority  = 100 // that of the presets' secrets
+)
+
+// Hide lets paths not exist. Patterns are read as in a policy file: "*.pem" and
+// "secrets/" match at any depth, "/src/**" from the root.
+func (p Policy) Hide(patterns ...string) Policy { return p.with(None, HidePriority, patterns) }
+
+// View lets paths be listed, their content refused.
+func (p Policy) View(patterns ...string) Policy { return p.with(View, GrantPriority, patterns) }
+
+// Read lets paths be read, and not changed.
+func (p Policy) Read(patterns ...string) Policy { return p.with(Read, GrantPriority, patterns) }
+
+// Write lets paths be changed.
+func (p Policy) Write(patterns ...string) Policy { return p.with(Write, GrantPriority, patterns) }
+
+// With adds rules.
+func (p Policy) With(rules ...Rule) Policy {
+	return Policy{Preset: p.Preset, Rules: slices.Concat(p.Rules, rules)}
+}
+
+func (p Policy) with(permission Permission, priority int32, patterns []string) Policy {
+	rules := make([]Rule, len(patterns))
+	for i, pattern := range patterns {
+		rules[i] = Rule{Pattern: pattern, Permission: permission, Type: Auto, Priority: priority}
+	}
+	return p.With(rules...)
+}
+
+// All are the preset's rules, and then the others: what a sandbox is given.
+// Errors: ErrInvalid for an unknown preset.
+func (p Policy) All() ([]Rule, error) {
+	if p.Preset == "" {
+		return slices.Clone(p.Rules), nil
+	}
+	rules, err := Preset(p.Preset)
+	if err != nil {
+		return nil, err
+	}
+	return append(rules, p.Rules...), nil
+}
+
+// WithPolicy gives a sandbox the rules of a policy, in the place of WithPreset and
+// WithRules. An empty one shows nothing.
+func WithPolicy(p Policy) SandboxOption {
+	return option(func(s *settings) { s.policy = &p })
+}
+
+// SetPolicy is SetRules with the rules of a policy.
+func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
+	rules, err := p.All()
+	if err != nil {
+		return err
+	}
+	return s.SetRules(ctx, rules)
+}
+
+// ReadPolicy reads a policy file, which name stands for in errors. What is not
+// understood is an error. Errors: ErrInvalid, with name, line and the nearest
+// valid word; those of r.
+func ReadPolicy(r io.Reader, name string) (Policy, error) {
+	file, err := policy.Load(r, name)
+	if err != nil {
+		if fault.Is(err, fault.Unavailable) {
+			return Policy{}, &Error{"read policy", err.Error(), []error{errors.Unwrap(err)}}
+		}
+		return Policy{}, invalid("read policy", err)
+	}
+	p := Policy{Preset: file.Preset}
+	for _, r := range file.Rules {
+		p.Rules = append(p.Rules, Rule{r.Pattern, Permission(r.Permission.String()), PatternType(r.Type.String()), r.Priority})
+	}
+	return p, nil
+}
+
+// WriteTo writes a policy file, which ReadPolicy and the command line read.
+// Errors: ErrInvalid for a malformed rule; those of w.
+func (p Policy) WriteTo(w io.Writer) (int64, error) {
+	const operation = "write policy"
+	file := policy.Document{Version: policy.FileVersion, Preset: p.Preset}
+	for _, r := range p.Rules {
+		permission, err := policy.ParsePermission(string(r.Permission))
+		if err != nil {
+			return 0, invalid(operation, err)
+		}
+		var kind policy.PatternType
+		if err := kind.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {
+			return 0, invalid(operation, err)
+		}
+		file.Rules = append(file.Rules, policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority})
+	}
+	count := counting{to: w}
+	err := file.Write(&count)
+	if ours := (*fault.Error)(nil); errors.As(err, &ours) {
+		err = invalid(operation, err)
+	}
+	return count.n, err
+}
+
+// counting counts what is written.
+type counting struct {
+	to io.Writer
+	n  int64
+}
+
+// Write is that of to.
+func (c *counting) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package client_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/client"
+)
+
+func TestPolicyIsKeptInAFile(t *testing.T) {
+	p := client.Policy{Preset: "agent-safe"}.Hide("*.sql", "it's \"odd\": # x").Write("/src/**").
+		With(client.Rule{Pattern: "docs", Permission: client.View, Type: client.Directory, Priority: -3}, client.Rule{Pattern: "a", Permission: client.Read, Type: client.File})
+	var file bytes.Buffer
+	if n, err := p.WriteTo(&file); err != nil || n != int64(file.Len()) {
+		t.Fatal(n, err)
+	}
+	again, err := client.ReadPolicy(&file, "policy.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(p, again); diff != "" {
+		t.Errorf("read again (-want +got):\n%s", diff)
+	}
+	preset, err := client.Preset("agent-safe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := again.All(); err != nil || len(all) != len(preset)+5 {
+		t.Errorf("%d rules, %v", len(all), err)
+	}
+}
+
+func TestPolicyThatIsMalformed(t *testing.T) {
+	for name, p := range map[string]client.Policy{
+		"permission": {Rules: []client.Rule{{Pattern: "a", Permission: "rw"}}},
+		"type":       {Rules: []client.Rule{{Pattern: "a", Permission: client.Read, Type: "regex"}}},
+		"pattern":    {Rules: []client.Rule{{Pattern: "[", Permission: client.Read}}},
+		"preset":     {Preset: "agent-save"},
+		"no text":    {Rules: []client.Rule{{Pattern: "\xff", Permission: client.Read}}},
+	} {
+		if _, err := p.WriteTo(&bytes.Buffer{}); !errors.Is(err, client.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err := client.ReadPolicy(strings.NewReader("version: 1\npreset: read-only\nrules:\n  - {pattern: a, permision: read}\n"), "my.yaml")
+	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "my.yaml:4") || !strings.Contains(err.Error(), "permission") {
+		t.Error(err)
+	}
+	broken := errors.New("broken")
+	if _, err := client.ReadPolicy(failing{broken}, "my.yaml"); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+	if _, err := (client.Policy{Preset: "read-only"}).WriteTo(failing{broken}); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+func TestPolicyIsThatOfTheSandbox(t *testing.T) {
+	leavesNothing(t)
+	dir := repository(t, map[string]string{"a": "a\n", "deep/x.sql": "x\n", "src/b": "b\n"})
+	box, err := client.FromLocal(t.Context(), dir, client.WithPolicy(client.Policy{Preset: "read-only"}.Hide("*.sql").Write("src/")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	if r := run(t, box, "ls deep; echo c >src/b && cat src/b; echo c >a"); string(r.Stdout) != "c\n" || r.OK() {
+		t.Errorf("%q %q", r.Stdout, r.Stderr)
+	}
+	info, err := box.Info(t.Context())
+	if err != nil || len(info.Rules) != 3 || info.Rules[1].Type != client.Auto {
+		t.Errorf("%+v %v", info.Rules, err)
+	}
+	if err := box.SetPolicy(t.Context(), client.Policy{}); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := box.Files.List(t.Context(), ""); err != nil || len(entries) > 0 {
+		t.Errorf("an empty policy shows %+v %v", entries, err)
+	}
+	empty, err := client.FromLocal(t.Context(), dir, client.WithPolicy(client.Policy{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer empty.Close()
+	if info, err := empty.Info(t.Context()); err != nil || len(info.Rules) > 0 {
+		t.Errorf("%+v %v", info.Rules, err)
+	}
+	if _, err := client.FromLocal(t.Context(), dir, client.WithPolicy(client.Policy{}), client.WithPreset("read-only")); !errors.Is(err, client.ErrInvalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,53 @@
+package policy
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// written is the form in which Write has a rule.
+type written struct {
+	Pattern    string `yaml:"pattern"`
+	Permission string `yaml:"permission"`
+	Type       string `yaml:"type,omitempty"`
+	Priority   int32  `yaml:"priority,omitempty"`
+}
+
+// Write writes d as a policy file, which Load reads again. A rule's Source is
+// not in it. Errors: Invalid for what a file cannot hold; those of w.
+func (d *Document) Write(w io.Writer) error {
+	file := struct {
+		Version int       `yaml:"version"`
+		Preset  string    `yaml:"preset,omitempty"`
+		Rules   []written `yaml:"rules"`
+	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}}
+	for _, r := range d.Rules {
+		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority}
+		if r.Type != Auto {
+			one.Type = r.Type.String()
+		}
+		file.Rules = append(file.Rules, one)
+	}
+	text, err := yaml.Marshal(file)
+	if err != nil {
+		return fault.New(fault.Invalid, "policy file: %w", err)
+	}
+	again, err := Load(bytes.NewReader(text), "policy file")
+	if err != nil {
+		return err
+	}
+	same := func(a, b Rule) bool {
+		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority
+	}
+	if i := slices.IndexFunc(d.Rules, func(r Rule) bool { return !slices.ContainsFunc(again.Rules, func(b Rule) bool { return same(r, b) }) }); i >= 0 {
+		return fault.New(fault.Invalid, "policy file: it cannot hold the pattern %s", vpath.Quote(d.Rules[i].Pattern))
+	}
+	_, err = w.Write(text)
+	return err
+}
