@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,7 +48,7 @@ type Exec struct {
 	cancel  context.CancelCauseFunc
 	stream  grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	started time.Time
-	sending sync.Mutex
+	talk    *carry.Talk
 	outputs [2]*output    // standard output, standard error
 	ended   chan struct{} // closed when result and err are there
 	result  *Result
@@ -68,7 +67,7 @@ func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Exec
 		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
 	}
 	if o.terminal {
-		start.Terminal = &sandboxv1.AttachRequest_WindowSize{Rows: uint32(o.rows), Columns: uint32(o.columns)}
+		start.Terminal = carry.WindowSize(o.rows, o.columns)
 	}
 	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}, o)
 }
@@ -89,7 +88,7 @@ func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *se
 	x := &Exec{c: c, ctx: ctx, cancel: cancel, stream: stream, started: time.Now(), ended: make(chan struct{})}
 	var answer *sandboxv1.ExecOutput
 	if err == nil {
-		x.send(first)
+		x.talk = carry.NewTalk(stream, first)
 		answer, err = stream.Recv()
 	}
 	if err != nil {
@@ -217,13 +216,6 @@ func (x *Exec) failed(err error) error {
 	return x.c.fail(x.ctx, "attach", err)
 }
 
-// send sends a message. That of a call which has ended is told at its other end.
-func (x *Exec) send(m *sandboxv1.AttachRequest) {
-	x.sending.Lock()
-	defer x.sending.Unlock()
-	_ = x.stream.Send(m)
-}
-
 // feed sends what a reader has as the standard input.
 func (x *Exec) feed(from io.Reader) {
 	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, carry.Bytes))
@@ -239,47 +231,27 @@ type input struct{ x *Exec }
 
 // Write sends all of b. Errors: io.ErrClosedPipe if the program has ended.
 func (i input) Write(b []byte) (int, error) {
-	sent := 0
-	for sent < len(b) {
-		if i.x.ctx.Err() != nil {
-			return sent, io.ErrClosedPipe
-		}
-		n := min(len(b)-sent, carry.Bytes)
-		i.x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: append([]byte(nil), b[sent:sent+n]...)}})
-		sent += n
+	if i.x.ctx.Err() != nil {
+		return 0, io.ErrClosedPipe
 	}
-	return sent, nil
+	i.x.talk.Input(b)
+	return len(b), nil
 }
 
 // Close says that nothing more comes.
 func (i input) Close() error {
-	i.x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
+	i.x.talk.EndInput()
 	return nil
 }
 
 // Resize tells the program's terminal its new size.
-func (x *Exec) Resize(rows, columns uint16) {
-	size := &sandboxv1.AttachRequest_WindowSize{Rows: uint32(rows), Columns: uint32(columns)}
-	x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: size}})
-}
-
-// signalPatience is how long a signal may wait behind input that the program
-// does not read.
-const signalPatience = 2 * time.Second
+func (x *Exec) Resize(rows, columns uint16) { x.talk.Resize(rows, columns) }
 
 // Signal sends a signal. One that cannot get past input which nobody reads ends
 // the program.
 func (x *Exec) Signal(s Signal) {
-	sent := make(chan struct{})
-	go func() {
-		defer close(sent)
-		x.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: int32(s)}})
-	}()
-	select {
-	case <-sent:
-	case <-time.After(signalPatience):
+	if !x.talk.Signal(int32(s)) {
 		x.cancel(&Error{"signal", "it cannot get past input that the program does not read: the program was ended", []error{ErrUnavailable}})
-		<-sent
 	}
 }
 

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/agentfense/agentfense/client"
 	"github.com/agentfense/agentfense/internal/needs"
@@ -50,7 +53,33 @@ func (s served) Run() int {
 		fmt.Fprintln(os.Stderr, "serve:", err)
 		return 1
 	}
+	if remaining := left(home); len(remaining) > 0 {
+		fmt.Fprintf(os.Stderr, "the tests have left:\n%s\n", strings.Join(remaining, "\n"))
+		return 1
+	}
 	return code
+}
+
+// left are the processes and mounts of a state directory, and its sandboxes,
+// once what was ending has had its time.
+func left(home string) []string {
+	const patience = 30 * time.Second
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		found, err := filepath.Glob(filepath.Join(home, "sandboxes", "*"))
+		commands, globErr := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err = errors.Join(err, globErr); err != nil {
+			return []string{err.Error()}
+		}
+		for _, file := range append(commands, "/proc/self/mountinfo") {
+			text, err := os.ReadFile(file)
+			if err == nil && strings.Contains(string(text), home) {
+				found = append(found, file+": "+strings.ReplaceAll(string(text), "\x00", " "))
+			}
+		}
+		if len(found) == 0 || time.Now().After(deadline) {
+			return found
+		}
+	}
 }
 
 // open returns a client of the server.

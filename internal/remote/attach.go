@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -25,30 +23,33 @@ type attached struct {
 	stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	cancel context.CancelFunc
 
-	sending  sync.Mutex
-	patience time.Duration // of a signal, see signalPatience
-	gaveUp   atomic.Int32  // the signal that got through to nobody, 0 for none
+	talk   *carry.Talk
+	gaveUp atomic.Int32 // the signal that got through to nobody, 0 for none
 }
 
-func newAttached(c *Client, stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput], cancel context.CancelFunc) *attached {
-	return &attached{client: c, stream: stream, cancel: cancel, patience: signalPatience}
-}
-
-// Attach runs a command. When ctx ends, or Wait has returned, so does it.
-func (c *Client) Attach(ctx context.Context, command control.Command) (control.Attached, error) {
+// attach starts the call for a command.
+func (c *Client) attach(ctx context.Context, command control.Command, detach bool) (*attached, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := c.sandboxes.Attach(ctx)
 	if err != nil {
 		cancel()
 		return nil, c.failed(err)
 	}
-	a := newAttached(c, stream, cancel)
-	a.start(command, false)
+	talk := carry.NewTalk(stream, startOf(command, detach))
+	return &attached{client: c, stream: stream, cancel: cancel, talk: talk}, nil
+}
+
+// Attach runs a command. When ctx ends, or Wait has returned, so does it.
+func (c *Client) Attach(ctx context.Context, command control.Command) (control.Attached, error) {
+	a, err := c.attach(ctx, command, false)
+	if err != nil {
+		return nil, err
+	}
 	return a, nil
 }
 
-// start says what is to be run.
-func (a *attached) start(command control.Command, detach bool) {
+// startOf says what is to be run.
+func startOf(command control.Command, detach bool) *sandboxv1.AttachRequest {
 	start := &sandboxv1.AttachRequest_Start{
 		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir, Detach: detach,
 	}
@@ -56,56 +57,27 @@ func (a *attached) start(command control.Command, detach bool) {
 		start.Timeout = durationpb.New(command.Timeout)
 	}
 	if command.Rows > 0 {
-		start.Terminal = windowSize(command.Rows, command.Columns)
+		start.Terminal = carry.WindowSize(command.Rows, command.Columns)
 	}
-	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}})
-}
-
-func windowSize(rows, columns uint16) *sandboxv1.AttachRequest_WindowSize {
-	return &sandboxv1.AttachRequest_WindowSize{Rows: uint32(rows), Columns: uint32(columns)}
-}
-
-func (a *attached) send(m *sandboxv1.AttachRequest) {
-	a.sending.Lock()
-	defer a.sending.Unlock()
-	_ = a.stream.Send(m) // a call that has ended tells why at its other end
+	return &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}
 }
 
 // Write sends to the command's standard input. It never fails.
 func (a *attached) Write(data []byte) (int, error) {
-	for sent := 0; sent < len(data); {
-		n := min(len(data)-sent, carry.Bytes)
-		a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Stdin{Stdin: data[sent : sent+n]}})
-		sent += n
-	}
+	a.talk.Input(data)
 	return len(data), nil
 }
 
 // CloseInput says that nothing more comes on standard input.
-func (a *attached) CloseInput() {
-	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
-}
+func (a *attached) CloseInput() { a.talk.EndInput() }
 
 // Resize tells the command's terminal its new size.
-func (a *attached) Resize(rows, columns uint16) {
-	a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: windowSize(rows, columns)}})
-}
-
-// signalPatience is how long a signal may wait behind input that the command
-// does not read.
-const signalPatience = 2 * time.Second
+func (a *attached) Resize(rows, columns uint16) { a.talk.Resize(rows, columns) }
 
 // Signal sends the command a signal. One that cannot get past input that nobody
 // reads ends the command.
 func (a *attached) Signal(s syscall.Signal) {
-	sent := make(chan struct{})
-	go func() {
-		a.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: int32(s)}})
-		close(sent)
-	}()
-	select {
-	case <-sent:
-	case <-time.After(a.patience):
+	if !a.talk.Signal(int32(s)) {
 		a.gaveUp.Store(int32(s))
 		a.cancel()
 	}
@@ -167,14 +139,11 @@ func exitOf(last *sandboxv1.ExecOutput) control.Exit {
 // output thrown away. If it could not be started, stderr says why and the exit
 // code is that of shells.
 func (c *Client) Detach(ctx context.Context, command control.Command, stderr io.Writer) (control.Exit, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := c.sandboxes.Attach(ctx)
+	a, err := c.attach(ctx, command, true)
 	if err != nil {
-		return control.Exit{}, c.failed(err)
+		return control.Exit{}, err
 	}
-	a := newAttached(c, stream, cancel)
-	a.start(command, true)
+	defer a.cancel()
 	a.CloseInput()
 	for {
 		out, err := a.next(io.Discard, stderr)

@@ -176,7 +176,7 @@ func TestASignalBehindInputEndsTheCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := running.(*attached)
-	a.patience = 10 * time.Millisecond
+	a.talk.Patience = 10 * time.Millisecond
 	go func() {
 		block := make([]byte, 1<<20)
 		for a.gaveUp.Load() == 0 {

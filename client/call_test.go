@@ -1,0 +1,144 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		method  string
+		request any
+		want    time.Duration
+	}{
+		{"a question", sandboxv1.SandboxService_GetSandbox_FullMethodName, &sandboxv1.GetSandboxRequest{}, answerPatience},
+		{"a start", sandboxv1.SandboxService_StartSandbox_FullMethodName, &sandboxv1.StartSandboxRequest{}, workPatience},
+		{"a command with a time-out", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{Timeout: durationpb.New(time.Hour)}, time.Hour + grace},
+		{"a command, which the server bounds", sandboxv1.SandboxService_Exec_FullMethodName, &sandboxv1.ExecRequest{}, 0},
+		{"a session's command", sandboxv1.SandboxService_SessionExec_FullMethodName, &sandboxv1.SessionExecRequest{Timeout: durationpb.New(time.Second)}, time.Second + grace},
+	} {
+		if got := patience(tt.method, tt.request); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What is sent again is a call of the API, and one that changes nothing: REST
+// has it as GET, or it is about a command's list.
+func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
+	var config struct {
+		MethodConfig []struct {
+			Name []struct{ Service, Method string }
+		}
+	}
+	if err := json.Unmarshal([]byte(again), &config); err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]bool{"grpc.health.v1.Health/Check": true}
+	for _, file := range []protoreflect.FileDescriptor{sandboxv1.File_sandbox_v1_codebase_proto, sandboxv1.File_sandbox_v1_sandbox_proto} {
+		for i := range file.Services().Len() {
+			s := file.Services().Get(i)
+			for j := range s.Methods().Len() {
+				m := s.Methods().Get(j)
+				name := string(m.Name())
+				reads := strings.HasPrefix(name, "Get") || strings.HasPrefix(name, "List") || name == "Diff" || name == "ExplainPolicy"
+				calls[string(s.FullName())+"/"+name] = reads && !m.IsStreamingServer()
+			}
+		}
+	}
+	for _, name := range config.MethodConfig[0].Name {
+		if !calls[name.Service+"/"+name.Method] {
+			t.Errorf("%s/%s is sent again", name.Service, name.Method)
+		}
+		delete(calls, name.Service+"/"+name.Method)
+	}
+	for name, reads := range calls {
+		if reads {
+			t.Errorf("%s reads, and is not sent again", name)
+		}
+	}
+}
+
+func TestWhatIsMadeForNobodyIsUndone(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	call := func(inner context.Context, request string, _ ...grpc.CallOption) (string, error) {
+		cancel() // while the server works
+		return request, inner.Err()
+	}
+	var undone string
+	_, err := lasting(ctx, call, "thing", func(ctx context.Context, made string) error {
+		undone = made
+		return ctx.Err()
+	})
+	if !errors.Is(err, context.Canceled) || undone != "thing" {
+		t.Errorf("%v, undone %q", err, undone)
+	}
+	if _, err := lasting(ctx, call, "thing", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("a context that has ended before: %v", err)
+	}
+}
+
+func TestPipeHoldsAWriterUpAndLosesNothing(t *testing.T) {
+	p := newPipe()
+	written := make(chan int)
+	go func() {
+		total := 0
+		for range 10 {
+			n, err := p.Write(make([]byte, pipeBytes/2))
+			if err != nil {
+				t.Error(err)
+			}
+			total += n
+		}
+		p.finish(io.EOF)
+		p.finish(errors.New("a second end"))
+		written <- total
+	}()
+	got, err := io.ReadAll(p)
+	if total := <-written; err != nil || len(got) != total || p.delivered() != int64(total) {
+		t.Errorf("%d of %d bytes, %v", len(got), total, err)
+	}
+	if _, err := p.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a write after the end: %v", err)
+	}
+	// The end frees who waits.
+	p = newPipe()
+	full := make(chan error)
+	go func() {
+		_, err := p.Write(make([]byte, pipeBytes))
+		if err == nil {
+			_, err = p.Write([]byte("x"))
+		}
+		full <- err
+	}()
+	for { // until it waits, or is about to
+		p.mu.Lock()
+		held := len(p.data)
+		p.mu.Unlock()
+		if held == pipeBytes {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	p.finish(context.Canceled)
+	if err := <-full; !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("who wrote into a full pipe: %v", err)
+	}
+	if rest, err := io.ReadAll(p); len(rest) != pipeBytes || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d bytes, %v", len(rest), err)
+	}
+}
