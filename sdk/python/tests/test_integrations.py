@@ -10,13 +10,14 @@ import pytest
 from agentfense import SandboxError
 from agentfense.integrations import MissingExtraError
 
-EXTRAS = ["deepagents", "langchain", "openai-agents"]
+EXTRAS = ["deepagents", "jupyter", "langchain", "openai-agents", "pytest"]
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_without_its_framework_a_module_names_the_extra(extra: str) -> None:
     module = f"agentfense.integrations.{extra.replace('-', '_')}"
-    program = f"import sys; sys.modules.update(deepagents=None, langchain_core=None, agents=None)\nimport {module}"
+    hidden = "deepagents=None, langchain_core=None, agents=None, IPython=None, pytest=None"
+    program = f"import sys; sys.modules.update({hidden})\nimport {module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
@@ -32,4 +33,5 @@ def test_the_error_is_of_both_families() -> None:
 def test_the_package_of_integrations_imports_none() -> None:
     program = "import agentfense, agentfense.integrations, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert not {"deepagents", "langchain_core", "agents", "smolagents", "grpc"} & set(done.stdout.split())
+    frameworks = {"IPython", "agents", "deepagents", "langchain_core", "pytest", "smolagents"}
+    assert not (frameworks | {"grpc"}) & set(done.stdout.split())

@@ -53,7 +53,7 @@ def test_examples(heading: str, home: Path, project: Path, monkeypatch: pytest.M
 
 
 def test_the_types_of_examples(tmp_path: Path) -> None:
-    for number, heading in enumerate(MODELS):
+    for number, heading in enumerate([*MODELS, "pytest"]):
         (tmp_path / f"example_{number}.py").write_text(programs()[heading].replace("\n", DECLARED, 1))
     checked = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir", ".mypy_cache/integrations", str(tmp_path)],

@@ -1,8 +1,8 @@
-"""Sandboxes for agent frameworks, a module for each.
+"""Sandboxes for agent frameworks, notebooks and tests, a module for each.
 
-``deepagents``, ``langchain``, ``openai_agents`` and ``smolagents``. Each imports its framework, which this package
-does not; without it the import raises MissingExtraError. What comes out of a sandbox is not trusted: sizes are bounded,
-and nothing is unpickled.
+``deepagents``, ``jupyter``, ``langchain``, ``openai_agents``, ``pytest`` and ``smolagents``. Each imports its
+framework, which this package does not; without it the import raises MissingExtraError. What comes out of a sandbox is
+not trusted: sizes are bounded, and nothing is unpickled.
 """
 
 from __future__ import annotations

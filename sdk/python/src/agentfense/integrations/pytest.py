@@ -1,0 +1,164 @@
+"""A pytest plugin: sandboxes for tests, and what happened in them beside a failure.
+
+Being installed does not load it, so that no other test run pays for it. Name it in the ``conftest.py`` of the root
+directory:
+
+    pytest_plugins = ["agentfense.integrations.pytest"]
+
+The fixture ``sandbox`` is a sandbox of the test's ``tmp_path``; ``make_sandbox`` makes more. They end with the test,
+also with a failed or an interrupted one. The marker ``sandbox`` takes what ``Sandbox.from_local`` takes, for a test, a
+class or a module:
+
+    @pytest.mark.sandbox("example", preset="development")
+    def test_agent(sandbox):
+        sandbox.run("make test", raise_on_error=True)
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Generator, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+try:
+    import pytest
+except ImportError as cause:
+    from . import MissingExtraError
+
+    raise MissingExtraError("pytest", cause) from cause
+
+from ..exceptions import SandboxError
+from ._text import audit_line, change_line
+
+if TYPE_CHECKING:
+    from ..sandbox import Sandbox
+    from ..utils import PathLike
+
+SHOWN = 20
+"""Lines of a kind that a failed test shows of a sandbox."""
+
+_LABEL = 200
+"""Characters of a test's id that label its sandboxes."""
+
+_SETTINGS = {
+    "path": "the directory that sandboxes are made of, seen from the root directory (default: the test's tmp_path)",
+    "preset": "the preset of their rules (default: agent-safe)",
+    "policy": "a policy file in place of a preset, seen from the root directory",
+    "runtime": "what confines them: bwrap or docker (default: bwrap)",
+}
+
+
+class SandboxFactory:
+    """Makes the sandboxes of one test, which end with it."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+        self._open = ExitStack()
+        self.made: List[Tuple[Path, Sandbox]] = []
+        """Each directory and its sandbox, in the order of their making."""
+
+    def __call__(self, path: Optional[PathLike] = None, **options: Any) -> Sandbox:
+        """Return a started sandbox of a directory, ``path`` seen from the root directory.
+
+        ``options`` are those of ``Sandbox.from_local``. What is not given is taken from the markers ``sandbox``, the
+        nearest first, and then from the settings.
+        """
+        from ..sandbox import Sandbox
+
+        called = options if path is None else {**options, "path": path}
+        asked: Dict[str, Any] = {}
+        for more in (_settings(self._request.config), *_marked(self._request.node), called):
+            asked = _with(asked, more)
+        root = self._request.config.rootpath
+        directory = asked.pop("path", None)
+        where = root / directory if directory is not None else self._request.getfixturevalue("tmp_path")
+        if isinstance(asked.get("policy"), (str, os.PathLike)):
+            asked["policy"] = root / asked["policy"]
+        asked["labels"] = {"test": self._request.node.nodeid[:_LABEL], **(asked.get("labels") or {})}
+        sandbox = self._open.enter_context(Sandbox.from_local(where, **asked))
+        self.made.append((where, sandbox))
+        return sandbox
+
+    def close(self) -> None:
+        """Destroy all that were made, the last first."""
+        self._open.close()
+
+
+def _settings(config: pytest.Config) -> Dict[str, Any]:
+    found = {name: config.getini(f"sandbox_{name}") for name in _SETTINGS}
+    return {name: value for name, value in found.items() if value}
+
+
+def _marked(node: pytest.Item) -> Iterator[Dict[str, Any]]:
+    """Yield what the markers say, the nearest last."""
+    for mark in reversed(list(node.iter_markers("sandbox"))):
+        if len(mark.args) > 1:
+            raise pytest.UsageError("marker sandbox: it takes the path alone without a keyword")
+        yield {**dict(zip(("path",), mark.args)), **mark.kwargs}
+
+
+def _with(asked: Dict[str, Any], more: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return options with nearer ones; a policy stands in place of a preset, and the other way round."""
+    replaced: Sequence[str] = ()
+    if "policy" in more:
+        replaced = ("preset", "permissions")
+    elif "preset" in more or "permissions" in more:
+        replaced = ("policy",)
+    return {**{name: value for name, value in asked.items() if name not in replaced}, **more}
+
+
+_FACTORY = pytest.StashKey[SandboxFactory]()
+
+
+@pytest.fixture
+def make_sandbox(request: pytest.FixtureRequest) -> Iterator[SandboxFactory]:
+    """Make sandboxes: ``make_sandbox(path, **options)``, as ``Sandbox.from_local``. They end with the test."""
+    factory = request.node.stash[_FACTORY] = SandboxFactory(request)
+    try:
+        yield factory
+    finally:
+        factory.close()
+
+
+@pytest.fixture
+def sandbox(make_sandbox: SandboxFactory) -> Sandbox:
+    """Make a sandbox of the test's tmp_path, or as the marker ``sandbox`` and the settings say."""
+    return make_sandbox()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Know the settings."""
+    for name, about in _SETTINGS.items():
+        parser.addini(f"sandbox_{name}", about)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marker."""
+    config.addinivalue_line(
+        "markers", "sandbox(path, **options): what the test's sandboxes are made of, as for Sandbox.from_local"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show beside a failure what happened in the test's sandboxes."""
+    report = yield
+    factory = item.stash.get(_FACTORY, None)
+    if factory is not None and report.failed and report.when != "teardown":
+        report.sections += [(f"sandbox {made.id} of {path}", _story(made)) for path, made in factory.made]
+    return report
+
+
+def _story(sandbox: Sandbox) -> str:
+    """Return what ran and was refused at last, and what is changed."""
+    try:
+        events = deque(sandbox.audit(events=["command_executed", "permission_denied"]), SHOWN)
+        changes = sandbox.diff(names_only=True)
+    except SandboxError as error:
+        return f"what happened in it cannot be told: {error}"
+    lines = [*map(audit_line, events), *(f"changed {change_line(change)}" for change in changes[:SHOWN])]
+    if len(changes) > SHOWN:
+        lines.append(f"and {len(changes) - SHOWN} more changes")
+    return "\n".join(lines)
