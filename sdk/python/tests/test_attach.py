@@ -115,12 +115,11 @@ def test_a_program_that_cannot_be_started_ends_as_under_a_shell(sandbox: Sandbox
 def test_a_terminal(sandbox: Sandbox) -> None:
     script = f"tty >&2; stty size; trap 'stty size; exit 3' WINCH; echo ready; {LOOP}"
     with shell(sandbox, script, terminal=(24, 80)) as terminal:
-        chunk = next(terminal.chunks())
-        assert chunk.stream == "stdout" and chunk.data.startswith(b"/dev/pts/")
-        assert until(terminal, b"ready\r\n").endswith(b"24 80\r\nready\r\n")
+        begun = until(terminal, b"ready\r\n")
+        assert begun.startswith(b"/dev/pts/") and begun.endswith(b"\r\n24 80\r\nready\r\n")
         terminal.resize(50, 132)
-        assert until(terminal, b"132\r\n") == b"50 132\r\n"
-        assert terminal.wait(LIMIT) == 3
+        assert list(terminal.chunks()) == [OutputChunk("stdout", b"50 132\r\n")]
+        assert terminal.exit_code == 3
 
 
 def test_the_keys_of_a_terminal(sandbox: Sandbox) -> None:

@@ -430,6 +430,8 @@ def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) ->
             Sandbox.from_local(project, policy=policy, **more)
         with pytest.raises(ValueError, match="policy stands in place of preset and permissions"):
             unstarted.set_policy(policy=policy, **more)
+    with pytest.raises(ValueError, match="give a Policy as policy="):
+        unstarted.set_policy(policy)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match=r"policy\.yaml: No such file"):
         Sandbox.from_local(project, policy=project / "policy.yaml")
 

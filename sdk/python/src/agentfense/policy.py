@@ -159,6 +159,8 @@ def rules_of(
     policy: Optional[PolicyLike], preset: Optional[str], permissions: Optional[Sequence[RuleLike]]
 ) -> List[PermissionRule]:
     """Return the rules that are asked for: a policy's, or else a preset's and then ``permissions``."""
+    if isinstance(permissions, Policy):
+        raise ValueError("permissions are rules: give a Policy as policy=")
     if policy is None:
         return ([] if preset is None else get_preset(preset)) + as_rules(permissions)
     if permissions is not None or not (preset is None or isinstance(preset, _Unsaid)):
