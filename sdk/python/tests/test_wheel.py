@@ -149,7 +149,8 @@ class Place:
         self.venv, self.home, self.work = root / "venv", root / "home", root / "work"
         self.before: List[str] = []
         self.work.mkdir()
-        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(root), "AGENTFENSE_HOME": str(self.home)}
+        # What pip and ensurepip extract goes with all the rest.
+        self.env = {"PATH": "/usr/bin:/bin", "HOME": str(root), "TMPDIR": str(root), "AGENTFENSE_HOME": str(self.home)}
         self.run(sys.executable, "-m", "venv", str(self.venv))
 
     def run(self, *command: str) -> str:
