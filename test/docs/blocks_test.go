@@ -133,7 +133,54 @@ var played = map[string]func(t *testing.T, b block){
 	"go":      goRuns,    // TestExamples those with a file's name, client's examples those of docs/go.md
 	"yaml":    checkYAML,
 	"json":    checkJSON,
-	"text":    nil, // is no example, but TestEveryCallOfTheReference plays docs/api.md
+	"text":    noExample, // but TestEveryCallOfTheReference plays docs/api.md
+}
+
+const reference = "has what docstrings have"
+
+// untyped are the documents that may show commands which no test types, and why.
+var untyped = map[string]string{
+	"CONTRIBUTING.md":          "the targets of the Makefile, that of this test among them",
+	"docs/benchmarks.md":       "measures for minutes",
+	"docs/comparison.md":       "the commands of other programs",
+	"docs/python-reference.md": reference,
+}
+
+var typedByHand = regexp.MustCompile(`(?m)^(\$ |>>> |(sudo|agentfense|make|go|curl|pip|python3?|docker|git|uv) )`)
+
+// noExample sees to it that a block which is marked as none is none.
+func noExample(t *testing.T, b block) {
+	if command := typedByHand.FindString(b.text); command != "" && untyped[b.document] == "" {
+		t.Errorf("%s: a text block with commands (%q): mark it console or sh, and it is run", b, command)
+	}
+}
+
+// What documents have make do, it does.
+func TestMakefileHasTheTargetsOfTheDocuments(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("(?m)(?:^|`|&& |\\$ )make (?:-[sC] (?:\\S+/)?(?:agentfense )?)*([a-z][a-z-]*)")
+	found := 0
+	for _, document := range documents(t) {
+		if strings.HasPrefix(document, "changelog/") || document == "CHANGELOG.md" || untyped[document] == reference {
+			continue // what was, or is somebody's
+		}
+		text, err := os.ReadFile(filepath.Join(root, document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !regexp.MustCompile(`(?m)^` + m[1] + `:`).Match(makefile) {
+				t.Errorf("%s: the Makefile has no target %s (%s)", document, m[1], m[0])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d uses of make were found in the documents: were they read?", found)
+	}
 }
 
 func TestEveryBlockIsPlayed(t *testing.T) {

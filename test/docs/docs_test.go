@@ -19,11 +19,13 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -48,6 +50,11 @@ func TestExamples(t *testing.T) {
 		}
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()
+			for _, program := range []string{"curl", "git", "jq", "make"} {
+				if slices.ContainsFunc(steps, func(s step) bool { return strings.Contains(s.command, program+" ") }) {
+					needs.Command(t, program)
+				}
+			}
 			w := newWorld(t, document)
 			w.supply(steps)
 			for i, got := range w.play(steps) {

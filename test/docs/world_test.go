@@ -21,8 +21,9 @@ import (
 const limit = 3 * time.Minute
 
 // world is what somebody has who follows a document: a home, an empty
-// directory, and the program on the PATH. When the test ends nothing of it may
-// be left running or mounted.
+// directory, and the program on the PATH unless the document is of those that
+// begin before it is installed. When the test ends nothing of it may be left
+// running or mounted.
 type world struct {
 	t          *testing.T
 	home, work string
@@ -35,7 +36,10 @@ func newWorld(t *testing.T, document string) *world {
 	needs.FUSE(t)
 	needs.Bwrap(t)
 	w := &world{t: t, home: t.TempDir(), work: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
-	path := filepath.Dir(binary) + ":" + os.Getenv("PATH")
+	path := os.Getenv("PATH")
+	if !strings.HasPrefix(document, "docs/quickstart/") { // which install it
+		path = filepath.Dir(binary) + ":" + path
+	}
 	w.env = slices.Concat(ordinary(os.Environ()), caches(t), []string{
 		"HOME=" + w.home, "PATH=" + path, "AGENTFENSE_HOME=" + w.state, "NO_COLOR=1",
 	})
@@ -43,14 +47,15 @@ func newWorld(t *testing.T, document string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const agent = "#!/bin/sh\necho fixed >> notes\n"
-	for path, content := range map[string]string{
+	furniture := map[string]string{
 		filepath.Join(w.home, ".gitconfig"): "[safe]\n\tdirectory = *\n[url \"" + here + "\"]\n\tinsteadOf = https://github.com/agentfense/agentfense\n",
-		filepath.Join(w.work, "your-agent"): agent, filepath.Join(w.home, ".local/bin/your-agent"): agent,
-	} {
-		if filepath.Base(path) == "your-agent" && document != "README.md" {
-			continue
-		}
+	}
+	if document == "README.md" {
+		const agent = "#!/bin/sh\necho fixed >> notes\n"
+		furniture[filepath.Join(w.work, "your-agent")] = agent
+		furniture[filepath.Join(w.home, ".local/bin/your-agent")] = agent
+	}
+	for path, content := range furniture {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
