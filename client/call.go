@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/endpoint/dial"
 )
 
 // No wait for a server is without an end, whatever the caller's context.
@@ -91,7 +92,7 @@ func lasting[Q, A any](ctx context.Context, call func(context.Context, Q, ...grp
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	made, err := call(context.WithoutCancel(ctx), request)
+	made, err := call(dial.Uninterrupted(ctx), request)
 	if err != nil || ctx.Err() == nil {
 		return made, err
 	}

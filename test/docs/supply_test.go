@@ -58,7 +58,9 @@ func wheels(t *testing.T) []string {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	run("scripts/wheel", binary, dir)
+	built := t.TempDir()
+	run("make", "-s", "build", "BIN="+built+"/agentfense", "PARTS="+built+"/parts")
+	run("scripts/wheel", built+"/agentfense", dir)
 	environment := run("scripts/python", "test")
 	run(filepath.Join(absolute, environment, "bin/pip"), "download", "-q", "--disable-pip-version-check",
 		"--require-hashes", "--only-binary=:all:", "-r", "tools/python/run.txt", "-d", dir)

@@ -33,12 +33,23 @@ type greeting struct {
 	levels apilevel.Range // zero for a server that is not agentfense's
 }
 
+type askedFor struct{}
+
+// Uninterrupted returns a context for a call that is to go on when ctx ends.
+// Before the call is made, while the server is asked for its version, ctx counts.
+func Uninterrupted(ctx context.Context) context.Context {
+	return context.WithValue(context.WithoutCancel(ctx), askedFor{}, ctx)
+}
+
 func newGreeting(at string) *greeting {
 	return &greeting{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
 }
 
 // meet asks the server unless that is done, and refuses one that is too new.
 func (g *greeting) meet(ctx context.Context, conn *grpc.ClientConn) error {
+	if asking, ok := ctx.Value(askedFor{}).(context.Context); ok {
+		ctx = asking
+	}
 	select {
 	case <-g.met:
 		return g.tooNew()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
@@ -259,3 +261,26 @@ def test_a_closed_client(home: Path) -> None:
     client.close()
     with pytest.raises(InvalidConfigurationError, match="the client is closed"):
         client.list_codebases()
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_interrupt_while_the_thread_is_started(
+    client: SandboxClient, monkeypatch: pytest.MonkeyPatch, begins: bool
+) -> None:
+    """There may be nothing to wait for then."""
+
+    def start(self: threading.Thread) -> None:
+        ours = self.name == "agentfense-make"
+        if begins or not ours:
+            real(self)
+        if ours:
+            raise KeyboardInterrupt
+
+    real = threading.Thread.start
+    begun = time.monotonic()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        with pytest.raises(KeyboardInterrupt):
+            client.create_codebase("demo", "interrupted")
+    assert time.monotonic() - begun < 30
+    assert client.list_codebases("interrupted") == []

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar
@@ -114,8 +114,11 @@ class Connection(_Base):
     def finish(self, making: Callable[[], T], undo: Callable[[T], None]) -> T:
         """Return what ``making`` makes. What is made in spite of an interrupt is undone."""
         made: Future[T] = Future()
+        turn = threading.Lock()
 
         def work() -> None:
+            if not turn.acquire(blocking=False):
+                return
             try:
                 made.set_result(making())
             except BaseException as error:
@@ -127,8 +130,10 @@ class Connection(_Base):
             worker.start()
             return made.result()
         except KeyboardInterrupt:
-            with suppress(SandboxError):
-                undo(made.result(ANSWER + GRACE))
+            # It may strike before there is a thread, which then need not begin.
+            if not turn.acquire(blocking=False):
+                with suppress(SandboxError, TimeoutError):
+                    undo(made.result(GREET + ANSWER + GRACE))
             raise
 
     def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:

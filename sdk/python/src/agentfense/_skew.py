@@ -42,7 +42,8 @@ class Versions:
 
     def hear(self, endpoint: str, head: Optional[Iterable[Tuple[str, Any]]], code: Any) -> bool:
         """Take the answer to HEALTH, and return whether there was one. A server without the header is another's."""
-        said = dict(head or ()).get(_HEADER)
+        # Not a dictionary of it: grpcio's metadata of event loops was no mapping until 1.60.
+        said = next((value for name, value in head or () if name == _HEADER), None)
         if said is None:
             self.known = code not in _NO_ANSWER
             return self.known
