@@ -22,6 +22,7 @@ from agentfense import (
     PermissionRule,
     Policy,
     PolicyError,
+    RuleOrigin,
     Sandbox,
     SandboxClient,
     extend_preset,
@@ -143,6 +144,10 @@ def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.
         (lambda: Policy().hide("a", priority=2**31), "priority 2147483648 is not between"),
         (lambda: Policy().hide("a", type="regex"), "not a valid PatternType"),  # type: ignore[arg-type]
         (lambda: Policy().rule({"pattern": "a", "permisson": "none"}), "unknown key 'permisson'"),
+        (
+            lambda: Policy(rules=[{"pattern": "a", "permission": "none", "origin": "hide"}]),
+            "what a flag of the command",
+        ),
         (lambda: Policy.load("/nowhere/policy.yaml"), "^/nowhere/policy.yaml: No such file"),
         (lambda: Policy.load("/"), "^/: Is a directory"),
     ],
@@ -420,6 +425,14 @@ async def test_an_async_sandbox_of_a_policy(home: Path, project: Path, tmp_path:
         assert (await sb.policy.explain("README.md")).permission is Permission.VIEW
         async with await AsyncSandbox.from_codebase(sb.codebase_id, policy=policy, auto_start=False) as other:
             assert await other.policy.rules() == policy.rules
+
+
+def test_what_a_flag_hides_stays_hidden(unstarted: Sandbox) -> None:
+    """Rules of a sandbox of the command line mean the same when they are sent back."""
+    hidden = PermissionRule("x", Permission.NONE, AUTO, -1, RuleOrigin.HIDE)
+    unstarted.set_policy([hidden])
+    unstarted.set_policy([*unstarted.policy.rules(), PermissionRule("/x", Permission.WRITE, FILE, 1000)])
+    assert unstarted.policy.explain("x").rule == hidden
 
 
 def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) -> None:

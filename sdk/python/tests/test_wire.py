@@ -5,7 +5,15 @@ from datetime import datetime, timedelta
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from agentfense import InvalidConfigurationError, ResourceLimits, _wire
+from agentfense import (
+    InvalidConfigurationError,
+    PatternType,
+    Permission,
+    PermissionRule,
+    ResourceLimits,
+    RuleOrigin,
+    _wire,
+)
 from agentfense._gen.sandbox.v1 import sandbox_pb2
 
 
@@ -63,10 +71,21 @@ def test_values_of_enumerations_that_are_new_to_us() -> None:
     """A newer server must not break us; what is unknown grants nothing."""
     message = sandbox_pb2.Sandbox(status=99, runtime=99)  # type: ignore[arg-type]
     rule = message.permissions.add(pattern="x")
-    rule.permission, rule.type = 99, 99  # type: ignore[assignment]
+    rule.permission, rule.type, rule.origin = 99, 99, 99  # type: ignore[assignment]
     got = _wire.sandbox_of(message)
     assert (got.status.value, got.runtime.value) == ("error", "bwrap")
-    assert (got.permissions[0].permission.value, got.permissions[0].type.value) == ("none", "glob")
+    assert got.permissions[0].to_dict() == {"pattern": "x", "permission": "none", "type": "glob", "priority": 0}
+
+
+def test_rules_come_back_as_they_were() -> None:
+    rules = [
+        PermissionRule("x", permission, kind, -5, origin)
+        for permission in Permission
+        for kind in PatternType
+        for origin in RuleOrigin
+    ]
+    assert [_wire.rule_of(message) for message in _wire.wire_rules(rules)] == rules
+    assert [_wire.rule_of(message) for message in _wire.wire_rules([rule.to_dict() for rule in rules])] == rules
 
 
 @pytest.mark.parametrize("resources", [{"memory": 1}, {"memory_bytes": "much"}, {"pids_limit": 2**70}])

@@ -109,11 +109,13 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
             permission=_number(common_pb2.Permission, "PERMISSION_", rule.permission.value),
             type=_number(common_pb2.PatternType, "PATTERN_TYPE_", rule.type.value),
             priority=rule.priority,
+            origin=_number(common_pb2.RuleOrigin, "RULE_ORIGIN_", _ORIGINS.get(rule.origin, rule.origin.value)),
         )
         for rule in checked
     ]
 
 
+_ORIGINS = {t.RuleOrigin.RULE: "unspecified"}
 _PATTERN_TYPES = [kind.value for kind in t.PatternType]
 
 
@@ -125,6 +127,7 @@ def rule_of(message: Any) -> t.PermissionRule:
         permission=permission_of(message.permission),
         type=t.PatternType(kind if kind in _PATTERN_TYPES else "glob"),
         priority=message.priority,
+        origin=t.RuleOrigin(named(common_pb2.RuleOrigin, "RULE_ORIGIN_", message.origin, "rule")),
     )
 
 

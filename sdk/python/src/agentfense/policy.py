@@ -13,7 +13,7 @@ from . import _policyfile
 from ._patterns import check_pattern
 from .exceptions import PolicyError
 from .presets import PRESET_AGENT_SAFE, as_rules, built_in, built_in_names, get_preset, is_built_in
-from .types import PatternType, Permission, PermissionRule, RuleLike
+from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
 GRANT_PRIORITY = 20
 """Of ``view``, ``read`` and ``write`` of a Policy: above what the presets grant, below what they hide."""
@@ -141,6 +141,8 @@ def _frozen(rule: PermissionRule) -> _Frozen:
         check_pattern(rule.pattern, rule.type)
     except ValueError as cause:
         raise PolicyError(f"rule {rule.pattern!r}: {cause}") from None
+    if rule.origin is not RuleOrigin.RULE:
+        raise PolicyError(f"rule {rule.pattern!r}: a policy cannot hold what a flag of the command line says")
     return rule.pattern, rule.permission, rule.type, rule.priority
 
 

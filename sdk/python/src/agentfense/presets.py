@@ -6,7 +6,7 @@ import difflib
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from .types import PatternType, Permission, PermissionRule, RuleLike
+from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
 PRESET_AGENT_SAFE = "agent-safe"
 PRESET_READ_ONLY = "read-only"
@@ -56,23 +56,30 @@ def built_in(name: str) -> List[PermissionRule]:
 def as_rule(item: RuleLike) -> PermissionRule:
     """Return a rule or mapping as a rule of its own. ValueError names what is wrong with it."""
     if isinstance(item, PermissionRule):
-        return _checked(item.pattern, item.permission, item.type, item.priority)
+        return _checked(item.pattern, item.permission, item.type, item.priority, item.origin)
     if not isinstance(item, Mapping):
         raise ValueError(f"a rule is a PermissionRule or a mapping, not {type(item).__name__}")
     for key in item:
-        if key not in ("pattern", "permission", "type", "priority"):
-            raise ValueError(f"rule {dict(item)!r}: unknown key {key!r}: want pattern, permission, type or priority")
+        if key not in _KEYS:
+            raise ValueError(f"rule {dict(item)!r}: unknown key {key!r}: it is one of {', '.join(_KEYS)}")
     return _checked(
-        item.get("pattern"), item.get("permission", "read"), item.get("type", "glob"), item.get("priority", 0)
+        item.get("pattern"),
+        item.get("permission", "read"),
+        item.get("type", "glob"),
+        item.get("priority", 0),
+        item.get("origin", "rule"),
     )
 
 
-def _checked(pattern: Any, permission: Any, kind: Any, priority: Any) -> PermissionRule:
+_KEYS = ("pattern", "permission", "type", "priority", "origin")
+
+
+def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: Any) -> PermissionRule:
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
     try:
         pattern.encode()
-        rule = PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority))
+        rule = PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority), RuleOrigin(origin))
     except (ValueError, TypeError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
     if not -(2**31) <= rule.priority < 2**31:

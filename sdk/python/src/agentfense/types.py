@@ -18,6 +18,7 @@ from .words import Outcome as Outcome
 from .words import PatternType as PatternType
 from .words import Permission as Permission
 from .words import Risk as Risk
+from .words import RuleOrigin as RuleOrigin
 from .words import RuntimeType as RuntimeType
 from .words import SandboxStatus as SandboxStatus
 from .words import SessionStatus as SessionStatus
@@ -60,19 +61,21 @@ class PermissionRule:
     type: PatternType = PatternType.GLOB
     priority: int = 0
     """The higher wins."""
+    origin: RuleOrigin = RuleOrigin.RULE
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the rule as plain data."""
-        return {
+        """Return the rule as plain data, without the origin RULE."""
+        data = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
             "type": PatternType(self.type).value,
             "priority": self.priority,
         }
+        return data if self.origin == RuleOrigin.RULE else {**data, "origin": RuleOrigin(self.origin).value}
 
 
 RuleLike = Union[PermissionRule, Mapping[str, Any]]
-"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type`` and ``priority``."""
+"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type``, ``priority`` and ``origin``."""
 
 
 @dataclass

@@ -23,6 +23,14 @@ class PatternType(str, Enum):
     AUTO = "auto"
 
 
+class RuleOrigin(str, Enum):
+    """Who made a rule: a policy; or a flag of the command line, --hide or another, which rank in their own way."""
+
+    RULE = "rule"
+    FLAG = "flag"
+    HIDE = "hide"
+
+
 class SandboxStatus(str, Enum):
     """Where a sandbox stands in its life."""
 
