@@ -128,7 +128,7 @@ func TestParse(t *testing.T) {
 var played = map[string]func(t *testing.T, b block){
 	"console": nil,       // TestExamples
 	"sh":      shellRuns, // TestExamples, TestEveryRequestOfREST
-	"ipython": nil,       // sdk/python/tests/integrations/test_jupyter.py
+	"ipython": cellRuns,  // sdk/python/tests/integrations/test_jupyter.py
 	"python":  nil,       // TestExamples those with a file's name, sdk/python/tests/test_docs.py the others
 	"go":      goRuns,    // TestExamples those with a file's name, client's examples those of docs/go.md
 	"yaml":    checkYAML,

@@ -26,6 +26,13 @@ func shellRuns(t *testing.T, b block) {
 	}
 }
 
+// cellRuns sees to it that a notebook's cell is where those are that a test runs.
+func cellRuns(t *testing.T, b block) {
+	if b.document != "docs/integrations.md" {
+		t.Errorf("%s: no test runs this", b)
+	}
+}
+
 // checkYAML loads a policy as `policy check` does, and a configuration as
 // `serve` does.
 func checkYAML(t *testing.T, b block) {

@@ -64,3 +64,8 @@ def test_the_types_of_examples(tmp_path: Path) -> None:
         timeout=300,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_each_example_is_run() -> None:
+    """Those of pytest and of notebooks have tests beside the others of these."""
+    assert set(programs()) == {*MODELS, "pytest"}
