@@ -174,6 +174,20 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	}
 }
 
+func TestFailureIsAnErrorWhereItIsAskedFor(t *testing.T) {
+	box, _ := linked(t, open(t), "full-access", nil)
+	if err := run(t, box, "true").Err(); err != nil {
+		t.Error(err)
+	}
+	err := run(t, box, "echo first >&2; printf 'last \\033 line\\n\\n' >&2; exit 3").Err()
+	if !errors.Is(err, client.ErrCommand) || err.Error() != `run: exit code 3: last \x1b line` {
+		t.Error(err)
+	}
+	if err := run(t, box, "exit 4").Err(); !errors.Is(err, client.ErrCommand) || err.Error() != "run: exit code 4" {
+		t.Error(err)
+	}
+}
+
 func TestCommandEndsWithItsContext(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	ctx, cancel := context.WithCancel(t.Context())

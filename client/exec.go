@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -30,6 +31,22 @@ type Result struct {
 
 // OK reports whether the command succeeded.
 func (r *Result) OK() bool { return r.ExitCode == 0 }
+
+// Err is nil if the command succeeded, else of the kind ErrCommand, with the exit
+// code and the last line of its standard error.
+func (r *Result) Err() error {
+	if r.OK() {
+		return nil
+	}
+	const most = 500
+	said := bytes.TrimSpace(r.Stderr)
+	said = said[bytes.LastIndexByte(said, '\n')+1:]
+	message := "exit code " + strconv.Itoa(r.ExitCode)
+	if said = said[max(0, len(said)-most):]; len(said) > 0 {
+		message += ": " + vpath.Escape(string(said))
+	}
+	return &Error{"run", message, []error{ErrCommand}}
+}
 
 func resultFrom(r *sandboxv1.ExecResult) *Result {
 	out, complaints := r.StdoutBytes, r.StderrBytes

@@ -85,6 +85,15 @@ func (d durations) at(q float64) float64 {
 	return float64(s[min(len(s)-1, int(q*float64(len(s))))])
 }
 
+// less is what each was more than that of base at its place.
+func (d durations) less(base durations) durations {
+	more := make(durations, len(d))
+	for i := range d {
+		more[i] = d[i] - base[i]
+	}
+	return more
+}
+
 // figures are the quantiles, with a bound on the median.
 func (d durations) figures(name string, most time.Duration) []figure {
 	return []figure{

@@ -24,6 +24,13 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
+func TestWhatIsMoreIsPaired(t *testing.T) {
+	got := durations{30, 50, 20}.less(durations{10, 40, 19})
+	if diff := cmp.Diff(durations{20, 10, 1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAFigureIsJudgedByItsBound(t *testing.T) {
 	tests := []struct {
 		name             string

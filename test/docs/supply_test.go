@@ -58,9 +58,7 @@ func wheels(t *testing.T) []string {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	built := t.TempDir()
-	run("make", "-s", "build", "BIN="+built+"/agentfense", "PARTS="+built+"/parts")
-	run("scripts/wheel", built+"/agentfense", dir)
+	run("scripts/wheel", binary, dir)
 	environment := run("scripts/python", "test")
 	run(filepath.Join(absolute, environment, "bin/pip"), "download", "-q", "--disable-pip-version-check",
 		"--require-hashes", "--only-binary=:all:", "-r", "tools/python/run.txt", "-d", dir)

@@ -59,7 +59,7 @@ func buildWhole(dir string, flags ...string) (string, error) {
 }
 
 func build(path, program string, flags ...string) error {
-	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false"}, flags...), "-o", path, program)...)
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w"}, flags...), "-o", path, program)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return errors.New(string(out))

@@ -1,5 +1,6 @@
 // Package machines_test checks that the program is correct Go on each machine
-// that there is a wheel for. Compiling it for another would take a minute.
+// that there is a wheel for, and package client on systems that have no program.
+// Compiling it for another would take a minute.
 package machines_test
 
 import (
@@ -19,25 +20,40 @@ import (
 	"testing"
 )
 
-// machines are those of `make wheels`.
-var machines = []string{"amd64", "arm64"}
+// machine is a system, and what of ours is for it.
+type machine struct {
+	system, architecture string
+	packages             []string
+}
+
+// machines are those of `make wheels`, and those that a client may run on.
+var machines = []machine{
+	{"linux", "amd64", []string{"./cmd/...", "./client"}},
+	{"linux", "arm64", []string{"./cmd/...", "./client"}},
+	{"darwin", "arm64", []string{"./client"}},
+	{"windows", "amd64", []string{"./client"}},
+}
 
 // pkg is what go list tells of a package.
 type pkg struct {
-	ImportPath, Dir string
-	GoFiles         []string
-	ImportMap       map[string]string
-	Module          *struct{ Main bool }
+	ImportPath, Dir           string
+	GoFiles                   []string
+	TestGoFiles, XTestGoFiles []string
+	ImportMap                 map[string]string
+	Module                    *struct{ Main bool }
 }
 
 func TestItTypeChecksForEachMachine(t *testing.T) {
-	for _, machine := range machines {
-		if machine == runtime.GOARCH { // compiled for it, by every other test
+	for _, m := range machines {
+		if m.system == runtime.GOOS && m.architecture == runtime.GOARCH { // compiled for it, by every other test
 			continue
 		}
-		t.Run(machine, func(t *testing.T) {
-			c := checker{machine: machine, files: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe}}
-			for _, p := range list(t, machine) {
+		t.Run(m.system+"-"+m.architecture, func(t *testing.T) {
+			c := checker{architecture: m.architecture, files: token.NewFileSet(), done: map[string]*types.Package{"unsafe": types.Unsafe}}
+			for _, p := range list(t, m) {
+				if tests := append(p.TestGoFiles, p.XTestGoFiles...); m.system != "linux" && p.Module != nil && p.Module.Main && filepath.Base(p.Dir) == "client" && len(tests) > 0 {
+					t.Errorf("client: these need Linux, and do not say so by //go:build linux: %q", tests)
+				}
 				if err := c.check(p); err != nil {
 					t.Fatal(err)
 				}
@@ -47,11 +63,11 @@ func TestItTypeChecksForEachMachine(t *testing.T) {
 }
 
 // list returns the packages of the program, each after what it imports.
-func list(t *testing.T, machine string) []pkg {
+func list(t *testing.T, m machine) []pkg {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,ImportMap,Module", "./cmd/...", "./client")
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-json=ImportPath,Dir,GoFiles,TestGoFiles,XTestGoFiles,ImportMap,Module"}, m.packages...)...)
 	cmd.Dir = "../.."
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+machine, "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "GOOS="+m.system, "GOARCH="+m.architecture, "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -71,9 +87,9 @@ func list(t *testing.T, machine string) []pkg {
 
 // checker checks packages for a machine: ours whole, of others what they declare.
 type checker struct {
-	machine string
-	files   *token.FileSet
-	done    map[string]*types.Package
+	architecture string
+	files        *token.FileSet
+	done         map[string]*types.Package
 }
 
 func (c *checker) check(p pkg) error {
@@ -90,7 +106,7 @@ func (c *checker) check(p pkg) error {
 	}
 	config := types.Config{
 		Importer:         c.importer(p.ImportMap),
-		Sizes:            types.SizesFor("gc", c.machine),
+		Sizes:            types.SizesFor("gc", c.architecture),
 		IgnoreFuncBodies: p.Module == nil || !p.Module.Main,
 	}
 	var err error

@@ -111,20 +111,18 @@ def test_policies(tests: pytest.Pytester, client: SandboxClient) -> None:
     check_none_left(client)
 
 
-@pytest.mark.parametrize(
-    ("marker", "says"),
-    [
-        ('"one", "two"', "marker sandbox: it takes the path alone"),
-        ('preset="agent-save"', "did you mean 'agent-safe'"),
-        ('"absent"', "absent"),
-        ("colour=1", "colour"),
-    ],
-)
-def test_a_marker_that_makes_no_sense(tests: pytest.Pytester, client: SandboxClient, marker: str, says: str) -> None:
-    tests.makepyfile(f"import pytest\n@pytest.mark.sandbox({marker})\ndef test_it(sandbox): pass")
+def test_markers_that_make_no_sense(tests: pytest.Pytester, client: SandboxClient) -> None:
+    says = {
+        '"one", "two"': "marker sandbox: it takes the path alone",
+        'preset="agent-save"': "did you mean 'agent-safe'",
+        '"absent"': "absent",
+        "colour=1": "colour",
+    }
+    marked = [f"@pytest.mark.sandbox({marker})\ndef test_{n}(sandbox): pass\n" for n, marker in enumerate(says)]
+    tests.makepyfile("import pytest\n" + "".join(marked))
     result = tests.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"E *{says}*"])
+    result.assert_outcomes(errors=len(says))
+    result.stdout.fnmatch_lines([f"E *{text}*" for text in says.values()])
     check_none_left(client)
 
 
