@@ -89,11 +89,11 @@ func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *se
 	var answer *sandboxv1.ExecOutput
 	if err == nil {
 		x.talk = carry.NewTalk(stream, first)
-		answer, err = stream.Recv()
+		answer, err = firstAnswer(answerPatience, cancel, stream.Recv)
 	}
 	if err != nil {
 		defer cancel(nil)
-		return nil, c.fail(ctx, "attach", ended(err))
+		return nil, x.failed(ended(err))
 	}
 	x.ID, x.LostBytes = answer.ExecId, answer.LostBytes
 	x.Stdin = input{x}
@@ -208,13 +208,8 @@ func (x *Exec) deliver(answer *sandboxv1.ExecOutput) error {
 	return &Error{"attach", err.Error(), []error{err}}
 }
 
-// failed is why the call has ended: our own reason, if we have ended it.
-func (x *Exec) failed(err error) error {
-	if why := (*Error)(nil); errors.As(context.Cause(x.ctx), &why) {
-		return why
-	}
-	return x.c.fail(x.ctx, "attach", err)
-}
+// failed is why the call has ended.
+func (x *Exec) failed(err error) error { return x.c.fail(x.ctx, "attach", err) }
 
 // feed sends what a reader has as the standard input.
 func (x *Exec) feed(from io.Reader) {

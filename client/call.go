@@ -19,7 +19,6 @@ const (
 	answerPatience = time.Minute      // of a call that does little
 	workPatience   = 10 * time.Minute // of one that takes a while
 	grace          = 15 * time.Second // of a command's call, beyond the command's own time-out
-	cleanPatience  = time.Minute      // of the removal of what is not to stay
 )
 
 // slow are the calls that take a while.
@@ -78,10 +77,13 @@ const again = `{"methodConfig": [{
 	"retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.1s", "maxBackoff": "1s", "backoffMultiplier": 2, "retryableStatusCodes": ["UNAVAILABLE"]}
 }]}`
 
-// cleaning is a context in which what is not to stay is removed, also where the
-// caller's has ended.
-func cleaning(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanPatience)
+// firstAnswer waits for the first message of a call, whose context cancel ends.
+func firstAnswer[A any](limit time.Duration, cancel context.CancelCauseFunc, receive func() (A, error)) (A, error) {
+	waited := time.AfterFunc(limit, func() {
+		cancel(&Error{"attach", "the server does not answer within " + limit.String(), []error{ErrUnavailable}})
+	})
+	defer waited.Stop()
+	return receive()
 }
 
 // lasting makes a call that makes something new. It is not interrupted: the new
@@ -96,7 +98,5 @@ func lasting[Q, A any](ctx context.Context, call func(context.Context, Q, ...grp
 	if err != nil || ctx.Err() == nil {
 		return made, err
 	}
-	clean, cancel := cleaning(ctx)
-	defer cancel()
-	return none, errors.Join(ctx.Err(), undo(clean, made))
+	return none, errors.Join(ctx.Err(), undo(context.WithoutCancel(ctx), made))
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -140,5 +142,36 @@ func TestPipeHoldsAWriterUpAndLosesNothing(t *testing.T) {
 	}
 	if rest, err := io.ReadAll(p); len(rest) != pipeBytes || !errors.Is(err, context.Canceled) {
 		t.Errorf("%d bytes, %v", len(rest), err)
+	}
+}
+
+func TestFirstAnswerIsNotWaitedForWithoutAnEnd(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	_, err := firstAnswer(time.Millisecond, cancel, func() (string, error) {
+		<-ctx.Done()
+		return "", ctx.Err()
+	})
+	if err = new(Client).fail(ctx, "attach", err); !errors.Is(err, ErrUnavailable) || err.Error() != "attach: the server does not answer within 1ms" {
+		t.Error(err)
+	}
+	if got, err := firstAnswer(time.Hour, cancel, func() (string, error) { return "here", nil }); got != "here" || err != nil {
+		t.Error(got, err)
+	}
+}
+
+// Who has set a deadline is told of it, also by a server whose clock is a moment
+// ahead.
+func TestDeadlineOfTheCallerIsNoTimeOutOfTheCommand(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err := new(Client).fail(ctx, "run", status.Error(codes.DeadlineExceeded, "context deadline exceeded"))
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+		t.Error(err)
+	}
+	later, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	err = new(Client).fail(later, "run", status.Error(codes.DeadlineExceeded, "command timed out"))
+	if !errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 }

@@ -46,13 +46,13 @@ func (x *Session) Detach(ctx context.Context, command string, options ...Session
 
 // detached starts a command and returns what its first answer calls it.
 func detached[Q any](ctx context.Context, c *Client, call func(context.Context, Q, ...grpc.CallOption) (grpc.ServerStreamingClient[sandboxv1.ExecOutput], error), request Q) (string, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	stream, err := call(ctx, request)
 	if err != nil {
 		return "", c.fail(ctx, "detach", err)
 	}
-	answer, err := stream.Recv()
+	answer, err := firstAnswer(workPatience, cancel, stream.Recv) // a session may be at another command
 	if err != nil {
 		return "", c.fail(ctx, "detach", ended(err))
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -61,6 +62,9 @@ var kindOf = map[codes.Code]error{
 	codes.Unimplemented:      ErrVersion,
 }
 
+// clockSkew is how much earlier the server may find that a deadline has passed.
+const clockSkew = 100 * time.Millisecond
+
 // ofFault are the kinds of errors of this host's files.
 var ofFault = map[fault.Kind]error{
 	fault.Invalid: ErrInvalid, fault.NotFound: ErrNotFound, fault.Denied: ErrDenied, fault.Precondition: ErrPrecondition, fault.Internal: ErrInternal,
@@ -82,16 +86,22 @@ func (c *Client) explained(s *status.Status) string {
 	return s.Message()
 }
 
-// fail makes an error of a call an *Error. The caller's own context's end stays
-// what it is.
+// fail makes an error of a call an *Error. The end of the caller's own context
+// stays what it is, and our own reason to end a call is its error.
 func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return err
 	}
+	s := status.Convert(err)
+	if at, bounded := ctx.Deadline(); bounded && s.Code() == codes.DeadlineExceeded && time.Until(at) < clockSkew {
+		<-ctx.Done() // the server, which knows the deadline, was a moment earlier
+	}
+	if why := (*Error)(nil); errors.As(context.Cause(ctx), &why) {
+		return why
+	}
 	if ctx.Err() != nil {
 		return &Error{operation, ctx.Err().Error(), []error{ctx.Err()}}
 	}
-	s := status.Convert(err)
 	e := &Error{Operation: operation, Message: c.explained(s)}
 	kind, known := kindOf[s.Code()]
 	if !known {

@@ -78,8 +78,7 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 // without removes a codebase that is not to stay because of err, which it
 // returns.
 func (c *Client) without(ctx context.Context, codebaseID string, err error) error {
-	ctx, cancel := cleaning(ctx)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	return errors.Join(err, c.DeleteCodebase(ctx, codebaseID))
 }
 
@@ -176,8 +175,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 
 // destroy tells of the sandbox and of the rest apart.
 func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
-	ctx, cancel := cleaning(ctx)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	sandbox = s.c.destroy(ctx, s.ID)
 	if s.codebaseID != "" && (sandbox == nil || errors.Is(sandbox, ErrNotFound)) {
 		if rest = s.c.DeleteCodebase(ctx, s.codebaseID); errors.Is(rest, ErrNotFound) {

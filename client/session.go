@@ -60,8 +60,7 @@ func (x *Session) Stream(ctx context.Context, command string, stdout, stderr io.
 // Close ends the shell and what it started, also where ctx has ended.
 // Errors: ErrNotFound.
 func (x *Session) Close(ctx context.Context) error {
-	ctx, cancel := cleaning(ctx)
-	defer cancel()
+	ctx = context.WithoutCancel(ctx)
 	return x.c.closeSession(ctx, x.ID)
 }
 
