@@ -349,12 +349,13 @@ def test_a_detached_command_of_a_session(sandbox: Sandbox) -> None:
 
 
 class Interrupted(Future):  # type: ignore[type-arg]
-    """Strikes whoever waits for it, once."""
+    """Strikes whoever waits for it, once, when it has just been made."""
 
     def result(self, timeout: Optional[float] = None) -> Any:
+        made = super().result(LIMIT if timeout is None else timeout)
         if timeout is None:
             raise KeyboardInterrupt
-        return super().result(timeout)
+        return made
 
 
 def test_an_interrupt_while_it_is_started_leaves_no_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
