@@ -18,7 +18,7 @@ import (
 )
 
 // limit is how long a wait may take until it has failed.
-const limit = 3 * time.Minute
+const limit = 8 * time.Minute
 
 // world is what somebody has who follows a document: a home, an empty
 // directory, and the program on the PATH unless the document is of those that
