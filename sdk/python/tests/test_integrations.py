@@ -10,14 +10,14 @@ import pytest
 from agentfense import SandboxError
 from agentfense.integrations import MissingExtraError
 
-EXTRAS = ["deepagents", "jupyter", "langchain", "openai-agents", "pytest"]
+EXTRAS = ["deepagents", "jupyter", "langchain", "openai-agents", "pytest", "smolagents"]
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_without_its_framework_a_module_names_the_extra(extra: str) -> None:
     module = f"agentfense.integrations.{extra.replace('-', '_')}"
-    hidden = "deepagents=None, langchain_core=None, agents=None, IPython=None, pytest=None"
-    program = f"import sys; sys.modules.update({hidden})\nimport {module}"
+    absent = dict.fromkeys(["deepagents", "langchain_core", "agents", "smolagents", "IPython", "pytest"])
+    program = f"import sys; sys.modules.update({absent})\nimport {module}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]

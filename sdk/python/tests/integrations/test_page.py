@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict
 import pytest
 from agents.testing import ScriptedModel, assistant_message, function_call
 from test_deepagents import Scripted, calls
+from test_smolagents import Scripted as CodeModel
 
 PACKAGE = Path(__file__).resolve().parents[2]
 PAGE = PACKAGE.parents[1] / "docs/integrations.md"
@@ -37,10 +38,15 @@ def openai_model() -> Any:
     return ScriptedModel([[call], [assistant_message("done")]])
 
 
+def smolagents_model() -> Any:
+    return CodeModel("open('README.md', 'w').write('better\\n')\nfinal_answer('done')")
+
+
 DECLARED = "from typing import Any; model: Any\n"
 MODELS: Dict[str, Callable[[], Any]] = {
     "deepagents and LangChain": deepagents_model,
     "OpenAI Agents SDK": openai_model,
+    "smolagents": smolagents_model,
 }
 
 

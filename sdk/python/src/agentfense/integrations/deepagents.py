@@ -1,11 +1,13 @@
 """A sandbox as the backend of an agent of deepagents.
 
-from agentfense import Sandbox
-from agentfense.integrations.deepagents import SandboxBackend
-from deepagents import create_deep_agent
+    from agentfense import Sandbox
+    from agentfense.integrations.deepagents import SandboxBackend
+    from deepagents import create_deep_agent
 
-with Sandbox.from_local(".") as sb:
-    agent = create_deep_agent(model, backend=SandboxBackend(sb))
+    with Sandbox.from_local(".") as sb:
+        agent = create_deep_agent(model, backend=SandboxBackend(sb))
+
+Files are the sandbox's own view, under its policy, and commands run in it.
 """
 
 from __future__ import annotations

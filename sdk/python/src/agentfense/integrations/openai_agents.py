@@ -1,14 +1,16 @@
 """A sandbox for agents of the OpenAI Agents SDK: as a session of its sandbox agents, or under its shell tool.
 
-from agents import RunConfig, Runner
-from agents.sandbox import SandboxAgent, SandboxRunConfig
-from agentfense import AsyncSandbox
-from agentfense.integrations.openai_agents import SandboxSession
+    from agents import RunConfig, Runner
+    from agents.sandbox import SandboxAgent, SandboxRunConfig
+    from agentfense import AsyncSandbox
+    from agentfense.integrations.openai_agents import SandboxSession
 
-async with await AsyncSandbox.from_local(".") as sb:
-    agent = SandboxAgent(name="coder", model=model)
-    config = RunConfig(sandbox=SandboxRunConfig(session=SandboxSession(sb)))
-    await Runner.run(agent, "Improve the README.", run_config=config)
+    async with await AsyncSandbox.from_local(".") as sb:
+        agent = SandboxAgent(name="coder", model=model)
+        config = RunConfig(sandbox=SandboxRunConfig(session=SandboxSession(sb)))
+        await Runner.run(agent, "Improve the README.", run_config=config)
+
+Its commands run in the sandbox, and its patches change the sandbox's own view.
 """
 
 from __future__ import annotations
@@ -132,8 +134,11 @@ class SandboxSession(BaseSandboxSession):
         try:
             await self._sandbox.files.write(str(name), bytes(content))
         except SandboxError as error:
+            reason = _reason(error)
+            if reason == "failed" and not await self.running():
+                reason = "gone"  # gRPC loses an answer that comes before all was sent
             raise WorkspaceArchiveWriteError(
-                path=name, context={"reason": _reason(error)}, cause=error, message=str(error), retryable=False
+                path=name, context={"reason": reason}, cause=error, message=str(error), retryable=False
             ) from error
 
     async def ls(self, path: Union[str, Path], *, user: Union[str, User, None] = None) -> List[FileEntry]:

@@ -1,0 +1,140 @@
+"""A sandbox as the interpreter of an agent of smolagents.
+
+    from agentfense import Sandbox
+    from agentfense.integrations.smolagents import SandboxExecutor
+    from smolagents import CodeAgent
+
+    with Sandbox.from_local(".") as sb, SandboxExecutor(sb) as executor:
+        agent = CodeAgent(tools=[], model=model, executor=executor)
+        agent.run("Improve the README.")
+
+The agent's code and its tools run in the sandbox.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+try:
+    from smolagents import Tool
+    from smolagents.local_python_executor import CodeOutput, InterpreterError, PythonExecutor
+    from smolagents.tools import get_tools_definition_code
+    from smolagents.utils import BASE_BUILTIN_MODULES
+except ImportError as cause:
+    from . import MissingExtraError
+
+    raise MissingExtraError("smolagents", cause) from cause
+
+from ..exceptions import InvalidConfigurationError
+from ..sandbox import Sandbox
+from ._commands import OUTPUT_BYTES, TIMEOUT
+from ._interpreter import Interpreter, Step
+
+_MISSING = """
+import importlib.util
+[name for name in {names!r} if importlib.util.find_spec(name) is None]
+"""
+_MODULES = {"pillow": "PIL", "pyyaml": "yaml", "beautifulsoup4": "bs4", "scikit-learn": "sklearn"}
+
+
+class SandboxExecutor(PythonExecutor):
+    """Runs an agent's Python code in a sandbox, its tools too; variables stay from step to step.
+
+    The sandbox stays its maker's, who ends it. Leaving the ``with`` block of this, or of the agent, ends the
+    interpreter, which is the sandbox's own program ``python``.
+
+    Nothing that comes back is unpickled. A result, and a final answer, is a value of JSON (a tuple is a list), or
+    else its text: no image, no set of bytes, no data frame arrives as such. Variables that are sent have to be JSON.
+
+    A step takes ``timeout`` seconds at most; it is then interrupted, and variables are kept, if it stops within 5 s.
+    Of what it prints ``max_output_bytes`` are kept, and a result is at most ``max_answer_bytes`` of JSON.
+
+    With ``authorized_imports`` the agent may import those and smolagents' own list of harmless modules. That guides
+    an agent; what confines its code is the sandbox, not this.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        authorized_imports: Optional[Sequence[str]] = None,
+        timeout: float = TIMEOUT,
+        python: str = "python3",
+        max_output_bytes: int = OUTPUT_BYTES,
+        max_answer_bytes: int = OUTPUT_BYTES,
+    ) -> None:
+        self._interpreter = Interpreter(sandbox, python, max_output_bytes, max_answer_bytes)
+        self._timeout = timeout
+        self._authorized = None
+        if authorized_imports is not None and "*" not in authorized_imports:
+            self._authorized = sorted({*BASE_BUILTIN_MODULES, *authorized_imports})
+        self._tools = ""
+        self._final = ""
+        self._variables: Dict[str, Any] = {}
+        self.state: Dict[str, str] = {"_print_outputs": ""}
+        """What the last step printed, for smolagents, which asks after an error."""
+
+    def send_tools(self, tools: Mapping[str, Any]) -> None:
+        """Send tools, as their source: they run in the sandbox, with no more rights than the agent's code.
+
+        InvalidConfigurationError for an agent, which cannot be sent, and for a tool whose packages the sandbox lacks.
+        """
+        for name, tool in tools.items():
+            if not isinstance(tool, Tool):
+                raise InvalidConfigurationError(f"tool {name}: {type(tool).__name__} cannot be sent into a sandbox")
+        self._tools = get_tools_definition_code(dict(tools)) if tools else ""
+        self._final = "final_answer" if "final_answer" in tools else ""
+        self._prepare(tools)
+
+    def send_variables(self, variables: Mapping[str, Any]) -> None:
+        """Send variables. InvalidConfigurationError for one that is no value of JSON."""
+        for name, value in variables.items():
+            try:
+                self._variables[name] = json.loads(json.dumps(value, allow_nan=False))
+            except (TypeError, ValueError) as error:
+                raise InvalidConfigurationError(f"variable {name}: is no JSON: {error}") from None
+        if self._interpreter.started:
+            self._checked(self._interpreter.run({"variables": self._variables}, self._timeout))
+
+    def __call__(self, code_action: str) -> CodeOutput:
+        """Run a step. InterpreterError with the traceback, and where it takes too long."""
+        if not self._interpreter.started:
+            self._prepare({})
+        step = self._interpreter.run({"code": code_action, "authorized": self._authorized}, self._timeout)
+        self.state["_print_outputs"] = step.logs
+        if step.kind == "error":
+            raise InterpreterError(step.value)
+        return CodeOutput(output=step.value, logs=step.logs, is_final_answer=step.kind == "final")
+
+    def cleanup(self) -> None:
+        """End the interpreter; a step that comes after starts another."""
+        self._interpreter.close()
+
+    def __enter__(self) -> SandboxExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cleanup()
+
+    def _prepare(self, tools: Mapping[str, Any]) -> None:
+        """Give an interpreter what the agent's code is to find in it."""
+        packages = {
+            re.split(r"[\[<>=!~; ]", p)[0].lower() for tool in tools.values() for p in tool.to_dict()["requirements"]
+        }
+        wanted = sorted(_MODULES.get(p, p.replace("-", "_")) for p in packages - {"smolagents"})
+        if wanted:
+            missing = self._checked(self._interpreter.run({"code": _MISSING.format(names=wanted)}, self._timeout))
+            if missing.value:
+                raise InvalidConfigurationError(
+                    f"tools need {missing.value}, which the sandbox has not: install them where it sees them"
+                )
+        request = {"code": self._tools, "final": self._final, "variables": self._variables}
+        self._checked(self._interpreter.run(request, self._timeout))
+
+    @staticmethod
+    def _checked(step: Step) -> Step:
+        if step.kind == "error":
+            raise InvalidConfigurationError(f"interpreter: {step.value}")
+        return step
