@@ -37,6 +37,23 @@ type Rule struct {
 	Permission Permission
 	Type       PatternType
 	Priority   int32
+	Origin     RuleOrigin
+}
+
+// RuleOrigin is who made a rule. A flag of the command line ranks in its own way,
+// so a rule that a sandbox has is sent back with it.
+type RuleOrigin string
+
+// The origins.
+const (
+	OriginRule RuleOrigin = ""     // a policy file, a preset or a program
+	OriginFlag RuleOrigin = "flag" // --write, --read or --view
+	OriginHide RuleOrigin = "hide" // --hide; the permission is None
+)
+
+var origins = map[RuleOrigin]sandboxv1.RuleOrigin{
+	OriginRule: sandboxv1.RuleOrigin_RULE_ORIGIN_UNSPECIFIED, OriginFlag: sandboxv1.RuleOrigin_RULE_ORIGIN_FLAG,
+	OriginHide: sandboxv1.RuleOrigin_RULE_ORIGIN_HIDE,
 }
 
 // DefaultPreset is used where neither a preset nor rules are given.
@@ -82,7 +99,11 @@ func rulesOf(operation string, rules []Rule) ([]*sandboxv1.PermissionRule, error
 		if !ok {
 			return nil, &Error{operation, "rule " + r.Pattern + `: unknown pattern type "` + string(r.Type) + `"`, []error{ErrInvalid}}
 		}
-		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority}
+		origin, ok := origins[r.Origin]
+		if !ok {
+			return nil, &Error{operation, "rule " + r.Pattern + `: unknown origin "` + string(r.Origin) + `"`, []error{ErrInvalid}}
+		}
+		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin}
 	}
 	return sent, nil
 }
@@ -90,7 +111,10 @@ func rulesOf(operation string, rules []Rule) ([]*sandboxv1.PermissionRule, error
 func rulesFrom(sent []*sandboxv1.PermissionRule) []Rule {
 	rules := make([]Rule, len(sent))
 	for i, r := range sent {
-		rules[i] = Rule{Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority}
+		rules[i] = Rule{
+			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority,
+			Origin: RuleOrigin(words("RULE_ORIGIN_", r.Origin.String())),
+		}
 		for word, kind := range patternTypes {
 			if kind == r.Type && word != "" {
 				rules[i].Type = word

@@ -90,7 +90,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
-		p.Rules = append(p.Rules, Rule{r.Pattern, Permission(r.Permission.String()), PatternType(r.Type.String()), r.Priority})
+		p.Rules = append(p.Rules, Rule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority})
 	}
 	return p, nil
 }
@@ -104,6 +104,9 @@ func (p Policy) WriteTo(w io.Writer) (int64, error) {
 		permission, err := policy.ParsePermission(string(r.Permission))
 		if err != nil {
 			return 0, invalid(operation, err)
+		}
+		if r.Origin != OriginRule {
+			return 0, invalid(operation, errors.New("rule "+r.Pattern+": a policy file cannot hold what a flag of the command line says"))
 		}
 		var kind policy.PatternType
 		if err := kind.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {

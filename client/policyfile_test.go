@@ -42,6 +42,7 @@ func TestPolicyThatIsMalformed(t *testing.T) {
 		"type":       {Rules: []client.Rule{{Pattern: "a", Permission: client.Read, Type: "regex"}}},
 		"pattern":    {Rules: []client.Rule{{Pattern: "[", Permission: client.Read}}},
 		"preset":     {Preset: "agent-save"},
+		"origin":     {Rules: []client.Rule{{Pattern: "a", Permission: client.None, Origin: client.OriginHide}}},
 		"no text":    {Rules: []client.Rule{{Pattern: "\xff", Permission: client.Read}}},
 	} {
 		if _, err := p.WriteTo(&bytes.Buffer{}); !errors.Is(err, client.ErrInvalid) {
@@ -75,6 +76,24 @@ func TestPolicyIsThatOfTheSandbox(t *testing.T) {
 	info, err := box.Info(t.Context())
 	if err != nil || len(info.Rules) != 3 || info.Rules[1].Type != client.Auto {
 		t.Errorf("%+v %v", info.Rules, err)
+	}
+	// What a flag has said stays what it was when it is sent back.
+	hidden := client.Rule{Pattern: "a", Permission: client.None, Type: client.Auto, Origin: client.OriginHide}
+	grant := client.Rule{Pattern: "/a", Permission: client.Write, Type: client.File, Priority: 1 << 20}
+	if err := box.SetRules(t.Context(), append(info.Rules, hidden)); err != nil {
+		t.Fatal(err)
+	}
+	if info, err = box.Info(t.Context()); err != nil || info.Rules[len(info.Rules)-1] != hidden {
+		t.Fatalf("%+v %v", info.Rules, err)
+	}
+	if err := box.SetRules(t.Context(), append(info.Rules, grant)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Files.Stat(t.Context(), "a"); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("what --hide says is weakened: %v", err)
+	}
+	if err := box.SetRules(t.Context(), []client.Rule{{Pattern: "a", Permission: client.Read, Origin: "other"}}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("an unknown origin: %v", err)
 	}
 	if err := box.SetPolicy(t.Context(), client.Policy{}); err != nil {
 		t.Fatal(err)
