@@ -341,19 +341,54 @@ with Sandbox.from_local(sys.argv[1]) as sb:
             sb.run("true")
         except InvalidConfigurationError as error:
             print(error, flush=True)
-        with SandboxClient() as client:
-            print(client.exec(sb.id, "echo child").stdout, end="", flush=True)
+        try:
+            with SandboxClient() as client:
+                print(client.exec(sb.id, "echo child").stdout, end="", flush=True)
+        except InvalidConfigurationError as error:
+            print(error, flush=True)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     print(sb.run("echo parent").stdout, end="")
 """
 
 
-def test_a_forked_process_needs_a_client_of_its_own(home: Path, project: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKING, str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
-    refused, *well = done.stdout.splitlines()
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_forked_process(home: Path, project: Path, enabled: bool) -> None:
+    """It is never let into what may hang; where gRPC was told of forks, it needs a client of its own."""
+    more = {"GRPC_ENABLE_FORK_SUPPORT": "1", "GRPC_POLL_STRATEGY": "poll"} if enabled else {}
+    done = subprocess.run(
+        [sys.executable, "-c", FORKING, str(project)],
+        env={**os.environ, **more},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    refused, child, parent = done.stdout.splitlines()
     assert refused == "the client was made before this process was forked: make one of its own"
-    assert (well, done.returncode) == (["child", "parent"], 0)
+    assert child == "child" if enabled else "start it anew (multiprocessing: spawn)" in child
+    assert (parent, done.returncode) == ("parent", 0)
+
+
+SPAWNING = """
+import multiprocessing, sys
+from agentfense import Sandbox
+
+def work(sandbox_id):
+    with Sandbox.connect(sandbox_id).client as client:
+        return client.exec(sandbox_id, "echo child").stdout
+
+if __name__ == "__main__":
+    with Sandbox.from_local(sys.argv[1]) as sb:
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            print(pool.map(work, [sb.id] * 4))
+"""
+
+
+def test_a_process_that_is_started_anew(home: Path, project: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SPAWNING)
+    done = subprocess.run([sys.executable, str(script), str(project)], stdout=subprocess.PIPE, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("['child\\n', 'child\\n', 'child\\n', 'child\\n']\n", 0)
 
 
 SCRIPT = """

@@ -41,10 +41,31 @@ def within(timeout: Optional[float]) -> Optional[float]:
     return None if timeout is None else timeout + GRACE
 
 
+_process: Optional[int] = None
+"""The process that had the first connection."""
+
+
+def _check_fork() -> None:
+    """Refuse what may hang: gRPC's threads do not come along when a process is forked, but its locks do."""
+    global _process
+    get = os.environ.get
+    enabled = (
+        get("GRPC_ENABLE_FORK_SUPPORT", "").lower() in ("1", "true", "yes") and get("GRPC_POLL_STRATEGY") == "poll"
+    )
+    if _process not in (None, os.getpid()) and not enabled:
+        raise InvalidConfigurationError(
+            "this process was forked from one that had a client, and gRPC may hang in it: start it anew "
+            "(multiprocessing: spawn), fork before the first client, or set GRPC_ENABLE_FORK_SUPPORT=1 and "
+            "GRPC_POLL_STRATEGY=poll before Python starts"
+        )
+    _process = os.getpid()
+
+
 class _Base:
     """What both connections have."""
 
     def __init__(self) -> None:
+        _check_fork()
         self._pid = os.getpid()
         self._closed = False
         self._versions = Versions()
