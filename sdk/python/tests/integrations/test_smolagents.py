@@ -149,21 +149,25 @@ def test_an_error_has_its_traceback_and_what_was_printed(executor: SandboxExecut
 
 
 def test_a_step_that_takes_too_long_is_interrupted_and_variables_stay(sandbox: Sandbox) -> None:
-    with SandboxExecutor(sandbox, timeout=1) as executor:
+    with SandboxExecutor(sandbox, timeout=WAIT) as executor:
         executor("x = 7")
+        executor._timeout = 1
         said = failing(executor, "import time\nprint('begun')\ntime.sleep(3001)")
         assert "KeyboardInterrupt" in said and "took longer than 1 s" in said and "variables are kept" in said
         assert executor.state["_print_outputs"] == "begun\n"
+        executor._timeout = WAIT
         assert executor("x").output == 7
 
 
 def test_a_step_that_does_not_stop_ends_the_interpreter(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentfense.integrations._interpreter.GRACE", 0.5)
-    with SandboxExecutor(sandbox, timeout=1) as executor:
+    with SandboxExecutor(sandbox, timeout=WAIT) as executor:
         executor.send_variables({"given": 1})
         executor("x = 7")
         code = "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(3002)"
+        executor._timeout = 1
         said = failing(executor, code)
+        executor._timeout = WAIT
         assert "took longer than 1 s" in said and "variables are lost" in said
         assert "NameError" in failing(executor, "x")
         assert executor("given").output == 1

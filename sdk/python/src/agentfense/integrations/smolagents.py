@@ -36,6 +36,8 @@ _MISSING = """
 import importlib.util
 [name for name in {names!r} if importlib.util.find_spec(name) is None]
 """
+_START = 60.0
+"""Seconds within which an interpreter has to be there, with the agent's tools."""
 _MODULES = {"pillow": "PIL", "pyyaml": "yaml", "beautifulsoup4": "bs4", "scikit-learn": "sklearn"}
 
 
@@ -125,13 +127,15 @@ class SandboxExecutor(PythonExecutor):
         }
         wanted = sorted(_MODULES.get(p, p.replace("-", "_")) for p in packages - {"smolagents"})
         if wanted:
-            missing = self._checked(self._interpreter.run({"code": _MISSING.format(names=wanted)}, self._timeout))
+            missing = self._checked(
+                self._interpreter.run({"code": _MISSING.format(names=wanted)}, max(self._timeout, _START))
+            )
             if missing.value:
                 raise InvalidConfigurationError(
                     f"tools need {missing.value}, which the sandbox has not: install them where it sees them"
                 )
         request = {"code": self._tools, "final": self._final, "variables": self._variables}
-        self._checked(self._interpreter.run(request, self._timeout))
+        self._checked(self._interpreter.run(request, max(self._timeout, _START)))
 
     @staticmethod
     def _checked(step: Step) -> Step:
