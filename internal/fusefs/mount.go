@@ -43,6 +43,10 @@ type Options struct {
 	// mount.
 	OnDenial func(Denial)
 	OnChange func(Change)
+	// OnSource is told, while Watch is on, of changes of the source that show in
+	// the view, as OnChange is; they have no PID. Lost stands for any number. nil:
+	// nobody is told.
+	OnSource func(Change)
 	// Owner says whose a thread is, in the mounter's pid namespace, while it
 	// waits; a value that can be compared. Refusals of different owners are not
 	// alike. nil: all are one's.
@@ -75,6 +79,7 @@ type FS struct {
 	denials  denials
 	telling  sync.Mutex    // of refusals that were counted
 	era      atomic.Uint64 // one more with each Conclude
+	watched  atomic.Bool
 	stats    stats
 
 	conn  *fuseconn.Conn

@@ -169,6 +169,9 @@ func (fs *FS) nextEpoch(p *policy.Policy, strict strictNames) {
 	fs.rules.Store(&rules{p, epoch, strict})
 }
 
+// Policy returns what is in force.
+func (fs *FS) Policy() *policy.Policy { return fs.rules.Load().Policy }
+
 // SetPolicy puts p in force for every operation that begins from now on and
 // returns once the kernel has forgotten what the old policy allowed. Contents
 // already copied out of the view, by read(2) or otherwise, are not called

@@ -3,6 +3,10 @@ package fusefs
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -15,6 +19,7 @@ const (
 	Modified ChangeKind = "modified"
 	Deleted  ChangeKind = "deleted"
 	Renamed  ChangeKind = "renamed"
+	Lost     ChangeKind = "lost" // of OnSource alone: something may have changed anywhere
 )
 
 // Change is something that was changed through the mount. Writes to one file
@@ -35,6 +40,31 @@ func (fs *FS) report(c Change) {
 	if fs.o.OnChange != nil {
 		fs.o.OnChange(c)
 	}
+}
+
+// Watch has changes of the source told, and each write, not the first of a
+// process alone.
+func (fs *FS) Watch(on bool) { fs.watched.Store(on && fs.o.OnSource != nil) }
+
+// reportSource tells of what somebody did to name in the source, if it shows.
+// child is what the kernel knew by that name.
+func (fs *FS) reportSource(p vpath.Path, d policy.Decision, child *node, mask uint32) {
+	c := Change{Path: p, Dir: mask&unix.IN_ISDIR != 0}
+	info, err := fs.o.Layer.Lookup(p)
+	switch {
+	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
+		if !notFound(err) {
+			return
+		}
+		c.Kind = Deleted
+	case err != nil || info.Origin != layer.Source || !visible(d, info.Mode):
+		return
+	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0 && child == nil:
+		c.Kind = Created
+	default:
+		c.Kind = Modified
+	}
+	fs.o.OnSource(c)
 }
 
 // runDenials tells of refusals that were counted until the mount has ended.

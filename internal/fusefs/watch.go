@@ -152,6 +152,9 @@ func (w *watcher) events(b []byte) {
 		b = b[size:]
 		if mask&unix.IN_Q_OVERFLOW != 0 {
 			w.fs.invalidateAll()
+			if w.fs.watched.Load() {
+				w.fs.o.OnSource(Change{Path: vpath.Root, Kind: Lost})
+			}
 			continue
 		}
 		w.mu.Lock()
@@ -182,13 +185,14 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 		return // nothing of it shows, nothing is kept of it
 	}
 	child := fs.nodes.child(parent, name)
-	if mask&watchNames == 0 {
-		if child != nil && child.is(flagSource) {
-			fs.notify.inode(child.id)
-		}
-		return
+	if mask&watchNames != 0 {
+		fs.entryChanged(parent, p, name, child, mask&unix.IN_ISDIR != 0)
+	} else if child != nil && child.is(flagSource) {
+		fs.notify.inode(child.id)
 	}
-	fs.entryChanged(parent, p, name, child, mask&unix.IN_ISDIR != 0)
+	if fs.watched.Load() {
+		fs.reportSource(p.Child(name), d, child, mask)
+	}
 }
 
 // entryChanged is for a name that came, went or names another file now.

@@ -125,7 +125,7 @@ func (fs *FS) modified(h *handle, c *fuse.Caller) {
 	known := h.writer == writer
 	h.writer = writer
 	h.mu.Unlock()
-	if known {
+	if known && !fs.watched.Load() {
 		return
 	}
 	if p, ok := fs.nodes.path(h.node); ok {

@@ -46,6 +46,7 @@ type fake struct {
 
 	output   func(grpc.ServerStreamingServer[sandboxv1.ExecOutput]) error
 	audit    func(grpc.ServerStreamingServer[sandboxv1.AuditEvent]) error
+	watch    func(grpc.ServerStreamingServer[sandboxv1.WatchViewResponse]) error
 	download func(grpc.ServerStreamingServer[sandboxv1.FileChunk]) error
 	// takes is after how many messages an upload is answered; 0: at its end.
 	takes int
@@ -119,6 +120,11 @@ func (f *fake) SessionExecStream(r *sandboxv1.SessionExecRequest, s grpc.ServerS
 func (f *fake) Audit(r *sandboxv1.AuditRequest, s grpc.ServerStreamingServer[sandboxv1.AuditEvent]) error {
 	f.record(s.Context(), sandboxv1.SandboxService_Audit_FullMethodName, r)
 	return f.audit(s)
+}
+
+func (f *fake) WatchView(r *sandboxv1.WatchViewRequest, s grpc.ServerStreamingServer[sandboxv1.WatchViewResponse]) error {
+	f.record(s.Context(), sandboxv1.SandboxService_WatchView_FullMethodName, r)
+	return f.watch(s)
 }
 
 func (f *fake) ReadView(r *sandboxv1.ReadViewRequest, s grpc.ServerStreamingServer[sandboxv1.ReadViewResponse]) error {

@@ -109,6 +109,7 @@ func TestRefusals(t *testing.T) {
 		{"a session stream's body that is no JSON", "POST", "/v1/sessions/sess_1/exec:stream", `{"timeout":1}`, 400, "body: "},
 		{"a mode that is none", "PUT", "/v1/codebases/cb_1/files/a?mode=9", "", 400, `mode "9"`},
 		{"a directory that is neither", "PUT", "/v1/codebases/cb_1/files/a?directory=x", "", 400, `directory "x"`},
+		{"a watch query of another type", "GET", "/v1/sandboxes/sb_1/view:watch?recursive=x", "", 400, "recursive"},
 		{"an audit query of another type", "GET", "/v1/sandboxes/sb_1/audit:stream?after_seq=x", "", 400, "after_seq"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -234,7 +234,7 @@ func TestTheServicesHeaderBeginsTheAnswer(t *testing.T) {
 func TestAClientThatIsGoneEndsTheCall(t *testing.T) {
 	for name, path := range map[string]string{
 		"exec": "POST /v1/sandboxes/sb_1/exec:stream", "session": "POST /v1/sessions/sess_1/exec:stream",
-		"audit": "GET /v1/sandboxes/sb_1/audit:stream", "download": "GET /v1/codebases/cb_1/files/a",
+		"audit": "GET /v1/sandboxes/sb_1/audit:stream", "watch": "GET /v1/sandboxes/sb_1/view:watch", "download": "GET /v1/codebases/cb_1/files/a",
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan error, 1)
@@ -252,6 +252,12 @@ func TestAClientThatIsGoneEndsTheCall(t *testing.T) {
 				},
 				audit: func(s grpc.ServerStreamingServer[sandboxv1.AuditEvent]) error {
 					if err := s.Send(&sandboxv1.AuditEvent{Seq: 1}); err != nil {
+						return err
+					}
+					return wait(s.Context())
+				},
+				watch: func(s grpc.ServerStreamingServer[sandboxv1.WatchViewResponse]) error {
+					if err := s.Send(&sandboxv1.WatchViewResponse{Lost: true}); err != nil {
 						return err
 					}
 					return wait(s.Context())
@@ -374,5 +380,21 @@ func TestAuditInLines(t *testing.T) {
 	}
 	if diff := cmp.Diff(proto.Message(&sandboxv1.AuditRequest{SandboxId: "sb_1", Events: []string{"a"}}), f.only(t).requests[0], protocmp.Transform()); diff != "" {
 		t.Errorf("the request differs (-want +got):\n%s", diff)
+	}
+}
+
+func TestWatchView(t *testing.T) {
+	f := &fake{watch: sends(nil,
+		&sandboxv1.WatchViewResponse{Changes: []*sandboxv1.FileChange{{Path: "<a", Kind: sandboxv1.ChangeKind_CHANGE_KIND_DELETED}}},
+		&sandboxv1.WatchViewResponse{Lost: true})}
+	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/view:watch?path=d&recursive=true", "")
+	want := "event: change\ndata: {\"changes\":[{\"path\":\"<a\",\"kind\":\"CHANGE_KIND_DELETED\",\"oldPath\":\"\"}],\"lost\":false}\n\n" +
+		"event: change\ndata: {\"changes\":[],\"lost\":true}\n\n"
+	if got.status != 200 || got.body != want {
+		t.Errorf("%d %q, want %q", got.status, got.body, want)
+	}
+	asked := f.only(t).requests[0]
+	if diff := cmp.Diff(&sandboxv1.WatchViewRequest{SandboxId: "sb_1", Path: "d", Recursive: true}, asked, protocmp.Transform()); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
 	}
 }

@@ -65,6 +65,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "ExplainPolicy": store.ScopeRead,
 	sandboxPrefix + "ListView":      store.ScopeRead,
 	sandboxPrefix + "ReadView":      store.ScopeRead,
+	sandboxPrefix + "WatchView":     store.ScopeRead,
 	sandboxPrefix + "Audit":         store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
 }

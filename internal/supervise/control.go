@@ -42,6 +42,7 @@ const (
 	opKeep   operation = "keep"   // stay when the last command has ended
 	opStop   operation = "stop"   // end every command and go
 	opStats  operation = "stats"  // what is used
+	opWatch  operation = "watch"  // the view; answers come until the connection ends
 
 	opExecs    operation = "execs"     // the detached commands
 	opAttach   operation = "attach"    // to one of them; three pipes travel with it
@@ -66,6 +67,7 @@ type request struct {
 	Session  *sessionRequest   `json:"session,omitempty"`
 	Attach   *attachRequest    `json:"attach,omitempty"`
 	Size     *windowSize       `json:"size,omitempty"`
+	Watch    *watchRequest     `json:"watch,omitempty"`
 }
 
 // reply is what the supervisor answers.
@@ -77,6 +79,7 @@ type reply struct {
 	Stale    [][]byte   `json:"stale,omitempty"` // paths of a drop
 	Sessions []Session  `json:"sessions,omitempty"`
 	Execs    []KeptExec `json:"execs,omitempty"`
+	Watched  *Watched   `json:"watched,omitempty"`
 	Changed  bool       `json:"changed,omitempty"` // of the delta
 	OK       bool       `json:"ok,omitempty"`
 	Error    *failure   `json:"error,omitempty"`

@@ -40,6 +40,16 @@ func (s *supervisor) onChange(c fusefs.Change) {
 		set = &x.changes
 	}
 	set.note(c)
+	s.watches.note(c)
+}
+
+// onSource tells of a change of the source, but of what is absent from the view
+// whatever the source has there.
+func (s *supervisor) onSource(c fusefs.Change) {
+	if c.Kind == fusefs.Deleted && s.absent != nil && s.absent(c.Path, c.Dir) {
+		return
+	}
+	s.watches.note(c)
 }
 
 // append hands events to the audit log. What cannot be recorded must not go on

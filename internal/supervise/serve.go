@@ -88,6 +88,8 @@ func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files
 		s.handleSessionExec(ctx, c, *r.Session, files)
 	case r.Op == opJoin:
 		s.join(c)
+	case r.Op == opWatch && r.Watch != nil:
+		s.handleWatch(ctx, c, *r.Watch)
 	default:
 		return false
 	}
@@ -138,6 +140,7 @@ func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 		paths, err := toPaths(r.Paths)
 		if err == nil {
 			s.view.Invalidate(paths...)
+			s.tellRenewed(paths)
 		}
 		return reply{OK: true}, err
 	case opOpenSession, opSessions, opCloseSession:

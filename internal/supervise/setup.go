@@ -142,9 +142,10 @@ func (s *supervisor) openLayers(context.Context) error {
 	if uid := os.Geteuid(); uid != 0 {
 		options.User = &layer.User{UID: uint32(uid), GID: uint32(os.Getegid()), Groups: s.groups}
 	}
-	if options.Absent, err = s.record.Absent(); err != nil {
+	if s.absent, err = s.record.Absent(); err != nil {
 		return err
 	}
+	options.Absent = s.absent
 	s.stack, err = layer.Open(options)
 	return err
 }
@@ -173,7 +174,7 @@ func (s *supervisor) mountView(context.Context) error {
 		Layer: s.stack, Policy: p, PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
 		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
-		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, Owner: s.ownerOf, Logger: s.log,
+		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,
 	})
 	if err != nil {
 		return err

@@ -21,8 +21,8 @@
 //
 // Goroutines: one accepts, one per connection and one more while it has a
 // session's command run, one per stream of a detached or kept command and of
-// each client attached to it, one per session, one per command that has ended and
-// left processes behind, one waits for the process tree, one for the starter's
+// each client attached to it, one per session, one per client that watches the view
+// and one that hears it, one per command that has ended and left processes behind, one waits for the process tree, one for the starter's
 // lease, and timers', which trim and close idle sessions. Lock order: trimmer.mu,
 // then supervisor.mu, then attribution.mu, then session.mu, then changeSet.mu;
 // spool.mu and denialSet.mu are taken alone.
@@ -85,6 +85,8 @@ type supervisor struct {
 	trimmer  trimmer
 	sessions sessionTable
 	kept     keptTable
+	watches  watchTable
+	absent   func(p vpath.Path, isDir bool) bool // of the source; nil: nothing is
 
 	mu      sync.Mutex
 	joined  int
@@ -215,6 +217,7 @@ func (s *supervisor) logSetUp(err error) {
 // drop forgets entries of the delta, shows the source there, and returns the
 // paths that were written to since.
 func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
+	before := s.states(versions)
 	stale, err := sandbox.DropVersions(s.stack, versions)
 	paths := make([]vpath.Path, 0, len(versions))
 	for _, v := range versions {
@@ -225,6 +228,7 @@ func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
 		paths = append(paths, p)
 	}
 	s.view.Invalidate(paths...)
+	s.tellDropped(before)
 	return stale, err
 }
 

@@ -3,6 +3,8 @@ package docs_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/wire"
@@ -128,7 +132,10 @@ func TestEveryCallOfTheReference(t *testing.T) {
 					want += strings.TrimPrefix(line, "< ")
 				}
 			}
-			answer, err := s.grpc.One(t.Context(), call, requests...)
+			if b.heading == "WatchView" {
+				defer s.keepChanging(t, there.Replace(sandboxID))()
+			}
+			answer, err := s.answerOf(t.Context(), call, requests)
 			if got := back.Replace(answer); err != nil || !matches(want, got) {
 				t.Errorf("%s: %v, got:\n%s\nwant:\n%s", b, err, got, want)
 			}
@@ -141,8 +148,45 @@ func TestEveryCallOfTheReference(t *testing.T) {
 	}
 }
 
+// answerOf is all that a call answers, of one without an end the first message.
+func (s *stage) answerOf(ctx context.Context, call protoreflect.MethodDescriptor, requests []string) (string, error) {
+	if call.Name() != "WatchView" {
+		return s.grpc.One(ctx, call, requests...)
+	}
+	answer, enough := "", errors.New("enough")
+	err := s.grpc.Do(ctx, call, requests, func(text string) error {
+		answer = text + "\n"
+		return enough
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return answer, err
+}
+
+// keepChanging makes a file after another in a sandbox until what it returns is
+// called.
+func (s *stage) keepChanging(t *testing.T, sandbox string) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	exec, err := wire.Call("Exec")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(done)
+		for i := 0; ctx.Err() == nil; i++ {
+			_, _ = s.grpc.One(ctx, exec, fmt.Sprintf(`{"sandboxId":"%s","command":"mkdir src/new%d.go; sleep 0.1"}`, sandbox, i))
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
 // endless are the requests whose answers do not end.
-var endless = regexp.MustCompile(`audit:stream`)
+var endless = regexp.MustCompile(`audit:stream|view:watch`)
 
 func TestEveryRequestOfREST(t *testing.T) {
 	needs.Command(t, "curl")

@@ -231,6 +231,8 @@ func TestBadFields(t *testing.T) {
 		{"ReadView", object{"sandboxId": mine.sandbox, "path": "../x"}, invalid, "path: "},
 		{"ReadView", object{"sandboxId": mine.sandbox, "path": "absent"}, codes.NotFound, "absent"},
 		{"ReadView", object{"sandboxId": mine.sandbox, "path": "d"}, codes.FailedPrecondition, "directory"},
+		{"WatchView", object{"sandboxId": mine.sandbox, "path": "../x"}, invalid, "path: "},
+		{"WatchView", object{"sandboxId": mine.sandbox, "path": "a\x00b"}, invalid, "path: "},
 		{"Diff", object{"sandboxId": mine.sandbox, "pageSize": -1}, invalid, "page_size: "},
 		{"Diff", object{"sandboxId": mine.sandbox, "pageToken": "../x"}, invalid, "page_token: "},
 		{"Diff", object{"sandboxId": mine.sandbox, "paths": []string{"ok", "../x"}}, invalid, "paths: "},

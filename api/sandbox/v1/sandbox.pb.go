@@ -3636,6 +3636,122 @@ func (x *ReadViewResponse) GetData() []byte {
 	return nil
 }
 
+type WatchViewRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Only this path and what is in it; empty is the root. It need not be there.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// Also what is further below.
+	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchViewRequest) Reset() {
+	*x = WatchViewRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchViewRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchViewRequest) ProtoMessage() {}
+
+func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
+func (*WatchViewRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WatchViewRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *WatchViewRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *WatchViewRequest) GetRecursive() bool {
+	if x != nil {
+		return x.Recursive
+	}
+	return false
+}
+
+type WatchViewResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// By path: created, modified or deleted.
+	Changes []*FileChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	// More changed than could be kept until now: what came before these changes is to be looked at anew.
+	Lost          bool `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchViewResponse) Reset() {
+	*x = WatchViewResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchViewResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchViewResponse) ProtoMessage() {}
+
+func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
+func (*WatchViewResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *WatchViewResponse) GetChanges() []*FileChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *WatchViewResponse) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
 type AuditRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -3653,7 +3769,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3665,7 +3781,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3678,7 +3794,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -3733,7 +3849,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3745,7 +3861,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3758,7 +3874,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -3798,7 +3914,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +3926,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +3939,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -3862,7 +3978,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3874,7 +3990,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3887,7 +4003,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -3987,7 +4103,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3999,7 +4115,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4078,7 +4194,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4206,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4144,7 +4260,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4156,7 +4272,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4526,7 +4642,15 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"&\n" +
 	"\x10ReadViewResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xac\x01\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"c\n" +
+	"\x10WatchViewRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x1c\n" +
+	"\trecursive\x18\x03 \x01(\bR\trecursive\"Y\n" +
+	"\x11WatchViewResponse\x120\n" +
+	"\achanges\x18\x01 \x03(\v2\x16.sandbox.v1.FileChangeR\achanges\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\bR\x04lost\"\xac\x01\n" +
 	"\fAuditRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
@@ -4598,7 +4722,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xb2\x14\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xfe\x14\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -4625,7 +4749,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12\x87\x01\n" +
 	"\rExplainPolicy\x12 .sandbox.v1.ExplainPolicyRequest\x1a!.sandbox.v1.ExplainPolicyResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1/sandboxes/{sandbox_id}/policy:explain\x12n\n" +
 	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
-	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12e\n" +
+	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12J\n" +
+	"\tWatchView\x12\x1c.sandbox.v1.WatchViewRequest\x1a\x1d.sandbox.v1.WatchViewResponse0\x01\x12e\n" +
 	"\x05Audit\x12\x18.sandbox.v1.AuditRequest\x1a\x16.sandbox.v1.AuditEvent\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/audit0\x01\x12d\n" +
 	"\bGetStats\x12\x1b.sandbox.v1.GetStatsRequest\x1a\x11.sandbox.v1.Stats\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/statsB;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3"
 
@@ -4642,7 +4767,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
 	(ChangeKind)(0),                  // 1: sandbox.v1.ChangeKind
@@ -4694,66 +4819,68 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*ViewEntry)(nil),                // 47: sandbox.v1.ViewEntry
 	(*ReadViewRequest)(nil),          // 48: sandbox.v1.ReadViewRequest
 	(*ReadViewResponse)(nil),         // 49: sandbox.v1.ReadViewResponse
-	(*AuditRequest)(nil),             // 50: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),               // 51: sandbox.v1.AuditEvent
-	(*GetStatsRequest)(nil),          // 52: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 53: sandbox.v1.Stats
-	nil,                              // 54: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 55: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 56: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 57: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 58: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),     // 59: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil), // 60: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 61: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 62: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 63: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 64: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 65: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 66: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 67: google.protobuf.Duration
-	(Permission)(0),                  // 68: sandbox.v1.Permission
-	(SessionStatus)(0),               // 69: sandbox.v1.SessionStatus
-	(*Empty)(nil),                    // 70: sandbox.v1.Empty
+	(*WatchViewRequest)(nil),         // 50: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),        // 51: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),             // 52: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),               // 53: sandbox.v1.AuditEvent
+	(*GetStatsRequest)(nil),          // 54: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                    // 55: sandbox.v1.Stats
+	nil,                              // 56: sandbox.v1.Sandbox.LabelsEntry
+	nil,                              // 57: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                              // 58: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                              // 59: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),      // 60: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),     // 61: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil), // 62: sandbox.v1.AttachRequest.WindowSize
+	nil,                              // 63: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                              // 64: sandbox.v1.CreateSessionRequest.EnvEntry
+	nil,                              // 65: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 66: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 67: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 68: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 69: google.protobuf.Duration
+	(Permission)(0),                  // 70: sandbox.v1.Permission
+	(SessionStatus)(0),               // 71: sandbox.v1.SessionStatus
+	(*Empty)(nil),                    // 72: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	64, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	65, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	54, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	66, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	66, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	66, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	66, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	66, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	67, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	56, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	68, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	68, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	68, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	68, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	7,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	64, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	67, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	55, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	66, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	69, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	57, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	7,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	56, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	58, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	8,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	57, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	67, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	67, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	59, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	69, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	69, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	18, // 19: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
 	19, // 20: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	68, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	70, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	1,  // 22: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
 	6,  // 23: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
 	18, // 24: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
 	19, // 25: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	58, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	60, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	59, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	60, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	62, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	61, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
 	24, // 29: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	66, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	69, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	66, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	66, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	62, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	68, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	71, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	68, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	68, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	64, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
 	25, // 35: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	67, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	69, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
 	34, // 37: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
 	2,  // 38: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	3,  // 39: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
@@ -4762,76 +4889,79 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 42: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
 	2,  // 43: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
 	37, // 44: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	64, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	68, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	64, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	66, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	70, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	66, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
 	44, // 48: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
 	47, // 49: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	68, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	66, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	70, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	68, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
 	5,  // 52: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	66, // 53: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	66, // 54: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	67, // 55: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	63, // 56: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	61, // 57: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	67, // 58: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	60, // 59: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	9,  // 60: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	10, // 61: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	11, // 62: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	13, // 63: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	14, // 64: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	15, // 65: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	16, // 66: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	16, // 67: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	26, // 68: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	27, // 69: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	28, // 70: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	30, // 71: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	31, // 72: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	31, // 73: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	21, // 74: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	22, // 75: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	32, // 76: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	36, // 77: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	39, // 78: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	41, // 79: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	42, // 80: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	45, // 81: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	48, // 82: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	50, // 83: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	52, // 84: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	8,  // 85: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 86: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	12, // 87: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	8,  // 88: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 89: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	70, // 90: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	17, // 91: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	20, // 92: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	25, // 93: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	25, // 94: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	29, // 95: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	70, // 96: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	17, // 97: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	20, // 98: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	20, // 99: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	23, // 100: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	33, // 101: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	38, // 102: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	40, // 103: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	8,  // 104: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	43, // 105: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	46, // 106: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	49, // 107: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	51, // 108: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	53, // 109: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	85, // [85:110] is the sub-list for method output_type
-	60, // [60:85] is the sub-list for method input_type
-	60, // [60:60] is the sub-list for extension type_name
-	60, // [60:60] is the sub-list for extension extendee
-	0,  // [0:60] is the sub-list for field type_name
+	19, // 53: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	68, // 54: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	68, // 55: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	69, // 56: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	65, // 57: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	63, // 58: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	69, // 59: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	62, // 60: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	9,  // 61: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	10, // 62: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	11, // 63: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	13, // 64: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	14, // 65: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	15, // 66: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	16, // 67: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	16, // 68: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	26, // 69: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	27, // 70: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	28, // 71: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	30, // 72: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	31, // 73: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	31, // 74: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	21, // 75: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	22, // 76: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	32, // 77: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	36, // 78: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	39, // 79: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	41, // 80: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	42, // 81: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	45, // 82: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	48, // 83: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	50, // 84: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	52, // 85: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	54, // 86: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	8,  // 87: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 88: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	12, // 89: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	8,  // 90: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 91: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	72, // 92: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	17, // 93: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	20, // 94: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	25, // 95: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	25, // 96: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	29, // 97: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	72, // 98: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	17, // 99: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	20, // 100: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	20, // 101: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	23, // 102: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	33, // 103: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	38, // 104: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	40, // 105: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	8,  // 106: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	43, // 107: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	46, // 108: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	49, // 109: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	51, // 110: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	53, // 111: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	55, // 112: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	87, // [87:113] is the sub-list for method output_type
+	61, // [61:87] is the sub-list for method input_type
+	61, // [61:61] is the sub-list for extension type_name
+	61, // [61:61] is the sub-list for extension extendee
+	0,  // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -4851,14 +4981,14 @@ func file_sandbox_v1_sandbox_proto_init() {
 	}
 	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[46].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -42,6 +42,7 @@ const (
 	SandboxService_ExplainPolicy_FullMethodName     = "/sandbox.v1.SandboxService/ExplainPolicy"
 	SandboxService_ListView_FullMethodName          = "/sandbox.v1.SandboxService/ListView"
 	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
+	SandboxService_WatchView_FullMethodName         = "/sandbox.v1.SandboxService/WatchView"
 	SandboxService_Audit_FullMethodName             = "/sandbox.v1.SandboxService/Audit"
 	SandboxService_GetStats_FullMethodName          = "/sandbox.v1.SandboxService/GetStats"
 )
@@ -120,6 +121,16 @@ type SandboxServiceClient interface {
 	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
 	// which the policy shows the name alone.
 	ReadView(ctx context.Context, in *ReadViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadViewResponse], error)
+	// WatchView sends what changes in a running sandbox's view, from its first answer's header on until
+	// the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.
+	// FAILED_PRECONDITION if the sandbox does not run; RESOURCE_EXHAUSTED if 64 watch it already.
+	//
+	// What commands do is told at once, and so is what the server does: uploads, what other sandboxes of
+	// the codebase change, and discarded changes. What others do to the codebase's files is told of
+	// directories that something in the sandbox has looked into. Changes of a path that come in quick
+	// succession are one, and one that leaves all as it was may be told, so a client looks at what it
+	// needs to know. A rename is a deletion and a creation, of a directory these two alone.
+	WatchView(ctx context.Context, in *WatchViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchViewResponse], error)
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error)
@@ -395,9 +406,28 @@ func (c *sandboxServiceClient) ReadView(ctx context.Context, in *ReadViewRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_ReadViewClient = grpc.ServerStreamingClient[ReadViewResponse]
 
+func (c *sandboxServiceClient) WatchView(ctx context.Context, in *WatchViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchViewResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_WatchView_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchViewRequest, WatchViewResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchViewClient = grpc.ServerStreamingClient[WatchViewResponse]
+
 func (c *sandboxServiceClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_Audit_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_Audit_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -498,6 +528,16 @@ type SandboxServiceServer interface {
 	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
 	// which the policy shows the name alone.
 	ReadView(*ReadViewRequest, grpc.ServerStreamingServer[ReadViewResponse]) error
+	// WatchView sends what changes in a running sandbox's view, from its first answer's header on until
+	// the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.
+	// FAILED_PRECONDITION if the sandbox does not run; RESOURCE_EXHAUSTED if 64 watch it already.
+	//
+	// What commands do is told at once, and so is what the server does: uploads, what other sandboxes of
+	// the codebase change, and discarded changes. What others do to the codebase's files is told of
+	// directories that something in the sandbox has looked into. Changes of a path that come in quick
+	// succession are one, and one that leaves all as it was may be told, so a client looks at what it
+	// needs to know. A rename is a deletion and a creation, of a directory these two alone.
+	WatchView(*WatchViewRequest, grpc.ServerStreamingServer[WatchViewResponse]) error
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error
@@ -581,6 +621,9 @@ func (UnimplementedSandboxServiceServer) ListView(context.Context, *ListViewRequ
 }
 func (UnimplementedSandboxServiceServer) ReadView(*ReadViewRequest, grpc.ServerStreamingServer[ReadViewResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadView not implemented")
+}
+func (UnimplementedSandboxServiceServer) WatchView(*WatchViewRequest, grpc.ServerStreamingServer[WatchViewResponse]) error {
+	return status.Error(codes.Unimplemented, "method WatchView not implemented")
 }
 func (UnimplementedSandboxServiceServer) Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error {
 	return status.Error(codes.Unimplemented, "method Audit not implemented")
@@ -991,6 +1034,17 @@ func _SandboxService_ReadView_Handler(srv interface{}, stream grpc.ServerStream)
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_ReadViewServer = grpc.ServerStreamingServer[ReadViewResponse]
 
+func _SandboxService_WatchView_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchViewRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).WatchView(m, &grpc.GenericServerStream[WatchViewRequest, WatchViewResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_WatchViewServer = grpc.ServerStreamingServer[WatchViewResponse]
+
 func _SandboxService_Audit_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(AuditRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -1128,6 +1182,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ReadView",
 			Handler:       _SandboxService_ReadView_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "WatchView",
+			Handler:       _SandboxService_WatchView_Handler,
 			ServerStreams: true,
 		},
 		{

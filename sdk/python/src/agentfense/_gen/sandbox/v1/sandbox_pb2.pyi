@@ -713,6 +713,24 @@ class ReadViewResponse(_message.Message):
     data: bytes
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
+class WatchViewRequest(_message.Message):
+    __slots__ = ("sandbox_id", "path", "recursive")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    RECURSIVE_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    path: str
+    recursive: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., recursive: bool = ...) -> None: ...
+
+class WatchViewResponse(_message.Message):
+    __slots__ = ("changes", "lost")
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    changes: _containers.RepeatedCompositeFieldContainer[FileChange]
+    lost: bool
+    def __init__(self, changes: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., lost: bool = ...) -> None: ...
+
 class AuditRequest(_message.Message):
     __slots__ = ("sandbox_id", "follow", "events", "after_seq", "since")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]

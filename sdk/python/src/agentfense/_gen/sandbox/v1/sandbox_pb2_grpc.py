@@ -131,6 +131,11 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ReadViewRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ReadViewResponse.FromString,
                 )
+        self.WatchView = channel.unary_stream(
+                '/sandbox.v1.SandboxService/WatchView',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.WatchViewRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.WatchViewResponse.FromString,
+                )
         self.Audit = channel.unary_stream(
                 '/sandbox.v1.SandboxService/Audit',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.AuditRequest.SerializeToString,
@@ -330,6 +335,21 @@ class SandboxServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchView(self, request, context):
+        """WatchView sends what changes in a running sandbox's view, from its first answer's header on until
+        the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.
+        FAILED_PRECONDITION if the sandbox does not run; RESOURCE_EXHAUSTED if 64 watch it already.
+
+        What commands do is told at once, and so is what the server does: uploads, what other sandboxes of
+        the codebase change, and discarded changes. What others do to the codebase's files is told of
+        directories that something in the sandbox has looked into. Changes of a path that come in quick
+        succession are one, and one that leaves all as it was may be told, so a client looks at what it
+        needs to know. A rename is a deletion and a creation, of a directory these two alone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Audit(self, request, context):
         """Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
         the sandbox is destroyed or the client is gone.
@@ -462,6 +482,11 @@ def add_SandboxServiceServicer_to_server(servicer, server):
                     servicer.ReadView,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ReadViewRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ReadViewResponse.SerializeToString,
+            ),
+            'WatchView': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchView,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.WatchViewRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.WatchViewResponse.SerializeToString,
             ),
             'Audit': grpc.unary_stream_rpc_method_handler(
                     servicer.Audit,
@@ -872,6 +897,23 @@ class SandboxService(object):
         return grpc.experimental.unary_stream(request, target, '/sandbox.v1.SandboxService/ReadView',
             sandbox_dot_v1_dot_sandbox__pb2.ReadViewRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.ReadViewResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def WatchView(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/sandbox.v1.SandboxService/WatchView',
+            sandbox_dot_v1_dot_sandbox__pb2.WatchViewRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.WatchViewResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -1,0 +1,43 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/grpc"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+)
+
+// watchView sends what changes in a sandbox's view.
+func (g *gateway) watchView(w http.ResponseWriter, r *http.Request, sandboxID string) {
+	request := &sandboxv1.WatchViewRequest{}
+	none := utilities.NewDoubleArray(nil)
+	if err := runtime.PopulateQueryParameters(request, r.URL.Query(), none); err != nil {
+		writeError(w, r, invalid("%v", err))
+		return
+	}
+	request.SandboxId = sandboxID
+	ctx, err := g.call(r, sandboxv1.SandboxService_WatchView_FullMethodName)
+	if err != nil {
+		writeError(w, r, err)
+		return
+	}
+	stream(ctx, g, w, r, source[sandboxv1.WatchViewResponse]{
+		open: func(ctx context.Context) (grpc.ServerStreamingClient[sandboxv1.WatchViewResponse], error) {
+			return g.sandboxes.WatchView(ctx, request)
+		},
+		emit: sendViewChanges,
+		end:  (*events).start,
+	})
+}
+
+func sendViewChanges(out *events, changes *sandboxv1.WatchViewResponse) error {
+	data, err := newCodec().Marshal(changes)
+	if err != nil {
+		return err
+	}
+	return out.send("change", data)
+}

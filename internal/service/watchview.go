@@ -1,0 +1,49 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/supervise"
+)
+
+// WatchView sends what changes in a running sandbox's view.
+func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.SandboxService_WatchViewServer) error {
+	s := c.service
+	ctx, cancel := context.WithCancel(to.Context())
+	defer cancel()
+	sb, err := s.sandbox(ctx, r.SandboxId)
+	if err != nil {
+		return err
+	}
+	path, err := parsePath("path", r.Path)
+	if err != nil {
+		return err
+	}
+	watch, err := supervise.At(sb.Dir()).Watch(ctx, path, r.Recursive)
+	if fault.Is(err, fault.NotFound) {
+		return notRunning(sb)
+	}
+	if err != nil {
+		return err
+	}
+	defer watch.Close()
+	defer context.AfterFunc(s.draining, cancel)()
+	err = to.SendHeader(nil)
+	for err == nil {
+		var told supervise.Watched
+		if told, err = watch.Next(ctx); err == nil {
+			err = to.Send(&sandboxv1.WatchViewResponse{Changes: wireChanged(told.Changes), Lost: told.Lost})
+		}
+	}
+	switch {
+	case s.draining.Err() != nil:
+		return errEnding()
+	case errors.Is(err, io.EOF):
+		return nil
+	}
+	return err
+}

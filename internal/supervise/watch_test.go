@@ -1,0 +1,153 @@
+package supervise
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func newWatch(path string, recursive bool) *watch {
+	return &watch{path: vpath.Path(path), recursive: recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]ChangeKind{}}
+}
+
+func policyOf(t *testing.T, rules ...policy.Rule) *policy.Policy {
+	t.Helper()
+	p, err := policy.Compile(rules, policy.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func toldOf(w Watched) []string {
+	var told []string
+	for _, c := range w.Changes {
+		told = append(told, string(c.Kind)+" "+c.Path)
+	}
+	return told
+}
+
+func TestWatchTellsOfItsPathsAlone(t *testing.T) {
+	everything := policyOf(t, policy.Rule{Pattern: "**", Permission: policy.Read})
+	for _, tt := range []struct {
+		name, path string
+		recursive  bool
+		changes    []fusefs.Change
+		want       []string
+	}{
+		{
+			"all, by path", "/", true,
+			[]fusefs.Change{{Path: "/d/f", Kind: Modified}, {Path: "/a", Kind: Created}, {Path: "/b", Kind: Deleted}},
+			[]string{"created a", "deleted b", "modified d/f"},
+		},
+		{
+			"what is in a directory", "/d", false,
+			[]fusefs.Change{{Path: "/d/f", Kind: Modified}, {Path: "/d/e/f", Kind: Created}, {Path: "/dd", Kind: Deleted}, {Path: "/d", Kind: Modified}},
+			[]string{"modified d", "modified d/f"},
+		},
+		{
+			"what becomes of the directories above", "/d/e", true,
+			[]fusefs.Change{{Path: "/d", Kind: Modified}, {Path: "/d/g", Kind: Deleted}, {Path: "/x", To: "/d", Dir: true, Kind: Renamed}},
+			[]string{"created d/e"},
+		},
+		{
+			"a rename is a deletion and a creation", "/", true,
+			[]fusefs.Change{{Path: "/a", To: "/b", Kind: Renamed}, {Path: "/c", To: "/d", Kind: Renamed, Over: true}},
+			[]string{"deleted a", "created b", "deleted c", "modified d"},
+		},
+		{
+			"the net of what follows at once", "/", true,
+			[]fusefs.Change{
+				{Path: "/new", Kind: Created}, {Path: "/new", Kind: Modified},
+				{Path: "/none", Kind: Created}, {Path: "/none", Kind: Deleted},
+				{Path: "/again", Kind: Deleted}, {Path: "/again", Kind: Created},
+				{Path: "/gone", Kind: Modified}, {Path: "/gone", Kind: Deleted},
+			},
+			[]string{"modified again", "deleted gone", "created new"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var table watchTable
+			w := newWatch(tt.path, tt.recursive)
+			if err := table.add(w); err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range tt.changes {
+				table.note(c)
+			}
+			if diff := cmp.Diff(tt.want, toldOf(w.take(everything))); diff != "" {
+				t.Errorf("told (-want +got):\n%s", diff)
+			}
+			if again := w.take(everything); len(again.Changes) > 0 || again.Lost || w.bytes != 0 {
+				t.Errorf("told again: %+v, %d bytes are pending", again, w.bytes)
+			}
+		})
+	}
+}
+
+func TestWatchNamesNothingThatIsNotGranted(t *testing.T) {
+	w := newWatch("/", true)
+	for _, p := range []vpath.Path{"/listed", "/hidden", "/unmatched", "/way", "/way/in"} {
+		w.note(p, Created)
+	}
+	p := policyOf(t,
+		policy.Rule{Pattern: "/listed", Permission: policy.View}, policy.Rule{Pattern: "/hidden", Permission: policy.None}, policy.Rule{Pattern: "/way/in", Permission: policy.Read})
+	if diff := cmp.Diff([]string{"created listed", "created way/in"}, toldOf(w.take(p))); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+func TestWatchIsBounded(t *testing.T) {
+	everything := policyOf(t, policy.Rule{Pattern: "**", Permission: policy.Read})
+	w := newWatch("/", true)
+	for i := range maxPending {
+		w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), Created)
+	}
+	all := 0
+	for {
+		told := w.take(everything)
+		if len(told.Changes) > maxEffects || told.Lost {
+			t.Fatalf("%d changes at once, lost %v", len(told.Changes), told.Lost)
+		}
+		if all += len(told.Changes); len(told.Changes) == 0 {
+			break
+		}
+	}
+	if all != maxPending {
+		t.Errorf("%d of %d are told", all, maxPending)
+	}
+	for name, flood := range map[string]func(){
+		"paths": func() {
+			for i := range maxPending + 1 {
+				w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), Created)
+			}
+		},
+		"bytes": func() {
+			for i := range maxPendingBytes / 4000 {
+				w.note(vpath.Path(fmt.Sprintf("/%05d%s", i, strings.Repeat("x/", 2000)+"x")), Created)
+			}
+		},
+	} {
+		flood()
+		w.note("/after", Created)
+		if told := w.take(everything); !told.Lost || len(told.Changes) != 1 || told.Changes[0].Path != "after" {
+			t.Errorf("after too many %s: lost %v, %d changes", name, told.Lost, len(told.Changes))
+		}
+	}
+	var table watchTable
+	for range maxWatches {
+		if err := table.add(newWatch("/", true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := table.add(w); !fault.Is(err, fault.Exhausted) {
+		t.Errorf("one watch too many: %v", err)
+	}
+}

@@ -1,0 +1,80 @@
+package supervise
+
+import (
+	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// stateAt returns what the view has at a path; nil for nothing.
+func (s *supervisor) stateAt(p vpath.Path) *layer.Info {
+	info, err := s.stack.Lookup(p)
+	if err != nil {
+		return nil
+	}
+	return &info
+}
+
+// states returns what the view has at the paths of versions, while it is watched.
+func (s *supervisor) states(versions []sandbox.Version) map[vpath.Path]*layer.Info {
+	if s.watches.empty() {
+		return nil
+	}
+	states := map[vpath.Path]*layer.Info{}
+	for _, v := range versions {
+		if p, err := pathOf(v); err == nil {
+			states[p] = s.stateAt(p)
+		}
+	}
+	return states
+}
+
+// tellDropped tells of the paths that show another state than before: what was
+// discarded, not what was applied.
+func (s *supervisor) tellDropped(before map[vpath.Path]*layer.Info) {
+	for p, old := range before {
+		now := s.stateAt(p)
+		c := fusefs.Change{Path: p, Kind: Modified}
+		switch {
+		case old == nil && now == nil:
+			continue
+		case old == nil:
+			c.Kind = Created
+		case now == nil:
+			c.Kind = Deleted
+		case old.Mode == now.Mode && old.Size == now.Size && old.Mtime == now.Mtime, old.IsDir() && now.IsDir():
+			continue
+		}
+		s.watches.note(c)
+	}
+}
+
+// tellRenewed tells of paths at which the server has changed the source.
+func (s *supervisor) tellRenewed(paths []vpath.Path) {
+	if s.watches.empty() {
+		return
+	}
+	for _, p := range paths {
+		now := s.stateAt(p)
+		switch {
+		case now == nil && !s.isAbsent(p):
+			s.watches.note(fusefs.Change{Path: p, Kind: Deleted})
+		case now != nil && now.Origin == layer.Source:
+			s.watches.note(fusefs.Change{Path: p, Kind: Modified})
+		}
+	}
+}
+
+// isAbsent reports whether the view shows nothing of the source at p.
+func (s *supervisor) isAbsent(p vpath.Path) bool {
+	if s.absent == nil {
+		return false
+	}
+	for a := range p.Ancestors() {
+		if s.absent(a, true) {
+			return true
+		}
+	}
+	return s.absent(p, false) || s.absent(p, true)
+}
