@@ -29,6 +29,7 @@ func FuzzIDs(f *testing.F) {
 		answer:   &sandboxv1.Empty{},
 		output:   sends(nil, exit(0)),
 		audit:    sends[sandboxv1.AuditEvent](nil),
+		watch:    sends[sandboxv1.WatchViewResponse](nil),
 		download: func(grpc.ServerStreamingServer[piece]) error { return nil },
 	}
 	handler := handlerOf(f, s, gateway.Options{})
@@ -105,7 +106,7 @@ func FuzzRequests(f *testing.F) {
 	f.Add("PUT", "/v1/codebases/x/files/..?mode=8", "x")
 	f.Add("DELETE", "/v1//%2f/:explain", "null")
 	s := &fake{
-		answer: &sandboxv1.Empty{}, output: sends(nil, exit(0)), audit: sends[sandboxv1.AuditEvent](nil), download: fails[piece](nil),
+		answer: &sandboxv1.Empty{}, output: sends(nil, exit(0)), audit: sends[sandboxv1.AuditEvent](nil), watch: sends[sandboxv1.WatchViewResponse](nil), download: fails[piece](nil),
 	}
 	handler := handlerOf(f, s, gateway.Options{})
 	f.Fuzz(func(t *testing.T, method, target, body string) {

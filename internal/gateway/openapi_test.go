@@ -57,7 +57,7 @@ func described(t *testing.T) []string {
 // Each route that is described is served.
 func TestWhatIsDescribedIsServed(t *testing.T) {
 	f := &fake{
-		answer: &sandboxv1.Empty{}, output: sends(nil, exit(0)), audit: sends[sandboxv1.AuditEvent](nil),
+		answer: &sandboxv1.Empty{}, output: sends(nil, exit(0)), audit: sends[sandboxv1.AuditEvent](nil), watch: sends[sandboxv1.WatchViewResponse](nil),
 		download: func(grpc.ServerStreamingServer[piece]) error { return nil },
 	}
 	url := serve(t, f, gateway.Options{})
