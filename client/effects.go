@@ -38,7 +38,7 @@ type Denial struct {
 // FileChange is what became of a path of a sandbox's view.
 type FileChange struct {
 	Path string
-	Kind string // "created", "modified", "deleted" or "renamed"
+	Kind string // "created", "modified", "deleted" or "renamed"; of Watch also "lost"
 	// OldPath is where it was, if it was renamed. All below a renamed directory
 	// was, too.
 	OldPath string
@@ -62,7 +62,11 @@ func effectsFrom(m ending) Effects {
 		})
 	}
 	for _, c := range m.GetChanged() {
-		e.Changed = append(e.Changed, FileChange{Path: vpath.DecodeText(c.Path), Kind: words("CHANGE_KIND_", c.Kind.String()), OldPath: vpath.DecodeText(c.OldPath)})
+		e.Changed = append(e.Changed, fileChangeFrom(c))
 	}
 	return e
+}
+
+func fileChangeFrom(c *sandboxv1.FileChange) FileChange {
+	return FileChange{Path: vpath.DecodeText(c.Path), Kind: words("CHANGE_KIND_", c.Kind.String()), OldPath: vpath.DecodeText(c.OldPath)}
 }

@@ -179,6 +179,7 @@ func (s *supervisor) mountView(context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.watches.toggle = s.view.Watch
 	s.terminals, err = mountTerminals(filepath.Join(s.box.Dir(), terminalsDir), s.terminalIDs())
 	return err
 }

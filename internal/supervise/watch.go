@@ -26,8 +26,9 @@ const watchPause = 20 * time.Millisecond
 
 // watchTable holds who watches the view.
 type watchTable struct {
-	mu  sync.Mutex
-	all map[*watch]struct{}
+	mu     sync.Mutex
+	all    map[*watch]struct{}
+	toggle func(on bool) // told of the first and after the last
 }
 
 // add takes a watch in. Errors: Exhausted.
@@ -41,15 +42,15 @@ func (t *watchTable) add(w *watch) error {
 		t.all = map[*watch]struct{}{}
 	}
 	t.all[w] = struct{}{}
+	t.toggle(true)
 	return nil
 }
 
-// remove reports whether w was the last.
-func (t *watchTable) remove(w *watch) (last bool) {
+func (t *watchTable) remove(w *watch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.all, w)
-	return len(t.all) == 0
+	t.toggle(len(t.all) > 0)
 }
 
 func (t *watchTable) empty() bool {
@@ -201,12 +202,7 @@ func (s *supervisor) handleWatch(ctx context.Context, c conn, r watchRequest) {
 		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
 		return
 	}
-	s.view.Watch(true)
-	defer func() {
-		if s.watches.remove(w) {
-			s.view.Watch(false)
-		}
-	}()
+	defer s.watches.remove(w)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {

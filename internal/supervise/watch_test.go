@@ -74,7 +74,7 @@ func TestWatchTellsOfItsPathsAlone(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			var table watchTable
+			table := watchTable{toggle: func(bool) {}}
 			w := newWatch(tt.path, tt.recursive)
 			if err := table.add(w); err != nil {
 				t.Fatal(err)
@@ -141,13 +141,20 @@ func TestWatchIsBounded(t *testing.T) {
 			t.Errorf("after too many %s: lost %v, %d changes", name, told.Lost, len(told.Changes))
 		}
 	}
-	var table watchTable
+	on := false
+	table := watchTable{toggle: func(is bool) { on = is }}
 	for range maxWatches {
 		if err := table.add(newWatch("/", true)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := table.add(w); !fault.Is(err, fault.Exhausted) {
+	if err := table.add(w); !fault.Is(err, fault.Exhausted) || !on {
 		t.Errorf("one watch too many: %v", err)
+	}
+	for w := range table.all {
+		table.remove(w)
+	}
+	if on {
+		t.Error("nobody watches, and writes are told")
 	}
 }

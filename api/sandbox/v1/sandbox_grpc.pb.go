@@ -129,7 +129,8 @@ type SandboxServiceClient interface {
 	// the codebase change, and discarded changes. What others do to the codebase's files is told of
 	// directories that something in the sandbox has looked into. Changes of a path that come in quick
 	// succession are one, and one that leaves all as it was may be told, so a client looks at what it
-	// needs to know. A rename is a deletion and a creation, of a directory these two alone.
+	// needs to know. A rename is a deletion and a creation, of a directory these two alone. What another
+	// policy shows or hides is not told.
 	WatchView(ctx context.Context, in *WatchViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchViewResponse], error)
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
@@ -536,7 +537,8 @@ type SandboxServiceServer interface {
 	// the codebase change, and discarded changes. What others do to the codebase's files is told of
 	// directories that something in the sandbox has looked into. Changes of a path that come in quick
 	// succession are one, and one that leaves all as it was may be told, so a client looks at what it
-	// needs to know. A rename is a deletion and a creation, of a directory these two alone.
+	// needs to know. A rename is a deletion and a creation, of a directory these two alone. What another
+	// policy shows or hides is not told.
 	WatchView(*WatchViewRequest, grpc.ServerStreamingServer[WatchViewResponse]) error
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.

@@ -12,8 +12,9 @@ from ._async_codebases import AsyncCalls
 from ._connection import WORK, within
 from ._errors import Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
-from ._requests import Paths
+from ._requests import Paths, Timeout
 from ._streams import AsyncAuditStream, AsyncExecStream
+from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,
     discard_result_of,
@@ -22,6 +23,7 @@ from ._wire import (
     file_diff_of,
     inside_path,
     sandbox_of,
+    seconds_of,
     view_entry_of,
     wire_rules,
 )
@@ -57,6 +59,14 @@ class AsyncChangeCalls(AsyncCalls):
             said = [chunk.data async for chunk in output.chunks()]
         if output.exit_code != 0:
             raise write_error(path, b"".join(said).decode(errors="replace"))
+
+    def watch_view(
+        self, sandbox_id: str, path: str = "", recursive: bool = True, *, timeout: Timeout = None
+    ) -> AsyncFileWatch:
+        """Return what changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
+        seconds = seconds_of(timeout)
+        start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
+        return AsyncFileWatch(start, Call("watch", sandbox_id, path=path or "/"), self._connection, inside_path(path))
 
     # Changes
 

@@ -11,8 +11,9 @@ from ._codebases import Calls
 from ._connection import WORK, within
 from ._errors import Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
-from ._requests import Paths
+from ._requests import Paths, Timeout
 from ._streams import AuditStream, ExecStream
+from ._watch import FileWatch
 from ._wire import (
     apply_result_of,
     discard_result_of,
@@ -21,6 +22,7 @@ from ._wire import (
     file_diff_of,
     inside_path,
     sandbox_of,
+    seconds_of,
     view_entry_of,
     wire_rules,
 )
@@ -58,6 +60,15 @@ class ChangeCalls(Calls):
                 said.append(chunk.data)
         if output.exit_code != 0:
             raise write_error(path, b"".join(said).decode(errors="replace"))
+
+    def watch_view(
+        self, sandbox_id: str, path: str = "", recursive: bool = True, *, timeout: Timeout = None
+    ) -> FileWatch:
+        """Return what changes in a running sandbox's view from now on; see SandboxFiles.watch."""
+        seconds = seconds_of(timeout)
+        request = requests.watch(sandbox_id, path, recursive)
+        about = self._connection.about(Call("watch", sandbox_id, path=path or "/"))
+        return FileWatch(self._connection.stream("WatchView", request, seconds), about, inside_path(path))
 
     # Changes
 

@@ -248,3 +248,8 @@ def noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
     except Exception as error:
         failed.append(error)
         raise
+
+
+def watch(sandbox_id: str, path: str, recursive: bool) -> Any:
+    """Return the request of WatchView."""
+    return sandbox_pb2.WatchViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), recursive=recursive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Generic, Iterator, List, Optional, Type, TypeVar
 
@@ -37,13 +38,17 @@ class Stream(Generic[T]):
             self._closed = True
             return None
         except grpc.RpcError as error:
-            if self._closed:  # by another thread
+            closed, self._closed = self._closed, True
+            if closed or self._ends(error):
                 return None
-            self._closed = True
             raise error_of(error, self._about) from None
         except BaseException:
             self.close()
             raise
+
+    def _ends(self, error: Any) -> bool:
+        """Tell whether a stream ends in order with an error of gRPC."""
+        return False
 
     def close(self) -> None:
         """End what the stream comes from, unless it has ended."""
@@ -79,19 +84,36 @@ class AsyncStream(Generic[T]):
         if self._closed:
             return None
         try:
-            if self._call is None:
-                self._call = await self._start()
-                self._messages = self._call.__aiter__()
+            await self.begin()
             return await self._messages.__anext__()
         except StopAsyncIteration:
             self._closed = True
             return None
+        except asyncio.CancelledError:
+            if self._closed:  # by another task, of which gRPC tells like this
+                return None
+            await self.aclose()
+            raise
         except grpc.RpcError as error:
-            self._closed = True
+            closed, self._closed = self._closed, True
+            if closed or self._ends(error):
+                return None
             raise error_of(error, self._connection.about(self._about)) from None
         except BaseException:
             await self.aclose()
             raise
+
+    async def begin(self) -> None:
+        """Make the call, unless that is done."""
+        if self._call is None:
+            self._call = await self._start()
+            self._messages = self._call.__aiter__()
+            if self._closed:  # meanwhile
+                self._call.cancel()
+
+    def _ends(self, error: Any) -> bool:
+        """Tell whether a stream ends in order with an error of gRPC."""
+        return False
 
     def _cancel(self) -> None:
         if not self._closed:

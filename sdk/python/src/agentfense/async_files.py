@@ -8,6 +8,8 @@ from .exceptions import FileNotFoundError
 from .types import ViewEntry
 
 if TYPE_CHECKING:
+    from ._requests import Timeout
+    from ._watch import AsyncFileWatch
     from .async_client import AsyncSandboxClient
 
 
@@ -54,3 +56,18 @@ class AsyncSandboxFiles:
         except FileNotFoundError:
             return False
         return True
+
+    def watch(self, path: str = "", recursive: bool = True, *, timeout: Timeout = None) -> AsyncFileWatch:
+        """Return what changes at a path and below, from when it is entered: an iterator for ``async for``.
+
+        Without ``recursive`` it is the path itself and what is in it directly. ``timeout``, seconds or a timedelta, is
+        how long the watch lasts; None is until the sandbox is stopped or the watch is closed, by ``aclose()`` or
+        leaving its ``async with`` block. Iterating waits for the next change, and ends with the watch. It raises
+        SandboxNotRunningError, and ResourceLimitExceededError if 64 watch the sandbox already.
+
+        What commands do is told at once, and what the server does: uploads, other sandboxes of the codebase, discarded
+        changes. What others do to the files of a codebase is told of directories that something in the sandbox has
+        looked into. Changes of a path in quick succession are one; a rename is a deletion and a creation. Of what the
+        policy hides nothing is told. Of kind LOST is a change before which others could not be kept.
+        """
+        return self._client.watch_view(self._id, path, recursive, timeout=timeout)

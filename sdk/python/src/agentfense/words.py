@@ -92,3 +92,5 @@ class ChangeKind(str, Enum):
     """Its content, or its mode or times."""
     DELETED = "deleted"
     RENAMED = "renamed"
+    LOST = "lost"
+    """Of a watch alone: more has changed at the path and below than could be told."""

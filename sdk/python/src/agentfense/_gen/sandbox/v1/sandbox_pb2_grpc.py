@@ -344,7 +344,8 @@ class SandboxServiceServicer(object):
         the codebase change, and discarded changes. What others do to the codebase's files is told of
         directories that something in the sandbox has looked into. Changes of a path that come in quick
         succession are one, and one that leaves all as it was may be told, so a client looks at what it
-        needs to know. A rename is a deletion and a creation, of a directory these two alone.
+        needs to know. A rename is a deletion and a creation, of a directory these two alone. What another
+        policy shows or hides is not told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
