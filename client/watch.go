@@ -31,7 +31,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool) (iter.
 		}
 	}
 	if err != nil {
-		cancel()
+		defer cancel()
 		return nil, s.c.fail(ctx, "watch", err)
 	}
 	return func(yield func(FileChange, error) bool) {

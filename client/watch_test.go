@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 
@@ -10,7 +11,13 @@ import (
 )
 
 func TestWatchTellsWhatChanges(t *testing.T) {
-	box, _ := linked(t, open(t), "development", map[string]string{"d/f": "1", "a.pem": "2"})
+	box, dir := linked(t, open(t), "development", map[string]string{"a.pem": "2"})
+	if err := os.Mkdir(dir+"/d", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir+"/d/f", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	changes, err := box.Watch(ctx, "/workspace/d", true)

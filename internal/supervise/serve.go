@@ -76,10 +76,8 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 // is false for any other.
 func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files []*os.File) bool {
 	switch {
-	case r.Op == opExec && r.Exec != nil && r.Exec.Kept:
-		s.handleKept(ctx, c, *r.Exec, files)
 	case r.Op == opExec && r.Exec != nil:
-		s.handleExec(ctx, c, *r.Exec, files)
+		s.handleExecution(ctx, c, *r.Exec, files)
 	case r.Op == opAttach && r.Attach != nil:
 		s.handleAttach(ctx, c, *r.Attach, files)
 	case r.Op == opSessionExec && r.Session != nil && r.Session.Detached:
@@ -94,6 +92,15 @@ func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files
 		return false
 	}
 	return true
+}
+
+// handleExecution runs a command on streams of ours or of the client's.
+func (s *supervisor) handleExecution(ctx context.Context, c conn, command Command, files []*os.File) {
+	if command.Kept {
+		s.handleKept(ctx, c, command, files)
+		return
+	}
+	s.handleExec(ctx, c, command, files)
 }
 
 // join lets the client count as somebody who needs the sandbox for as long as

@@ -109,8 +109,9 @@ type watch struct {
 // directory above the watched path becomes of that, too.
 func (w *watch) note(p vpath.Path, kind ChangeKind) {
 	switch {
+	case p == w.path:
 	case w.path.Within(p):
-		if kind == Modified && p != w.path {
+		if kind == Modified {
 			return
 		}
 		p = w.path
@@ -119,25 +120,31 @@ func (w *watch) note(p vpath.Path, kind ChangeKind) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	old, known := w.pending[p]
-	switch {
-	case known && old == Created && kind == Deleted:
-		delete(w.pending, p)
-		w.bytes -= len(p)
+	if old, known := w.pending[p]; known {
+		w.mergeLocked(p, old, kind)
 		return
-	case known && old == Created:
-		return
-	case known && old == Deleted && kind == Created:
-		kind = Modified
-	case !known:
-		w.bytes += len(p)
 	}
-	if !known && len(w.pending) >= maxPending || w.bytes > maxPendingBytes {
+	if len(w.pending) >= maxPending || w.bytes+len(p) > maxPendingBytes {
 		w.loseLocked()
 		return
 	}
 	w.pending[p] = kind
+	w.bytes += len(p)
 	w.rouse()
+}
+
+// mergeLocked makes one of a change that is pending and one that follows it.
+func (w *watch) mergeLocked(p vpath.Path, old, kind ChangeKind) {
+	switch {
+	case old == Created && kind == Deleted:
+		delete(w.pending, p)
+		w.bytes -= len(p)
+	case old == Created:
+	case old == Deleted && kind == Created:
+		w.pending[p] = Modified
+	default:
+		w.pending[p] = kind
+	}
 }
 
 // lose says that something was lost.

@@ -65,10 +65,14 @@ func TestWatchTellsOfItsPathsAlone(t *testing.T) {
 		{
 			"the net of what follows at once", "/", true,
 			[]fusefs.Change{
-				{Path: "/new", Kind: Created}, {Path: "/new", Kind: Modified},
-				{Path: "/none", Kind: Created}, {Path: "/none", Kind: Deleted},
-				{Path: "/again", Kind: Deleted}, {Path: "/again", Kind: Created},
-				{Path: "/gone", Kind: Modified}, {Path: "/gone", Kind: Deleted},
+				{Path: "/new", Kind: Created},
+				{Path: "/new", Kind: Modified},
+				{Path: "/none", Kind: Created},
+				{Path: "/none", Kind: Deleted},
+				{Path: "/again", Kind: Deleted},
+				{Path: "/again", Kind: Created},
+				{Path: "/gone", Kind: Modified},
+				{Path: "/gone", Kind: Deleted},
 			},
 			[]string{"modified again", "deleted gone", "created new"},
 		},
