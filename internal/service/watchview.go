@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -28,7 +29,7 @@ func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.Sa
 		return notRunning(sb)
 	}
 	if err != nil {
-		return err
+		return cmp.Or(to.Context().Err(), err)
 	}
 	defer watch.Close()
 	defer context.AfterFunc(s.draining, cancel)()
@@ -45,5 +46,5 @@ func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.Sa
 	case errors.Is(err, io.EOF):
 		return nil
 	}
-	return err
+	return cmp.Or(to.Context().Err(), err)
 }
