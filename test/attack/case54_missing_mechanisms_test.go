@@ -37,7 +37,7 @@ func TestWithoutUserNamespacesNothingStarts(t *testing.T) {
 	needs.Command(t, "unshare")
 	s := harness.New(t, binary, nil, harness.Ordinary)
 	wrapped(t, s, `exec unshare --user --map-current-user --keep-caps sh -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$real" "$@"' sh "$@"`)
-	refusedToStart(t, s, nil, "user namespace", "agentfense doctor")
+	refusedToStart(t, s, nil, "user namespace", "sysctl -w user.max_user_namespaces")
 }
 
 // withoutSeccomp forbids itself and what it becomes to load a filter, and
