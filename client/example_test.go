@@ -358,6 +358,35 @@ func ExampleFiles() {
 	// src/lib.sh
 }
 
+func ExampleFiles_Watch() {
+	try(func(ctx context.Context, dir string) error {
+		box, err := client.FromLocal(ctx, dir, client.WithPreset("development"))
+		if err != nil {
+			return err
+		}
+		defer box.Close()
+
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		changes, err := box.Files.Watch(ctx, "src", true)
+		if err != nil {
+			return err
+		}
+		if _, err := box.Run(ctx, "rm src/lib.sh"); err != nil {
+			return err
+		}
+		for change, err := range changes {
+			if err == nil {
+				fmt.Println(change.Kind, change.Path)
+			}
+			return err
+		}
+		return nil
+	})
+	// Output:
+	// deleted src/lib.sh
+}
+
 func ExampleClient() {
 	try(func(ctx context.Context, dir string) error {
 		c, err := client.New(ctx)

@@ -21,9 +21,9 @@ import (
 // says that more changed before than could be kept.
 //
 // Errors: ErrNotRunning; ErrExhausted if 64 watch the sandbox already.
-func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {
+func (f Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := s.c.sandboxes.WatchView(ctx, &sandboxv1.WatchViewRequest{SandboxId: s.ID, Path: inside(path), Recursive: recursive})
+	stream, err := f.c.sandboxes.WatchView(ctx, &sandboxv1.WatchViewRequest{SandboxId: f.id, Path: inside(path), Recursive: recursive})
 	if err == nil {
 		header, headerErr := stream.Header()
 		if err = headerErr; err == nil && header == nil {
@@ -32,7 +32,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool) (iter.
 	}
 	if err != nil {
 		defer cancel()
-		return nil, s.c.fail(ctx, "watch", err)
+		return nil, f.c.fail(ctx, "watch", err)
 	}
 	return func(yield func(FileChange, error) bool) {
 		defer cancel()
@@ -40,7 +40,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool) (iter.
 			told, err := stream.Recv()
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
-					yield(FileChange{}, s.c.fail(ctx, "watch", err))
+					yield(FileChange{}, f.c.fail(ctx, "watch", err))
 				}
 				return
 			}

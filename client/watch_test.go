@@ -20,7 +20,7 @@ func TestWatchTellsWhatChanges(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	changes, err := box.Watch(ctx, "/workspace/d", true)
+	changes, err := box.Files.Watch(ctx, "/workspace/d", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestWatchTellsWhatChanges(t *testing.T) {
 		}
 	}
 
-	changes, err = box.Watch(ctx, "", false)
+	changes, err = box.Files.Watch(ctx, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestWatchTellsWhatChanges(t *testing.T) {
 	if err := box.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := box.Watch(t.Context(), "", true); !errors.Is(err, client.ErrNotRunning) {
+	if _, err := box.Files.Watch(t.Context(), "", true); !errors.Is(err, client.ErrNotRunning) {
 		t.Errorf("watching what does not run: %v", err)
 	}
 }
