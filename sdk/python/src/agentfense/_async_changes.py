@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import List, Optional, Sequence, Union
@@ -13,7 +14,7 @@ from ._connection import WORK, within
 from ._errors import Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
-from ._streams import AsyncAuditStream, AsyncExecStream
+from ._streams import AsyncAuditStream
 from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,
@@ -27,6 +28,8 @@ from ._wire import (
     view_entry_of,
     wire_rules,
 )
+from .async_attach import AsyncAttachedExec
+from .exceptions import ExecEndedError
 
 
 class AsyncChangeCalls(AsyncCalls):
@@ -53,11 +56,14 @@ class AsyncChangeCalls(AsyncCalls):
 
     async def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
-        messages = requests.store(sandbox_id, path, content, WORK)
-        start = partial(self._connection.stream, "Attach", messages, within(WORK))
-        async with AsyncExecStream(start, Call("write", sandbox_id, path=path), self._connection) as output:
-            said = [chunk.data async for chunk in output.chunks()]
-        if output.exit_code != 0:
+        start = partial(self._connection.talk, "Attach", requests.store(sandbox_id, path, WORK), within(WORK))
+        # Sent only once it is taken: gRPC forgets why a call was refused that is still written to.
+        async with AsyncAttachedExec(start, Call("write", sandbox_id, path=path), self._connection) as command:
+            with suppress(ExecEndedError):  # it has said why
+                await command.write(content)
+                await command.close_stdin()
+            said = [chunk.data async for chunk in command.chunks()]
+        if command.exit_code != 0:
             raise write_error(path, b"".join(said).decode(errors="replace"))
 
     def watch_view(

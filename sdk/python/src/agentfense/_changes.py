@@ -52,7 +52,7 @@ class ChangeCalls(Calls):
 
     def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
-        messages = requests.store(sandbox_id, path, content, WORK)
+        messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
         about = self._connection.about(Call("write", sandbox_id, path=path))
         said: List[bytes] = []
         with ExecStream(self._connection.stream("Attach", messages, within(WORK)), about) as output:

@@ -227,18 +227,14 @@ def _octal(path: str) -> str:
     return "".join(chr(b) if b < 0x80 and b != 0x5C else f"\\0{b:03o}" for b in path.encode("utf-8", "surrogateescape"))
 
 
-def store(sandbox_id: str, path: str, content: Union[str, bytes], timeout: Optional[float]) -> Iterator[Any]:
-    """Return the messages of an Attach that stores a file in a sandbox's view, as a command of it would."""
-    data = content.encode() if isinstance(content, str) else content
+def store(sandbox_id: str, path: str, timeout: Optional[float]) -> Any:
+    """Return the first message of an Attach that stores its input as a file of a sandbox's view."""
     start = sandbox_pb2.AttachRequest.Start(
         sandbox_id=sandbox_id,
         argv=["/bin/sh", "-c", _STORE, "sh", _octal("./" + inside_path(path))],
         timeout=duration_of(timeout),
     )
-    messages = [sandbox_pb2.AttachRequest(start=start)]
-    messages += [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(data, UPLOAD_CHUNK)]
-    messages.append(sandbox_pb2.AttachRequest(stdin_end=True))
-    return iter(messages)
+    return sandbox_pb2.AttachRequest(start=start)
 
 
 def noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
