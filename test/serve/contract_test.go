@@ -243,8 +243,8 @@ func TestAClientOfTheFormerAPI(t *testing.T) {
 	made := s.one("SandboxService/CreateSandbox", request)
 	sb := made.text(1)
 	sandbox("created", made, 1, nil)
-	for _, call := range []string{"StopSandbox", "Exec", "CreateSession"} {
-		_, err := s.raw("SandboxService/"+call, id(sb).text(2, "true"))
+	for call, asked := range map[string]message{"StopSandbox": id(sb), "Exec": id(sb).text(2, "true"), "CreateSession": id(sb)} {
+		_, err := s.raw("SandboxService/"+call, asked)
 		wantCode(t, err, codes.FailedPrecondition, "sandbox is not running")
 	}
 	sandbox("started", s.one("SandboxService/StartSandbox", id(sb)), 2, map[protowire.Number]any{7: someTime})

@@ -63,7 +63,7 @@ class FileWatch(Stream[FileChange], Iterator[FileChange]):
         return self
 
     def __next__(self) -> FileChange:
-        while not self._told:
+        while self._closed or not self._told:
             message = self.read()
             if message is None:
                 raise StopIteration
@@ -106,7 +106,7 @@ class AsyncFileWatch(AsyncStream[FileChange], AsyncIterator[FileChange]):
         return self
 
     async def __anext__(self) -> FileChange:
-        while not self._told:
+        while self._closed or not self._told:
             message = await self.read()
             if message is None:
                 raise StopAsyncIteration
