@@ -17,6 +17,7 @@ import pytest
 from conftest import on_both, wait_until
 
 from agentfense import (
+    AsyncSandbox,
     ChangeStatus,
     CommandExecutionError,
     CommandTimeoutError,
@@ -352,6 +353,13 @@ with Sandbox.from_local(sys.argv[1]) as sb:
 """
 
 
+async def test_a_link_leaves_out_what_ignore_files_name_alone(project: Path) -> None:
+    with pytest.raises(ValueError, match="ignore_patterns"):
+        Sandbox.from_local(project, link=True, ignore_patterns=["*.md"])
+    with pytest.raises(ValueError, match="ignore_patterns"):
+        await AsyncSandbox.from_local(project, link=True, ignore_patterns=["*.md"])
+
+
 @pytest.mark.parametrize("enabled", [False, True])
 def test_a_forked_process(home: Path, project: Path, enabled: bool) -> None:
     """It is never let into what may hang; where gRPC was told of forks, it needs a client of its own."""
@@ -364,8 +372,10 @@ def test_a_forked_process(home: Path, project: Path, enabled: bool) -> None:
         timeout=60,
     )
     refused, child, parent = done.stdout.splitlines()
-    assert refused == "the client was made before this process was forked: make one of its own"
-    assert child == "child" if enabled else "start it anew (multiprocessing: spawn)" in child
+    if enabled:
+        assert (refused, child) == ("the client was made before this process was forked: make one of its own", "child")
+    else:
+        assert "start it anew (multiprocessing: spawn)" in refused and refused == child
     assert (parent, done.returncode) == ("parent", 0)
 
 

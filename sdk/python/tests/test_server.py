@@ -233,12 +233,17 @@ def test_a_token_that_is_wrong(home: Path, client: SandboxClient) -> None:
         other.list_codebases()
 
 
-def test_there_is_no_program(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_program(own_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTFENSE_BINARY", "/nowhere/agentfense")
     with pytest.raises(InvalidConfigurationError, match="AGENTFENSE_BINARY '/nowhere/agentfense': no such program"):
         SandboxClient()
     monkeypatch.delenv("AGENTFENSE_BINARY")
     monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(InvalidConfigurationError, match="install agentfense, or name the program"):
+        SandboxClient()
+    (tmp_path / "agentfense").symlink_to("/bin/true")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", ".")
     with pytest.raises(InvalidConfigurationError, match="install agentfense, or name the program"):
         SandboxClient()
     assert not own_home.exists()

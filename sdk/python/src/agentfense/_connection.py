@@ -74,6 +74,7 @@ class _Base:
         if self._closed:
             raise InvalidConfigurationError("the client is closed")
         if self._pid != os.getpid():
+            _check_fork()
             raise InvalidConfigurationError("the client was made before this process was forked: make one of its own")
 
 

@@ -20,7 +20,7 @@ def find_program() -> str:
     named = os.environ.get("AGENTFENSE_BINARY")
     for candidate in [named] if named else [*_installed(Path(__file__).resolve().parent.parent), NAME]:
         found = shutil.which(candidate)
-        if found:
+        if found and (named or os.path.isabs(found)):  # a PATH with "." would find what the current directory has
             return found
     if named and os.path.isfile(named):
         raise InvalidConfigurationError(f"AGENTFENSE_BINARY {named!r}: it is not executable: chmod +x it")

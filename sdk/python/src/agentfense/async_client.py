@@ -40,9 +40,9 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
     The connection is made when it is first used, and belongs to the event loop that runs then. A process that was
-    forked needs a client of its own: in it this one raises InvalidConfigurationError. Each method raises the errors
-    of ``agentfense.exceptions``, ConnectionError among them where the server is not there; none waits without a limit
-    for a server that does not answer.
+    forked cannot use it, nor make one of its own unless gRPC was told of forks: both raise InvalidConfigurationError.
+    Each method raises the errors of ``agentfense.exceptions``, ConnectionError among them where the server is not
+    there; none waits without a limit for a server that does not answer.
     """
 
     def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:

@@ -15,7 +15,7 @@ from ._streams import AsyncAuditStream, AsyncExecStream
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
-from .exceptions import CodebaseNotFoundError, SandboxNotFoundError
+from .exceptions import CodebaseNotFoundError, SandboxError, SandboxNotFoundError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
@@ -75,6 +75,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         policy beside a preset or permissions. On any failure nothing stays behind.
         """
         directory = check_directory(path)
+        if link and ignore_patterns:
+            raise ValueError(
+                "ignore_patterns leave files out of an upload alone: name them in .sandboxignore, or leave link unset"
+            )
         rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
@@ -348,5 +352,8 @@ class AsyncSandbox(AsyncSandboxExecs):
 async def _give_up(client: AsyncSandboxClient, made: Optional[t.Codebase]) -> None:
     """Remove what from_local made before it failed."""
     async with client:
-        if made is not None:
-            await client.delete_codebase(made.id)
+        with suppress(SandboxError):
+            if made is not None:
+                for sandbox in await client.list_sandboxes(made.id):
+                    await client.destroy_sandbox(sandbox.id)
+                await client.delete_codebase(made.id)

@@ -38,9 +38,10 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     if that answers, else one that is started. Without ``token`` it is that of $AGENTFENSE_TOKEN or
     $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
-    Threads may share a client. A process that was forked needs one of its own: in it this one raises
-    InvalidConfigurationError. Each method raises the errors of ``agentfense.exceptions``, ConnectionError
-    among them where the server is not there; none waits without a limit for a server that does not answer.
+    Threads may share a client. A process that was forked cannot use it, nor make one of its own unless gRPC was told
+    of forks: both raise InvalidConfigurationError. Each method raises the errors of
+    ``agentfense.exceptions``, ConnectionError among them where the server is not there; none waits without a limit for
+    a server that does not answer.
     """
 
     def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:

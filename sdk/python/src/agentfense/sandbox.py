@@ -13,7 +13,7 @@ from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
-from .exceptions import CodebaseNotFoundError, SandboxNotFoundError
+from .exceptions import CodebaseNotFoundError, SandboxError, SandboxNotFoundError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
@@ -71,9 +71,14 @@ class Sandbox(SandboxExecs):
         which it has to be. Either way the default patterns, .gitignore and .sandboxignore say what is left out.
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, and for a
-        policy beside a preset or permissions. On any failure nothing stays behind.
+        policy beside a preset or permissions, and for ``ignore_patterns`` beside ``link=True``. On any failure nothing
+        stays behind.
         """
         directory = check_directory(path)
+        if link and ignore_patterns:
+            raise ValueError(
+                "ignore_patterns leave files out of an upload alone: name them in .sandboxignore, or leave link unset"
+            )
         rules = rules_of(policy, preset, permissions)
         client = SandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
@@ -89,7 +94,7 @@ class Sandbox(SandboxExecs):
                 made = client.get_codebase(made.id)
             return cls._make(client, made, rules, runtime, image, resources, labels, auto_start, owns_codebase=True)
         except BaseException:
-            with client:
+            with client, suppress(SandboxError):
                 if made is not None:
                     for sandbox in client.list_sandboxes(made.id):
                         client.destroy_sandbox(sandbox.id)

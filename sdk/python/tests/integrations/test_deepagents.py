@@ -278,6 +278,9 @@ def test_files_are_found_by_pattern(backend: SandboxBackend) -> None:
     assert found("link") == ["/workspace/link"]
     assert backend.glob("*.py", "/workspace/nope").error == "Path '/workspace/nope': file_not_found"
     assert "raversal" in str(backend.glob("../*").error)
+    for costly in ("*a*b*c*d", "x" * 1001):
+        assert backend.glob(costly).error == backend.grep("x", glob=costly).error
+        assert "a glob has at most" in str(backend.glob(costly).error)
     assert backend.glob("*", "/etc").error
 
 

@@ -70,6 +70,8 @@ T = TypeVar("T")
 _MATCHES = 10_000
 _LINE_BYTES = 10_000
 _PATTERN_BYTES = 64 << 10
+_GLOB_CHARACTERS = 1000
+_GLOB_STARS = 3
 
 _CODES = {
     "not_found": "file_not_found",
@@ -221,7 +223,7 @@ class SandboxBackend(SandboxBackendProtocol):
         """Find files of the workspace by pattern."""
         try:
             root = self._search_root(path)
-            matches = compile_grep_include_glob(pattern)
+            matches = _glob(pattern)
             find = [
                 "find",
                 root,
@@ -263,7 +265,7 @@ class SandboxBackend(SandboxBackendProtocol):
             return GrepResult(error=f"the pattern is longer than {_PATTERN_BYTES} bytes")
         try:
             root = self._search_root(path)
-            included = compile_grep_include_glob(glob) if glob else None
+            included = _glob(glob) if glob else None
             options = ["-rHnFIZ", *([] if posixpath.basename(root) == ".git" else ["--exclude-dir=.git"])]
             search = Search(self._sandbox, ["grep", *options, "-e", pattern, "--", root], b"\n")
             found: List[GrepMatch] = []
@@ -325,6 +327,16 @@ class SandboxBackend(SandboxBackendProtocol):
 
 def _response(output: Output) -> ExecuteResponse:
     return ExecuteResponse(output=output.text, exit_code=output.exit_code, truncated=output.truncated)
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """Return what tells whether a path matches. ValueError for a pattern that hostile names could keep it at for hours.
+
+    Of k ``*`` between two ``/`` each name costs its length to the power of k.
+    """
+    if len(pattern) > _GLOB_CHARACTERS or any(part.count("*") > _GLOB_STARS for part in pattern.split("/")):
+        raise ValueError(f"a glob has at most {_GLOB_CHARACTERS} characters, and {_GLOB_STARS} * between two /")
+    return compile_grep_include_glob(pattern)
 
 
 def _clean(path: str) -> str:
