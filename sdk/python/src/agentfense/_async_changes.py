@@ -72,7 +72,8 @@ class AsyncChangeCalls(AsyncCalls):
         """Return what changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
         seconds = seconds_of(timeout)
         start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
-        return AsyncFileWatch(start, Call("watch", sandbox_id, path=path or "/"), self._connection, inside_path(path))
+        about = Call("watch", sandbox_id, path=path or "/")
+        return AsyncFileWatch(start, about, self._connection, inside_path(path), seconds)
 
     # Changes
 

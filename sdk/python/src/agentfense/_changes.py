@@ -13,7 +13,7 @@ from ._errors import Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
 from ._streams import AuditStream, ExecStream
-from ._watch import FileWatch
+from ._watch import FileWatch, end_of
 from ._wire import (
     apply_result_of,
     discard_result_of,
@@ -68,7 +68,8 @@ class ChangeCalls(Calls):
         seconds = seconds_of(timeout)
         request = requests.watch(sandbox_id, path, recursive)
         about = self._connection.about(Call("watch", sandbox_id, path=path or "/"))
-        return FileWatch(self._connection.stream("WatchView", request, seconds), about, inside_path(path))
+        end = end_of(seconds)
+        return FileWatch(self._connection.stream("WatchView", request, seconds), about, inside_path(path), end)
 
     # Changes
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+import time
 from collections import deque
-from typing import Any, AsyncIterator, Awaitable, Callable, Deque, Iterator, List
+from typing import Any, AsyncIterator, Awaitable, Callable, Deque, Iterator, List, Optional
 
 import grpc
 
@@ -24,9 +26,21 @@ def _changes_of(message: Any, path: str) -> List[FileChange]:
     return lost + [file_change_of(change) for change in message.changes]
 
 
-def _timed_out(error: Any) -> bool:
-    """Tell whether a watch ended because its time was up."""
-    return bool(error.code() == grpc.StatusCode.DEADLINE_EXCEEDED)
+_SOON = 0.1
+"""Seconds before a watch's end in which a reset is that end: the server's clock may strike first."""
+
+
+def _timed_out(error: Any, end: float) -> bool:
+    """Tell whether a watch ended because its time was up, which it was at ``end``."""
+    if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return True
+    reset = error.code() == grpc.StatusCode.CANCELLED or "RST_STREAM" in (error.details() or "")
+    return reset and time.monotonic() >= end - _SOON
+
+
+def end_of(seconds: Optional[float]) -> float:
+    """Return when a watch that begins now is at its end, on the monotonic clock."""
+    return math.inf if seconds is None else time.monotonic() + seconds
 
 
 def _unanswered(about: Call) -> ConnectionError:
@@ -39,9 +53,10 @@ class FileWatch(Stream[FileChange], Iterator[FileChange]):
     It ends when the sandbox is stopped, when its time is up, or when it is closed, which another thread may do.
     """
 
-    def __init__(self, call: Any, about: Call, path: str) -> None:
+    def __init__(self, call: Any, about: Call, path: str, end: float) -> None:
         super().__init__(call, about)
         self._path = path
+        self._end = end
         self._told: Deque[FileChange] = deque()
         late = threading.Timer(ANSWER, self.close)
         late.daemon = True
@@ -57,7 +72,7 @@ class FileWatch(Stream[FileChange], Iterator[FileChange]):
             raise _unanswered(about)
 
     def _ends(self, error: Any) -> bool:
-        return _timed_out(error)
+        return _timed_out(error, self._end)
 
     def __iter__(self) -> FileWatch:
         return self
@@ -79,10 +94,17 @@ class AsyncFileWatch(AsyncStream[FileChange], AsyncIterator[FileChange]):
     """
 
     def __init__(
-        self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection, path: str
+        self,
+        start: Callable[[], Awaitable[Any]],
+        about: Call,
+        connection: AsyncConnection,
+        path: str,
+        seconds: Optional[float],
     ) -> None:
         super().__init__(start, about, connection)
         self._path = path
+        self._seconds = seconds
+        self._end = math.inf
         self._told: Deque[FileChange] = deque()
 
     async def __aenter__(self) -> AsyncFileWatch:
@@ -99,8 +121,14 @@ class AsyncFileWatch(AsyncStream[FileChange], AsyncIterator[FileChange]):
             raise
         return self
 
+    async def begin(self) -> None:
+        """Make the call, unless that is done."""
+        if self._call is None:
+            self._end = end_of(self._seconds)
+        await super().begin()
+
     def _ends(self, error: Any) -> bool:
-        return _timed_out(error)
+        return _timed_out(error, self._end)
 
     def __aiter__(self) -> AsyncFileWatch:
         return self
