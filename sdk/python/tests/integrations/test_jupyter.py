@@ -240,7 +240,7 @@ diff --git a/main.py b/main.py
 def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxClient) -> None:
     cells = execute(
         there,
-        "%%sandbox\ncd src; echo $$ > ../output/shell; echo interrupt me; sleep 1000 & echo $! > ../output/pid; wait",
+        "%%sandbox\ncd src; echo $$ > ../output/shell; sleep 1000 & echo $! > ../output/pid; echo interrupt me; wait",
         "%%sandbox\npwd; [ $$ = $(cat ../output/shell) ] && ! kill -0 $(cat ../output/pid) 2>/dev/null && echo ended",
     )
     ended = "KeyboardInterrupt: what the cell ran is ended; the sandbox and its shell stay"
