@@ -8,6 +8,7 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
@@ -36,9 +37,8 @@ func (g *gateway) auditStream(w http.ResponseWriter, r *http.Request, sandboxID 
 
 func auditRequest(r *http.Request, sandboxID string) (*sandboxv1.AuditRequest, error) {
 	request := &sandboxv1.AuditRequest{}
-	none := utilities.NewDoubleArray(nil)
-	if err := runtime.PopulateQueryParameters(request, r.URL.Query(), none); err != nil {
-		return nil, invalid("%v", err)
+	if err := readQuery(r, request); err != nil {
+		return nil, err
 	}
 	request.SandboxId, request.Follow = sandboxID, true
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
@@ -49,6 +49,14 @@ func auditRequest(r *http.Request, sandboxID string) (*sandboxv1.AuditRequest, e
 		request.AfterSeq = max(request.AfterSeq, seq)
 	}
 	return request, nil
+}
+
+// readQuery sets the fields of a request that the query names.
+func readQuery(r *http.Request, request proto.Message) error {
+	if err := runtime.PopulateQueryParameters(request, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
+		return invalid("%v", err)
+	}
+	return nil
 }
 
 func sendAuditEvent(out *events, event *sandboxv1.AuditEvent) error {

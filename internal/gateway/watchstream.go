@@ -4,8 +4,6 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
-	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -14,9 +12,8 @@ import (
 // watchView sends what changes in a sandbox's view.
 func (g *gateway) watchView(w http.ResponseWriter, r *http.Request, sandboxID string) {
 	request := &sandboxv1.WatchViewRequest{}
-	none := utilities.NewDoubleArray(nil)
-	if err := runtime.PopulateQueryParameters(request, r.URL.Query(), none); err != nil {
-		writeError(w, r, invalid("%v", err))
+	if err := readQuery(r, request); err != nil {
+		writeError(w, r, err)
 		return
 	}
 	request.SandboxId = sandboxID

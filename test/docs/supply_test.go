@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
 )
 
 // What the sessions install comes from here, as it would from the registries:
@@ -130,40 +129,6 @@ func moduleZip(t *testing.T, prefix string) []byte {
 
 // index is a package index on this host with one package of somebody else, six.
 func index(t *testing.T) []string {
-	wheel := foreignWheel(t)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/simple/six/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, `<a href="/six-1.17.0-py3-none-any.whl">six-1.17.0-py3-none-any.whl</a>`)
-	})
-	mux.HandleFunc("/six-1.17.0-py3-none-any.whl", func(w http.ResponseWriter, _ *http.Request) { w.Write(wheel) })
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
-	return []string{"PIP_INDEX_URL=" + server.URL + "/simple", "PIP_DISABLE_PIP_VERSION_CHECK=1"}
-}
-
-// foreignWheel is the least that pip installs.
-func foreignWheel(t *testing.T) []byte {
-	t.Helper()
-	const info = "six-1.17.0.dist-info/"
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, f := range []struct{ name, content string }{
-		{"six.py", "__version__ = '1.17.0'\n"},
-		{info + "METADATA", "Metadata-Version: 2.1\nName: six\nVersion: 1.17.0\n"},
-		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		{info + "RECORD", "six.py,,\n" + info + "METADATA,,\n" + info + "WHEEL,,\n" + info + "RECORD,,\n"},
-	} {
-		w, err := z.Create(f.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(f.content)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
+	url := harness.PackageIndex(t, "six", "1.17.0", "__version__ = '1.17.0'\n")
+	return []string{"PIP_INDEX_URL=" + url, "PIP_DISABLE_PIP_VERSION_CHECK=1"}
 }

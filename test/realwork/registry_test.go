@@ -2,13 +2,11 @@ package realwork_test
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -20,44 +18,14 @@ import (
 func TestPipInstallsIntoAVenv(t *testing.T) {
 	const python = "/usr/bin/python3"
 	needs.Command(t, python)
-	wheel := makeWheel(t)
-	mux := http.NewServeMux()
-	mux.HandleFunc("/simple/greeting/", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprint(w, `<a href="/greeting-1.0-py3-none-any.whl">greeting-1.0-py3-none-any.whl</a>`)
-	})
-	mux.HandleFunc("/greeting-1.0-py3-none-any.whl", func(w http.ResponseWriter, _ *http.Request) { w.Write(wheel) })
-	server := httptest.NewServer(mux)
-	defer server.Close()
+	index := harness.PackageIndex(t, "greeting", "1.0", "text = 'hello from a wheel'\n")
 	s := harness.New(t, binary, nil)
 	r := must(t, s, python+` -m venv venv
-venv/bin/pip install -q --disable-pip-version-check --no-cache-dir --index-url `+server.URL+`/simple greeting
+venv/bin/pip install -q --disable-pip-version-check --no-cache-dir --index-url `+index+` greeting
 venv/bin/python -c 'import greeting; print(greeting.text)'`, "--net", "host")
 	if want := "hello from a wheel\n"; r.Stdout != want {
 		t.Errorf("stdout = %q, want %q", r.Stdout, want)
 	}
-}
-
-func makeWheel(t *testing.T) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, f := range []struct{ name, content string }{
-		{"greeting.py", "text = 'hello from a wheel'\n"},
-		{"greeting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n"},
-		{"greeting-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
-		{"greeting-1.0.dist-info/RECORD", "greeting.py,,\ngreeting-1.0.dist-info/METADATA,,\ngreeting-1.0.dist-info/WHEEL,,\ngreeting-1.0.dist-info/RECORD,,\n"},
-	} {
-		w, err := z.Create(f.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.Write([]byte(f.content))
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 func TestNpmInstall(t *testing.T) {
