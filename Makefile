@@ -53,8 +53,17 @@ demo: ## install what running needs, build, and show the main job
 	@$(MAKE) --no-print-directory build-first
 	@scripts/demo bin/parts/agentfense
 
+# Two at a time: a suite waits about half of its time, which the linters use.
 .PHONY: test
-test: setup lint race e2e python ## set up, then check and test everything
+test: setup ## set up, then check and test everything
+	@echo "test: two of lint, race and e2e, python at a time; each shows its output when it has ended" >&2
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint suites python
+
+# The Go suites, one after the other.
+.PHONY: suites
+suites:
+	@$(MAKE) --no-print-directory race
+	@$(MAKE) --no-print-directory e2e
 
 .PHONY: lint
 lint: lint-api ## formatting (gofumpt), go vet, the linters of .golangci.yml and the API's files
