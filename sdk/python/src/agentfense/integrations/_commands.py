@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import List, Optional
+from typing import Optional
 
 from .._streams import AsyncExecStream, ExecStream
 from ..exceptions import (
@@ -46,7 +46,9 @@ class Output:
     def __init__(self, max_bytes: int, seconds: float) -> None:
         self._room = max_bytes
         self._seconds = seconds
-        self.chunks: List[OutputChunk] = []
+        # Joined as it comes: a piece may be a single byte.
+        self._both = bytearray()
+        self._each = {"stdout": bytearray(), "stderr": bytearray()}
         self.exit_code = TIMED_OUT
         self.timed_out = False
         self.truncated = False
@@ -56,8 +58,8 @@ class Output:
         kept = chunk.data[: self._room]
         self._room -= len(kept)
         self.truncated = self.truncated or len(kept) < len(chunk.data)
-        if kept:
-            self.chunks.append(OutputChunk(chunk.stream, kept))
+        self._both += kept
+        self._each[chunk.stream] += kept
 
     def end(self, exit_code: Optional[int]) -> None:
         """Note how the command ended; a stream that was closed before its end has no exit code."""
@@ -74,17 +76,17 @@ class Output:
     @property
     def stdout(self) -> bytes:
         """The standard output."""
-        return b"".join(chunk.data for chunk in self.chunks if chunk.stream == "stdout")
+        return bytes(self._each["stdout"])
 
     @property
     def stderr(self) -> bytes:
         """The standard error."""
-        return b"".join(chunk.data for chunk in self.chunks if chunk.stream == "stderr")
+        return bytes(self._each["stderr"])
 
     @property
     def text(self) -> str:
         """Both in one, as they came, and that it took too long if it did."""
-        text = b"".join(chunk.data for chunk in self.chunks).decode("utf-8", "replace")
+        text = self._both.decode("utf-8", "replace")
         return f"{text}\n[ended after {self._seconds:g} s: it took too long]" if self.timed_out else text
 
     def report(self) -> str:

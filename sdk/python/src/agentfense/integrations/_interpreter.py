@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from ..attach import AttachedExec
 from ..exceptions import ExecEndedError, SandboxError
@@ -128,16 +128,16 @@ class _Answer:
         self._mark = b"\0" + self.id.encode() + b"\0"
         self._room = max_output_bytes
         self._most = max_answer_bytes + 1024
-        self._said = b""
+        self._said = bytearray()
         self._rest = b""
-        self._logs: List[bytes] = []
+        self._logs = bytearray()
         self._cut = False
         self._marked = False
 
     @property
     def logs(self) -> str:
         """What the step wrote."""
-        text = b"".join([*self._logs, b"" if self._marked else self._rest]).decode("utf-8", "replace")
+        text = (self._logs + (b"" if self._marked else self._rest)).decode("utf-8", "replace")
         return text + ("\n[the output was longer]" if self._cut else "")
 
     def take(self, stream: str, data: bytes) -> bool:
@@ -158,18 +158,25 @@ class _Answer:
         else:
             ready, self._rest = self._rest[: -len(self._mark)], self._rest[-len(self._mark) :]
         self._cut = self._cut or len(ready) > self._room
-        self._logs.append(ready[: self._room])
-        self._room -= len(self._logs[-1])
+        self._logs += ready[: self._room]
+        self._room -= len(ready[: self._room])
 
     def _take_answer(self, data: bytes) -> None:
-        *lines, self._said = (self._said + data).split(b"\n")
-        if any(len(line) > self._most for line in [*lines, self._said]):
-            self.broken = f"the answer is larger than {self._most} bytes"
-        for line in lines:
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
             if self.step is None and not self.broken:
-                self.step = self._step_of(line)
+                self.step = self._step_of(self._said)
+            self._said.clear()
+        self._add(rest)
 
-    def _step_of(self, line: bytes) -> Optional[Step]:
+    def _add(self, data: bytes) -> None:
+        """Take a piece of a line."""
+        if len(self._said) + len(data) > self._most:
+            self.broken = f"the answer is larger than {self._most} bytes"
+        self._said += data
+
+    def _step_of(self, line: bytearray) -> Optional[Step]:
         try:
             answer = json.loads(line)
             if not isinstance(answer, dict) or answer.get("id") != self.id:

@@ -33,13 +33,16 @@ class Search(Iterator[bytes]):
         return next(self._records)
 
     def _read(self) -> Generator[bytes, None, None]:
-        rest, room = b"", _BYTES
+        record, room = bytearray(), _BYTES
         try:
             with self._stream as stream:
                 for chunk in stream.chunks():
                     room -= len(chunk.data)
-                    *records, rest = (rest + chunk.data).split(self._end)
-                    yield from records
+                    *ends, rest = chunk.data.split(self._end)
+                    for end in ends:
+                        yield bytes(record + end)
+                        record.clear()
+                    record += rest
                     if room < 0:
                         self.cut = True
                         return
