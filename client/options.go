@@ -226,7 +226,7 @@ func WithName(name string) interface {
 }
 
 // WithLabels gives a sandbox labels; of a listing, those that a sandbox has to
-// have, all of them.
+// have, all of them. A second one replaces the first.
 func WithLabels(labels map[string]string) interface {
 	SandboxOption
 	ListOption
@@ -262,13 +262,14 @@ func WithImage(image string) SandboxOption {
 	return option(func(s *settings) { s.image = image })
 }
 
-// WithLimits bounds the sandbox.
+// WithLimits bounds the sandbox. A second one replaces the first.
 func WithLimits(l Limits) SandboxOption {
 	return option(func(s *settings) { s.limits = l })
 }
 
-// WithExpiry ends the sandbox after a while. Without it: as the server has it.
-func WithExpiry(after time.Duration) SandboxOption {
+// WithExpiresIn has the sandbox stopped after a while, and removed unless it has
+// changes that were not applied. Without it: as the server has it.
+func WithExpiresIn(after time.Duration) SandboxOption {
 	return option(func(s *settings) { s.expiresIn = after })
 }
 

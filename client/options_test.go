@@ -58,7 +58,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithRuntime":      {client.WithRuntime, sandbox},
 		"WithImage":        {client.WithImage, sandbox},
 		"WithLimits":       {client.WithLimits, sandbox},
-		"WithExpiry":       {client.WithExpiry, sandbox},
+		"WithExpiresIn":    {client.WithExpiresIn, sandbox},
 		"WithoutStart":     {client.WithoutStart, sandbox},
 		"WithTimeout":      {client.WithTimeout, "Attach Run Session.Run"},
 		"WithDetach":       {client.WithDetach, "Attach Run Session.Run"},

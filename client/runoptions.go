@@ -15,7 +15,8 @@ func WithTimeout(after time.Duration) interface {
 	return option(func(s *settings) { s.timeout = after })
 }
 
-// WithEnv adds to the environment of the command, or of the session.
+// WithEnv adds to the environment of the command, or of the session. A second
+// one replaces the first.
 func WithEnv(env map[string]string) interface {
 	RunOption
 	AttachOption

@@ -18,7 +18,8 @@ import (
 // codebase is told of directories that something in the sandbox has looked into.
 // Changes of a path in quick succession are one; a rename is a deletion and a
 // creation. Of what the policy hides nothing is told. A change of Kind "lost"
-// says that more changed before than could be kept.
+// says that more changed before than could be kept. What is returned may be
+// ranged over once; where it never is, the end of ctx alone ends the watch.
 //
 // Errors: ErrNotRunning; ErrExhausted if 64 watch the sandbox already.
 func (f Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {

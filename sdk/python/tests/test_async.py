@@ -176,6 +176,16 @@ async def test_cancelling_from_local_leaves_nothing(async_client: AsyncSandboxCl
         await wait_until("nothing is left", nothing)
 
 
+async def test_name_and_expiry(home: Path, project: Path) -> None:
+    async with await AsyncSandbox.from_local(project, name="named", expires_in=3600, auto_start=False) as sb:
+        made = await AsyncSandbox.from_codebase(sb.codebase_id, name="other", expires_in=7200, auto_start=False)
+        async with made:
+            assert [s.id for s in await sb.client.list_sandboxes(sb.codebase_id, name="other")] == [made.id]
+            assert (sb.info.name, made.info.name) == ("named", "other")
+            assert sb.info.expires_at is not None and made.info.expires_at is not None
+            assert made.info.expires_at - sb.info.expires_at > timedelta(minutes=59)
+
+
 async def test_a_closed_client(home: Path) -> None:
     client = AsyncSandboxClient()
     assert (await client.list_codebases(), client.same_host) == ([], True)

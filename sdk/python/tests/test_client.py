@@ -95,6 +95,8 @@ def test_sandboxes_call_by_call(client: SandboxClient, linked: Codebase) -> None
         assert client.session_exec(session.id, "echo x").stdout == "x\n"
         client.close_session(session.id)
     assert [s.id for s in client.list_sandboxes(labels={"a": "b"})] == [made.id]
+    assert [s.id for s in client.list_sandboxes(owner_id="somebody", name="by-name")] == [made.id]
+    assert client.list_sandboxes(owner_id="nobody") == client.list_sandboxes(name="another") == []
     with pytest.raises(CodebaseError):
         client.delete_codebase(linked.id)
     with pytest.raises(UploadError, match="linked"):
@@ -252,6 +254,11 @@ def test_a_file_that_vanishes_while_it_is_uploaded(
 def test_timeouts_that_are_none(client: SandboxClient, timeout: float) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         client.exec(UNKNOWN["sandbox"], "true", timeout=timeout)
+
+
+def test_an_expiry_that_is_none(client: SandboxClient) -> None:
+    with pytest.raises(ValueError, match="expires_in 0: has to be more than 0"):
+        client.create_sandbox("cb_0123456789abcdef", expires_in=0)
 
 
 def test_a_closed_client(home: Path) -> None:

@@ -318,6 +318,17 @@ def test_life(runtime: RuntimeType, project: Path) -> None:
         sb.destroy()
 
 
+def test_name_and_expiry(client: SandboxClient, project: Path) -> None:
+    with Sandbox.from_local(project, name="named", expires_in=3600, auto_start=False) as sb:
+        other = Sandbox.from_codebase(sb.codebase_id, name="other", expires_in=timedelta(hours=2), auto_start=False)
+        with other:
+            assert [s.id for s in client.list_sandboxes(name="named")] == [sb.id]
+            for info, hours in ((sb.info, 1), (other.info, 2)):
+                assert info.expires_at is not None and info.created_at is not None
+                assert abs(info.expires_at - info.created_at - timedelta(hours=hours)) < timedelta(minutes=1)
+            assert (sb.info.name, other.info.name) == ("named", "other")
+
+
 def test_resources(home: Path, project: Path) -> None:
     limits = ResourceLimits(disk_bytes=1 << 20)
     with Sandbox.from_local(project, preset="full-access", resources=limits) as sb:

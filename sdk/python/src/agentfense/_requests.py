@@ -43,11 +43,28 @@ def create_sandbox(
         codebase_id=codebase_id,
         permissions=wire_rules(permissions),
         labels=dict(labels or {}),
-        expires_in=duration_of(seconds_of(expires_in)),
+        expires_in=duration_of(seconds_of(expires_in, "expires_in")),
         runtime=wire_runtime(runtime),
         image=image or "",
         resources=wire_resources(resources),
         name=name or "",
+    )
+
+
+def list_sandboxes(
+    codebase_id: Optional[str],
+    owner_id: Optional[str],
+    name: Optional[str],
+    labels: Optional[Mapping[str, str]],
+    page_token: str,
+) -> Any:
+    """Return the request of one page of ListSandboxes."""
+    return sandbox_pb2.ListSandboxesRequest(
+        codebase_id=codebase_id or "",
+        owner_id=owner_id or "",
+        name=name or "",
+        labels=dict(labels or {}),
+        page_token=page_token,
     )
 
 

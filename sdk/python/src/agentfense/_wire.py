@@ -75,13 +75,13 @@ def span_of(duration: Duration) -> timedelta:
     return timedelta(seconds=duration.seconds, microseconds=duration.nanos / 1000)
 
 
-def seconds_of(timeout: Union[timedelta, Seconds, None]) -> Optional[float]:
-    """Return a time-out in seconds. ValueError unless it is None or above 0."""
+def seconds_of(timeout: Union[timedelta, Seconds, None], name: str = "timeout") -> Optional[float]:
+    """Return the time-out of an argument in seconds. ValueError unless it is None or above 0."""
     if timeout is None:
         return None
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
     if not 0 < seconds < 1e9:
-        raise ValueError(f"timeout {timeout!r}: has to be more than 0 seconds, or None")
+        raise ValueError(f"{name} {timeout!r}: has to be more than 0 seconds, or None")
     return seconds
 
 

@@ -59,20 +59,38 @@ class AsyncSandbox(AsyncSandboxExecs):
         auto_start: bool = True,
         *,
         policy: Optional[PolicyLike] = None,
+        name: Optional[str] = None,
+        expires_in: Timeout = None,
         link: Optional[bool] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
-        """Make a sandbox of a directory of this host.
-
-        The rules are the preset's, and then ``permissions``; or instead those of ``policy``: a Policy, or the path of a
-        policy file. What ``.agentfense.yaml`` in the directory grants does not count unless it is named there.
+        """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
-        except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. ``link`` says
-        which it has to be. Either way the default patterns, .gitignore and .sandboxignore say what is left out.
+        except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. Either way the
+        default patterns, .gitignore and .sandboxignore say what is left out.
 
-        Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, and for a
-        policy beside a preset or permissions. On any failure nothing stays behind.
+        - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
+        - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
+          ``pattern`` and, if wanted, ``permission``, ``type`` and ``priority``.
+        - ``policy``: in the place of both, a Policy, or the path of a policy file.
+        - ``runtime``: what confines its processes; None is the server's default.
+        - ``image``: of the docker runtime; None is the server's default.
+        - ``resources``: ResourceLimits, or a mapping with their names; None is no limit.
+        - ``endpoint``, ``secure``, ``token``: the server, and what is shown to it; see SandboxClient.
+        - ``owner_id``: whose the codebase is; None is a new one.
+        - ``codebase_name``: None is the directory's name and 8 hexadecimal digits.
+        - ``ignore_patterns``: what an upload leaves out beside the rest, each as a line of a .gitignore.
+        - ``labels``: words of the caller's own, by which ``list_sandboxes`` finds it.
+        - ``auto_start``: False leaves it to ``start``.
+        - ``name``: what the command line calls it; None is its id.
+        - ``expires_in``: seconds, or a timedelta, after which it is stopped, and removed unless it has changes that
+          were not applied; None is the server's default, which is never unless configured.
+        - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
+
+        Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
+        policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
+        of 0 or less; InvalidConfigurationError for what the server's host cannot do.
         """
         directory = check_directory(path)
         if link and ignore_patterns:
@@ -83,19 +101,18 @@ class AsyncSandbox(AsyncSandboxExecs):
         client = AsyncSandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
-            name, owner = codebase_name or generate_codebase_name(directory), owner_id or generate_owner_id()
+            called, owner = codebase_name or generate_codebase_name(directory), owner_id or generate_owner_id()
             await client.open()
             if link is None:
                 link = client.same_host and not ignore_patterns
             if link:
-                made = await client.link_codebase(name, owner, str(directory), ignore_files=True)
+                made = await client.link_codebase(called, owner, str(directory), ignore_files=True)
             else:
-                made = await client.create_codebase(name, owner)
+                made = await client.create_codebase(called, owner)
                 await client.upload_tree(made.id, directory, ignore_patterns)
                 made = await client.get_codebase(made.id)
-            return await cls._make(
-                client, made, rules, runtime, image, resources, labels, auto_start, owns_codebase=True
-            )
+            info = await client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)
+            return await cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
             await asyncio.shield(_give_up(client, made))
             raise
@@ -115,14 +132,19 @@ class AsyncSandbox(AsyncSandboxExecs):
         auto_start: bool = True,
         *,
         policy: Optional[PolicyLike] = None,
+        name: Optional[str] = None,
+        expires_in: Timeout = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
-        """Make a sandbox of a codebase that is there; see from_local."""
+        """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
         rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         try:
             codebase = await client.get_codebase(codebase_id)
-            return await cls._make(client, codebase, rules, runtime, image, resources, labels, auto_start)
+            info = await client.create_sandbox(
+                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name
+            )
+            return await cls._begin(client, info, codebase, auto_start)
         except BaseException:
             await asyncio.shield(client.close())
             raise
@@ -141,20 +163,15 @@ class AsyncSandbox(AsyncSandboxExecs):
             raise
 
     @classmethod
-    async def _make(
+    async def _begin(
         cls,
         client: AsyncSandboxClient,
+        info: t.Sandbox,
         codebase: t.Codebase,
-        rules: Sequence[t.RuleLike],
-        runtime: Optional[t.RuntimeType],
-        image: Optional[str],
-        resources: Resources,
-        labels: Optional[Mapping[str, str]],
         auto_start: bool,
         *,
         owns_codebase: bool = False,
     ) -> AsyncSandbox:
-        info = await client.create_sandbox(codebase.id, rules, labels, None, runtime, image, resources)
         try:
             sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
             return await sandbox.start() if auto_start else sandbox

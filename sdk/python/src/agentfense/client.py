@@ -95,15 +95,21 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         return sandbox_of(self._connection.call("GetSandbox", request, Call("get sandbox", sandbox_id)))
 
     def list_sandboxes(
-        self, codebase_id: Optional[str] = None, *, labels: Optional[Mapping[str, str]] = None
+        self,
+        codebase_id: Optional[str] = None,
+        *,
+        owner_id: Optional[str] = None,
+        name: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
     ) -> List[t.Sandbox]:
-        """Return all sandboxes, or those of a codebase, or with all these labels; the oldest first."""
+        """Return all sandboxes that the token reaches, the oldest first; or those of a codebase, an owner, a name.
+
+        With ``labels`` those that have all of them. What is given has to be so of each.
+        """
         found: List[t.Sandbox] = []
         token = ""
         while True:
-            request = sandbox_pb2.ListSandboxesRequest(
-                codebase_id=codebase_id or "", labels=dict(labels or {}), page_token=token
-            )
+            request = requests.list_sandboxes(codebase_id, owner_id, name, labels, token)
             page = self._connection.call("ListSandboxes", request, Call("list sandboxes"))
             found += map(sandbox_of, page.sandboxes)
             token = page.next_page_token
