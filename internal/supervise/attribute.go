@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// maxAttributed bounds the table of processes known to belong to a command.
+// maxAttributed bounds the table of processes whose owner is known.
 const maxAttributed = 4096
 
 // maxAncestry bounds how far a process's parents are followed: deeper than
@@ -18,11 +18,11 @@ const maxAncestry = 512
 // each command runs below a leader of its own that is a subreaper, so not even
 // a double fork leaves it. Below the leader of a session's shell it is the
 // command that runs, unless the process is older than that. What a command has
-// left behind belongs to none.
+// left behind belongs to none, and never will.
 type attribution struct {
 	mu     sync.Mutex
-	leader map[int]led        // by the leader's host pid
-	member map[int]*execution // processes found below a leader
+	leader map[int]led   // by the leader's host pid
+	known  map[int]owned // by host pid: processes found below a leader or nowhere, and their ancestors
 }
 
 // led is what a leader leads.
@@ -31,11 +31,17 @@ type led struct {
 	over bool // it has ended; processes of it may be left
 }
 
+// owned says whose a process is, as long as its pid is not another's.
+type owned struct {
+	x       *execution // nil: nobody's
+	started uint32
+}
+
 func (a *attribution) add(pid int, x *execution) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.leader == nil {
-		a.leader, a.member = map[int]led{}, map[int]*execution{}
+		a.leader, a.known = map[int]led{}, map[int]owned{}
 	}
 	a.leader[pid] = led{x: x}
 }
@@ -60,75 +66,101 @@ func (a *attribution) remove(pid int, x *execution) {
 }
 
 func (a *attribution) forgetLocked(x *execution) {
-	for p, of := range a.member {
-		if of == x {
-			delete(a.member, p)
+	for p, of := range a.known {
+		if of.x == x {
+			delete(a.known, p)
 		}
 	}
 }
 
-// find returns the command of the process pid, or nil. With one command
+// find returns the command of the process pid, or nil. With no command, or one
 // running, no session, and nothing left of another, there is nothing to look up.
 func (a *attribution) find(pid int) *execution {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.leader) == 1 {
+	switch len(a.leader) {
+	case 0:
+		return nil
+	case 1:
 		for _, l := range a.leader {
 			if l.x.shellOf == nil && !l.over {
 				return l.x
 			}
 		}
 	}
-	if x := a.member[pid]; x != nil {
-		return x
+	// A running command's pid is not looked at again: that would cost each change.
+	if of := a.known[pid]; of.x != nil {
+		return of.x
 	}
-	x := a.searchLocked(pid)
-	if x == nil {
-		return nil
+	for range maxSearches {
+		if l, broken := a.followLocked(pid); !broken {
+			return a.ownerLocked(l)
+		}
 	}
-	if len(a.member) >= maxAttributed {
-		clear(a.member)
-	}
-	a.member[pid] = x
-	return x
+	return nil
 }
 
 // maxSearches bounds how often a line of parents is followed anew because one of
 // them ended meanwhile: its children are the leader's then.
 const maxSearches = 10
 
-// searchLocked follows the parents of pid up to a leader.
-func (a *attribution) searchLocked(pid int) *execution {
-	for range maxSearches {
-		leader, line, broken := a.followLocked(pid)
-		switch {
-		case broken:
-			continue
-		case leader.x == nil || leader.over:
-			return nil
-		case leader.x.shellOf != nil:
-			return leader.x.shellOf.commandOf(line)
-		}
-		return leader.x
-	}
-	return nil
+// line is a process and its ancestors, the youngest first, below a leader or
+// one whose owner is known.
+type line struct {
+	members []member
+	leader  led
+	owned   *owned // else nil
 }
 
-// followLocked returns the leader of pid, and pid and its ancestors below, the
-// youngest first. It is broken where an ancestor has ended meanwhile.
-func (a *attribution) followLocked(pid int) (leader led, line []int, broken bool) {
-	for p := pid; p > 1 && len(line) < maxAncestry; {
-		if l, is := a.leader[p]; is {
-			return l, line, false
+type member struct {
+	pid int
+	process
+}
+
+// followLocked returns the line of pid. It is broken where an ancestor has ended
+// meanwhile.
+func (a *attribution) followLocked(pid int) (l line, broken bool) {
+	for p := pid; p > 1 && len(l.members) < maxAncestry; {
+		if of, is := a.leader[p]; is {
+			l.leader = of
+			break
 		}
-		line = append(line, p)
-		of := processOf(p)
-		if of == (process{}) {
-			return led{}, nil, p != pid
+		m := member{p, processOf(p)}
+		if m.process == (process{}) {
+			return line{}, p != pid
 		}
-		p = of.parent
+		if of, is := a.known[p]; is && of.started == m.started {
+			l.owned = &of
+			break
+		}
+		l.members = append(l.members, m)
+		p = m.parent
 	}
-	return led{}, nil, false
+	return l, false
+}
+
+// ownerLocked returns whose the line is, and notes it of its members.
+func (a *attribution) ownerLocked(l line) (x *execution) {
+	same := l.members // those who have the owner for as long as they live
+	switch {
+	case l.owned != nil:
+		x = l.owned.x
+	case len(l.members) == maxAncestry:
+		same = same[:maxAncestry/2] // the older ones may be near enough to a leader
+	case l.leader.x == nil || l.leader.over:
+	case l.leader.x.shellOf != nil:
+		x = l.leader.x.shellOf.commandOf(l.members)
+		same = same[:max(0, len(same)-1)] // the oldest may be the shell, which runs all commands
+	default:
+		x = l.leader.x
+	}
+	if len(a.known)+len(same) > maxAttributed {
+		clear(a.known)
+	}
+	for _, m := range same {
+		a.known[m.pid] = owned{x, m.started}
+	}
+	return x
 }
 
 // process is what /proc/PID/stat tells (proc_pid_stat(5)).

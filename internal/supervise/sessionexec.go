@@ -280,21 +280,21 @@ func (sess *session) sweep(limit context.Context) bool {
 // commandOf returns the command that a process below the shell's leader belongs
 // to: the one that runs, unless the process is older. line is the process and
 // its ancestors below the leader, the youngest first.
-func (sess *session) commandOf(line []int) *execution {
+func (sess *session) commandOf(line []member) *execution {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	if sess.current == nil || len(line) == 0 {
 		return nil
 	}
 	oldest := line[len(line)-1]
-	if pidInside(oldest) == sess.pid {
+	if pidInside(oldest.pid) == sess.pid {
 		if len(line) == 1 {
 			return sess.current // the shell itself
 		}
 		oldest = line[len(line)-2]
 	}
-	switch age := int32(processOf(oldest).started - sess.loan.Started); {
-	case age > 0, age == 0 && pidInside(oldest) > sess.loan.PID:
+	switch age := int32(oldest.started - sess.loan.Started); {
+	case age > 0, age == 0 && pidInside(oldest.pid) > sess.loan.PID:
 		return sess.current
 	}
 	return nil
