@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
@@ -173,6 +174,18 @@ def test_a_step_that_does_not_stop_ends_the_interpreter(sandbox: Sandbox, monkey
         assert executor("given").output == 1
 
 
+def test_an_interpreter_that_does_not_read_is_ended(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentfense.integrations._interpreter.GRACE", 0.5)
+    began = time.monotonic()
+    with SandboxExecutor(sandbox, timeout=WAIT) as executor:
+        pid = executor("import os\nos.getpid()").output
+        sandbox.run(f"kill -STOP {pid}", raise_on_error=True)
+        executor._timeout = 1
+        with pytest.raises(InvalidConfigurationError, match=r"longer than 1 s.*variables are lost"):
+            executor.send_variables({"more than fits on the way": "x" * (32 << 20)})
+    assert time.monotonic() - began < 60, "the signal waited behind the input, for 10 minutes"
+
+
 def test_an_interpreter_that_died_is_replaced(executor: SandboxExecutor) -> None:
     executor("x = 7")
     assert "exit code 9; its variables are lost" in failing(executor, "print('last')\nimport os\nos._exit(9)")
@@ -192,7 +205,10 @@ FORGE = (
     ("forged", "want"),
     [
         ("b'no json\\n'", "no JSON"),
-        ("b'[' * 50_000 + b'\\n'", "no JSON"),
+        ("b'[' * 50_000 + b'\\n'", "more than 100 lists"),
+        ("b'[' * 102 + b'1' + b']' * 102 + b'\\n'", "more than 100 lists"),
+        ("b'[\"' + b'{\"a\": [' * 102 + b'\\n'", "no JSON"),
+        ("('\\u2200' + '[' * 50_000).encode('utf-16-le') + b'\\n'", "no JSON"),
         ("b'{\"id\": ' + b'9' * 50_000 + b'}\\n'", "no JSON"),
         ("b'x' * 200_000", "larger than"),
         ("b'x' * 200_000 + b'\\n'", "larger than"),
@@ -202,6 +218,20 @@ def test_a_forged_answer_ends_the_interpreter(executor: SandboxExecutor, forged:
     said = failing(executor, f"{FORGE}out.write({forged})\nout.flush()\ntime.sleep(3003)")
     assert want in said and "variables are lost" in said
     assert executor("1").output == 1
+
+
+def nested(depth: int) -> List[Any]:
+    value: List[Any] = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+def test_a_value_that_is_too_deep_is_text(executor: SandboxExecutor) -> None:
+    code = "value = []\nfor _ in range({}): value = [value]\nfinal_answer(value)"
+    assert executor(code.format(99)).output == nested(100)
+    assert executor(code.format(100)).output == str(nested(101))
+    assert executor("{'\\\\\"[': '[' * 200}").output == {'\\"[': "[" * 200}
 
 
 def test_an_answer_to_another_step_is_none(executor: SandboxExecutor) -> None:
@@ -264,7 +294,7 @@ def test_what_cannot_be_sent(executor: SandboxExecutor, sandbox: Sandbox) -> Non
         executor.send_tools({"other": agent})
     with pytest.raises(InvalidConfigurationError, match=r"nosuchpackage.*the sandbox has not"):
         executor.send_tools({"shout": Needy()})
-    for value in (object(), b"x", float("nan"), {1, 2}):
+    for value in (object(), b"x", float("nan"), {1, 2}, nested(100_000)):
         with pytest.raises(InvalidConfigurationError, match="variable v: is no JSON"):
             executor.send_variables({"v": value})
 

@@ -34,23 +34,25 @@ def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
 
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it. TypeError where it cannot."""
+def plain(value: Any, deepest: int) -> Any:
+    """Return a value as JSON has it. TypeError where it cannot, ValueError where it is too deep."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float and value - value == 0:
         return value
+    if not deepest:
+        raise ValueError("too deep")
     if type(value) in (list, tuple):
-        return [plain(item) for item in value]
+        return [plain(item, deepest - 1) for item in value]
     if type(value) is dict and all(type(key) is str for key in value):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, deepest - 1) for key, item in value.items()}
     raise TypeError(type(value).__name__)
 
 
-def encoded(value: Any, room: int) -> Dict[str, Any]:
-    """Return a value as JSON, or as text where it is none, or too long."""
+def encoded(value: Any, room: int, deepest: int) -> Dict[str, Any]:
+    """Return a value as JSON, or as text where it is none, too long or too deep."""
     with suppress(Exception):
-        answer = {"json": plain(value)}
+        answer = {"json": plain(value, deepest)}
         if len(json.dumps(answer)) <= room:
             return answer
     try:
@@ -103,22 +105,23 @@ def ending(tool: Any) -> Any:
 def step(request: Dict[str, Any]) -> Dict[str, Any]:
     """Run a step and return its answer."""
     global running
+    limits = request["room"], request["deepest"]
     try:
         running = True
         try:
             value = evaluate(request)
         finally:
             running = False
-        return dict(encoded(value, request["room"]), kind="value")
+        return dict(encoded(value, *limits), kind="value")
     except FinalAnswer as answer:
-        return dict(encoded(answer.value, request["room"]), kind="final")
+        return dict(encoded(answer.value, *limits), kind="final")
     except BaseException as error:
         # Without the frames of this file.
         trace = error.__traceback__
         while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<step "):
             trace = trace.tb_next
         text = "".join(traceback.format_exception(type(error), error, trace))
-        return dict(encoded(text[-10000:], request["room"]), kind="error")
+        return dict(encoded(text[-10000:], *limits), kind="error")
 
 
 def opened(number: int) -> TextIO:

@@ -17,6 +17,8 @@ from ..sandbox import Sandbox
 
 GRACE = 5.0
 """Seconds that code has to end after it was interrupted."""
+DEEPEST = 100
+"""Lists and objects in one another that an answer may have; the guest sends what is deeper as text."""
 
 
 @dataclass
@@ -64,7 +66,7 @@ class Interpreter:
             alarm = _Alarm(self._exec, seconds)
             try:
                 with alarm:
-                    said = {**request, "id": answer.id, "room": self._max_answer_bytes}
+                    said = {**request, "id": answer.id, "room": self._max_answer_bytes, "deepest": DEEPEST}
                     self._exec.write(json.dumps(said) + "\n")
                     for chunk in self._exec.chunks():
                         if answer.take(chunk.stream, chunk.data):
@@ -104,10 +106,14 @@ class _Alarm:
         if self._over.wait(seconds):
             return
         self.rang = True
+        # Started before the signal, which waits behind input that the code does not read.
+        closing = threading.Timer(GRACE, self._command.close)
+        closing.daemon = True
+        closing.start()
         with suppress(SandboxError):
             self._command.signal(signal.SIGINT)
-        if not self._over.wait(GRACE):
-            self._command.close()
+        self._over.wait()  # closing ends the step
+        closing.cancel()
 
     def __enter__(self) -> _Alarm:
         self._thread.start()
@@ -177,20 +183,33 @@ class _Answer:
         self._said += data
 
     def _step_of(self, line: bytearray) -> Optional[Step]:
+        if _depth(line) > DEEPEST + 1:
+            self.broken = f"the answer has more than {DEEPEST} lists and objects in one another"
+            return None
         try:
-            answer = json.loads(line)
+            answer = json.loads(line.decode("utf-8"))
             if not isinstance(answer, dict) or answer.get("id") != self.id:
                 return None
             kind = answer.get("kind")
             if kind not in ("value", "final", "error"):
                 return None
             value = _clean(answer["json"] if "json" in answer else str(answer.get("text", "")))
-        except (ValueError, RecursionError):
+        except ValueError:
             self.broken = "the answer is no JSON"
             return None
         if answer.get("cut"):
             value = f"{value}\n[the value was longer]"
         return Step(kind, value, "")
+
+
+def _depth(line: bytearray) -> int:
+    """Return how many lists and objects of a line of JSON are in one another; what is no JSON may seem deeper."""
+    bare = line.replace(rb"\\", b"").replace(rb"\"", b"")
+    depth = deepest = 0
+    for sign in b"".join(bare.split(b'"')[::2]):
+        depth += (sign in b"[{") - (sign in b"]}")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _clean(value: Any) -> Any:

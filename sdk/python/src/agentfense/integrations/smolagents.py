@@ -48,7 +48,8 @@ class SandboxExecutor(PythonExecutor):
     interpreter, which is the sandbox's own program ``python``.
 
     Nothing that comes back is unpickled. A result, and a final answer, is a value of JSON (a tuple is a list), or
-    else its text: no image, no set of bytes, no data frame arrives as such. Variables that are sent have to be JSON.
+    else its text: no image, no set of bytes, no data frame, no list more than 100 deep arrives as such.
+    Variables that are sent have to be JSON.
 
     A step takes ``timeout`` seconds at most; it is then interrupted, and variables are kept, if it stops within 5 s.
     Of what it prints ``max_output_bytes`` are kept, and a result is at most ``max_answer_bytes`` of JSON.
@@ -95,7 +96,7 @@ class SandboxExecutor(PythonExecutor):
         for name, value in variables.items():
             try:
                 self._variables[name] = json.loads(json.dumps(value, allow_nan=False))
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 raise InvalidConfigurationError(f"variable {name}: is no JSON: {error}") from None
         if self._interpreter.started:
             self._checked(self._interpreter.run({"variables": self._variables}, self._timeout))
