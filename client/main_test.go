@@ -25,6 +25,16 @@ var binary string
 // TestMain runs the tests beside a server, which is what a program finds by
 // itself: the endpoint in the environment, the token in the state directory.
 func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(serveAs) != "":
+		if err := serveUsual(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	case os.Getenv(alone) != "":
+		os.Exit(m.Run())
+	}
 	os.Exit(harness.RunTests(served{m}, &binary, harness.BuildWithServer))
 }
 

@@ -5,10 +5,12 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,8 +39,8 @@ func ownServer(ctx context.Context, dir, program string) (string, error) {
 	if own, serves := endpoint.FindOwn(dir); serves {
 		return own.Address(), nil
 	}
-	if usualAnswers(ctx) {
-		return endpoint.Usual, nil
+	if address := usual(ctx); address != "" {
+		return address, nil
 	}
 	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
@@ -55,13 +57,32 @@ func ownServer(ctx context.Context, dir, program string) (string, error) {
 	return start(ctx, dir, path)
 }
 
-// usualAnswers reports whether a server that is well is where one is usually;
-// others may have the port.
-func usualAnswers(ctx context.Context) bool {
+// distrust lets it be said once that a server was not asked.
+var distrust sync.Once
+
+// usual is the address of a server that is well where one is usually, "" if there
+// is none; others may have the port. One that may be of somebody else, to whom
+// uploads and a token would be given, is passed over.
+func usual(ctx context.Context) (address string) {
+	address, doubt := endpoint.FindUsual()
+	if doubt == nil {
+		if address == "" || !answers(ctx, address) {
+			return ""
+		}
+		return address
+	}
+	if answers(ctx, endpoint.Usual) {
+		distrust.Do(func() { slog.Warn("agentfense: " + doubt.Error() + " or use WithEndpoint") })
+	}
+	return ""
+}
+
+// answers reports whether a server that is well is at an address.
+func answers(ctx context.Context, address string) bool {
 	const moment = time.Second
 	ctx, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	at, err := endpoint.Parse(endpoint.Usual, endpoint.Files{})
+	at, err := endpoint.Parse(address, endpoint.Files{})
 	if err != nil {
 		return false
 	}

@@ -8,5 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/endpoint"
 )
 
-// ownServer is where one is usually: a server needs Linux.
-func ownServer(context.Context, string, string) (string, error) { return endpoint.Usual, nil }
+// ownServer finds none: a server needs Linux, and one has to be named.
+func ownServer(context.Context, string, string) (string, error) {
+	_, err := endpoint.FindUsual()
+	return "", &Error{"find server", err.Error() + " or use WithEndpoint", []error{ErrUnavailable, err}}
+}

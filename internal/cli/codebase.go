@@ -26,7 +26,7 @@ func newCodebase(e *env) *cobra.Command {
 		Short: "Bring directories to a server, and back",
 		Long: `Bring directories to a server as codebases, of which its sandboxes are made, and
 back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else your own
-if one serves, else the one at ` + endpoint.Usual + `.`,
+if one serves, else the one at ` + endpoint.Usual + `, if it is yours or root's.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -38,7 +38,14 @@ if one serves, else the one at ` + endpoint.Usual + `.`,
 func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s control.Server, args []string) error) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.onServer(cmd.Context(), cmp.Or(e.address(), e.defaultEndpoint()), func(ctx context.Context, s control.Server) error {
+		address := e.address()
+		if address == "" {
+			var err error
+			if address, err = e.defaultEndpoint(); err != nil {
+				return err
+			}
+		}
+		return e.onServer(cmd.Context(), address, func(ctx context.Context, s control.Server) error {
 			return do(ctx, s, args)
 		})
 	}

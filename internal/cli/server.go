@@ -128,8 +128,8 @@ func (e *env) onServer(ctx context.Context, address string, do func(context.Cont
 	return do(ctx, server)
 }
 
-// endpoint reads the address and finds what goes with it.
-func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
+// files are those for TLS.
+func (e *env) files() endpoint.Files {
 	o := e.at.TLS
 	for _, file := range []struct {
 		path     *string
@@ -139,7 +139,12 @@ func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
 			*file.path = e.getenv(file.variable)
 		}
 	}
-	at, err := endpoint.Parse(address, o)
+	return o
+}
+
+// endpoint reads the address and finds what goes with it.
+func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
+	at, err := endpoint.Parse(address, e.files())
 	if err != nil {
 		return at, usageError{err}
 	}
@@ -185,10 +190,18 @@ func (e *env) ownServer() (own endpoint.Own, serves bool) {
 }
 
 // defaultEndpoint is the server of the verbs that need one: this user's, else
-// the address where one listens that was told nothing else.
-func (e *env) defaultEndpoint() string {
+// the address where one listens that was told nothing else. Errors: Denied for a
+// listener there that may be somebody else's, Unavailable for none.
+func (e *env) defaultEndpoint() (string, error) {
 	if own, serves := e.ownServer(); serves {
-		return own.Address()
+		return own.Address(), nil
 	}
-	return endpoint.Usual
+	if e.files() != (endpoint.Files{}) { // its certificate tells who it is
+		return endpoint.Usual, nil
+	}
+	address, err := endpoint.FindUsual()
+	if address == "" && err == nil {
+		err = fault.New(fault.Unavailable, "find server: yours does not serve, and none listens at %s: start `agentfense serve`, or give --endpoint", endpoint.Usual)
+	}
+	return address, err
 }

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import threading
 import time
+import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +17,10 @@ from typing import Dict, Iterator, List, Optional
 
 import grpc
 
-from ._endpoint import DEFAULT_ENDPOINT, Endpoint, channel_options, parse_endpoint, state_directory
+from ._endpoint import DEFAULT_ENDPOINT, DEFAULT_PORT, Endpoint, channel_options, parse_endpoint, state_directory
 from ._program import find_program
 from ._skew import HEALTH
+from ._usual import Doubt, find_usual
 from .exceptions import ConnectionError, InvalidConfigurationError, VersionMismatchError
 
 IDLE_EXIT = "1m"
@@ -37,7 +38,8 @@ _STATE_FILE = "server.json"
 def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     """Return the endpoint that is named, else the one of $AGENTFENSE_ENDPOINT, else that of this user's server.
 
-    If there is none, it is localhost:9000 if that answers, else that of a server which this starts.
+    If there is none, it is that of a server at localhost:9000 which answers and is this user's or root's, else that of
+    one which this starts.
     ConnectionError or InvalidConfigurationError say what stands in the way.
     """
     text = text or os.environ.get("AGENTFENSE_ENDPOINT")
@@ -51,8 +53,23 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     found = running(home)
     if found:
         return found
-    default = parse_endpoint(DEFAULT_ENDPOINT, secure)
-    return default if _answers(default) else _started(home)
+    return _usual(secure) or _started(home)
+
+
+def _usual(secure: bool) -> Optional[Endpoint]:
+    """Return the endpoint of a server that is well at localhost:9000, None if there is none; others may have the port.
+
+    One that may be of somebody else, to whom uploads and a token would be given, is passed over, with a warning.
+    """
+    try:
+        address = find_usual(int(DEFAULT_PORT))
+    except Doubt as doubt:
+        if _answers(parse_endpoint(DEFAULT_ENDPOINT)):
+            text = f"{DEFAULT_ENDPOINT}: not asked, for {doubt}: if a server of yours is there, name it: set "
+            warnings.warn(f"{text}AGENTFENSE_ENDPOINT or endpoint=", RuntimeWarning, stacklevel=2)
+        return None
+    found = parse_endpoint(address, secure) if address else None
+    return found if found and _answers(found) else None
 
 
 def _met(own: Endpoint, named: Endpoint) -> Endpoint:
@@ -101,11 +118,7 @@ def _is_locked(fd: int) -> bool:
 
 
 def _answers(endpoint: Endpoint) -> bool:
-    """Return whether a server of gRPC is there that says it is well; others may have the port."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        if probe.connect_ex(("127.0.0.1", 9000)) != 0:
-            return False
+    """Return whether a server of gRPC is there that says it is well."""
     with grpc.insecure_channel(endpoint.target, options=channel_options(endpoint)) as channel:
         check = channel.unary_unary(HEALTH, request_serializer=bytes, response_deserializer=bytes)
         try:

@@ -36,8 +36,8 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     """The server's API.
 
     Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
-    if that answers, else one that is started. Without ``token`` it is that of $AGENTFENSE_TOKEN or
-    $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
+    if that answers and root or this user listens there, else one that is started. Without ``token`` it is that of
+    $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
     The connection is made when it is first used, and belongs to the event loop that runs then. A process that was
     forked cannot use it, nor make one of its own unless gRPC was told of forks: both raise InvalidConfigurationError.

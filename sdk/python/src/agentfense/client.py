@@ -35,8 +35,8 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     """The server's API.
 
     Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
-    if that answers, else one that is started. Without ``token`` it is that of $AGENTFENSE_TOKEN or
-    $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
+    if that answers and root or this user listens there, else one that is started. Without ``token`` it is that of
+    $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
     Threads may share a client. A process that was forked cannot use it, nor make one of its own unless gRPC was told
     of forks: both raise InvalidConfigurationError. Each method raises the errors of
