@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import os
 import pickle
 import random
+import re
 import subprocess
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -28,6 +30,7 @@ from agentfense import (
     extend_preset,
     presets,
 )
+from agentfense._policyfile import _SPECIAL
 
 AUTO, GLOB, DIRECTORY, FILE = PatternType.AUTO, PatternType.GLOB, PatternType.DIRECTORY, PatternType.FILE
 
@@ -309,6 +312,19 @@ def test_a_pattern_that_has_to_be_quoted_is_told_so() -> None:
         Policy.from_yaml("version: 1\nrules:\n  - permission: read\n    pattern: *.pem\n", "p")
     with pytest.raises(PolicyError, match=r"^p:4: pattern is text, not an alias: quote"):
         Policy.from_yaml("version: 1\nrules:\n  - permission: read\n    pattern: *pem\n", "p")
+
+
+def test_a_long_line_that_is_no_yaml_is_refused_without_delay() -> None:
+    """Its time grew with the cube of its length, here to hours."""
+    for text in (" " * 100_000 + "]", "rules: [" + "\n" + " " * 100_000 + "- : }", "- " * 90 + " " * 100_000 + "]"):
+        with pytest.raises(PolicyError, match=r"^p:\d+: not YAML: "):
+            Policy.from_yaml(text, "p")
+
+
+def test_the_hint_about_quotes_is_given_where_it_was() -> None:
+    plain = re.compile(r"^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\[@%`|>]")
+    for line in map("".join, itertools.product(" \t-a:*", repeat=6)):
+        assert bool(_SPECIAL.match(line)) == bool(plain.match(line)), line
 
 
 def test_files_of_other_kinds_are_refused(tmp_path: Path) -> None:

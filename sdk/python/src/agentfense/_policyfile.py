@@ -99,7 +99,8 @@ class _Node:
         }.get(self.kind, "a single value")
 
 
-_SPECIAL = re.compile(r"^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\[@%`|>]")
+_SPECIAL = re.compile(r"(?:[ \t]*(?:- )+)?(?:[ \t]*[a-z]+:)?[ \t]+[*&!{\[@%`|>]")
+"""As internal/yamlfile has it, but so that a line is tried in a time that its length bounds: a file may be one line."""
 _PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
 
 
