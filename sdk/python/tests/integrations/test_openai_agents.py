@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import shlex
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, List
 
@@ -124,6 +126,20 @@ async def test_a_command_gives_both_outputs_and_its_exit_code(session: SandboxSe
     assert (await session.exec("printf", "%s", "a b'c", shell=False)).stdout == b"a b'c"
     assert (await session.exec(r"printf '\377\0\303\251'")).stdout == b"\xff\0\xc3\xa9"
     assert (await session.exec("nosuchprogram", shell=False)).exit_code == 127
+
+
+async def test_a_name_that_is_no_utf8_is_one_of_a_file_and_of_a_command(project: Path, session: SandboxSession) -> None:
+    (project / os.fsdecode(b"caf\xe9 '\xff\xfe'\n")).write_text("x")
+    (name,) = [entry.path for entry in await session.ls(".") if "caf" in entry.path]
+    assert os.fsencode(name) == b"/workspace/caf\xe9 '\xff\xfe'\n"
+    await session.write(name, io.BytesIO(b"one"))
+    assert (await session.read(name)).read() == b"one"
+    assert await session._read_bounded(Path(name), max_bytes=2) == b"on"
+    assert (await session.exec("cat", name, shell=False)).stdout == b"one"
+    assert (await session.exec(shlex.join(["cat", name]))).stdout == b"one"
+    await session.rm(name)
+    with pytest.raises(WorkspaceReadNotFoundError):
+        await session.read(name)
 
 
 async def test_a_command_that_takes_too_long_is_ended(session: SandboxSession) -> None:

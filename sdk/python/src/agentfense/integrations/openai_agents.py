@@ -16,9 +16,10 @@ Its commands run in the sandbox, and its patches change the sandbox's own view.
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from pathlib import Path
-from typing import Any, Awaitable, Callable, List, Optional, Union
+from typing import Any, Awaitable, Callable, Iterable, List, Match, Optional, Union
 
 try:
     from agents import ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellResult
@@ -87,7 +88,7 @@ class SandboxSession(BaseSandboxSession):
 
     async def _exec_internal(self, *command: Union[str, Path], timeout: Optional[float] = None) -> ExecResult:
         seconds = timeout or self._timeout
-        stream = self._sandbox.exec_stream(shlex.join(map(str, command)), timeout=seconds)
+        stream = self._sandbox.exec_stream(_line(map(str, command)), timeout=seconds)
         try:
             output = await collect_async(stream, self._max_output_bytes, seconds)
         except SandboxError as error:
@@ -114,7 +115,7 @@ class SandboxSession(BaseSandboxSession):
             await self._sandbox.files.stat(str(name))
         except SandboxError as error:
             raise _read_error(name, error) from error
-        command = shlex.join(["head", "-c", str(max_bytes), "--", str(name)])
+        command = _line(["head", "-c", str(max_bytes), "--", str(name)])
         output = await collect_async(
             self._sandbox.exec_stream(command, timeout=self._timeout), max_bytes, self._timeout
         )
@@ -188,6 +189,19 @@ def _shell_output(command: str, output: Output) -> ShellCommandOutput:
     return ShellCommandOutput(
         output.stdout.decode("utf-8", "replace"), stderr.decode("utf-8", "replace"), ended, command
     )
+
+
+_NO_UTF8 = re.compile("[\udc80-\udcff]+")
+
+
+def _line(argv: Iterable[str]) -> str:
+    """Return a command for a shell, which prints what is no UTF-8 in a name: a command is text."""
+
+    def printed(found: Match[str]) -> str:
+        octal = "".join(f"\\{byte:03o}" for byte in found[0].encode("utf-8", "surrogateescape"))
+        return f"""'"$(printf '{octal}')"'"""  # shlex has quoted the word
+
+    return _NO_UTF8.sub(printed, shlex.join(argv))
 
 
 def _no_user(user: Union[str, User, None]) -> None:
