@@ -14,8 +14,9 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 import agentfense
-from agentfense import SandboxClient
+from agentfense import SandboxClient, SandboxError
 from agentfense.integrations._notebook import rules_of
+from agentfense.integrations.jupyter import SandboxMagic
 
 EXTENSION = "%load_ext agentfense.integrations.jupyter"
 
@@ -246,3 +247,13 @@ def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxC
     ended = "KeyboardInterrupt: what the cell ran is ended; the sandbox and its shell stay"
     assert cells == [{"stdout": "interrupt me\n", "error": ended}, {"stdout": "/workspace/src\nended\n"}]
     assert (client.list_sandboxes(), client.list_codebases()) == ([], [])
+
+
+def test_a_reason_that_is_no_plain_text_is_shown_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> None:
+        raise SandboxError("destroy: /a\x1b[2J\udcff")
+
+    magic = SandboxMagic()
+    magic.notebook.remove = fail  # type: ignore[method-assign]
+    magic.close()
+    assert capsys.readouterr().err == "sandbox: it could not be removed: destroy: /a\\u{1b}[2J\\xff\n"

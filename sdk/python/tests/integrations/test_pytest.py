@@ -179,6 +179,26 @@ def test_a_sandbox_that_is_gone_is_told(tests: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["what happened in it cannot be told: *"])
 
 
+def test_a_reason_and_a_directory_that_are_no_plain_text_are_shown_escaped(tests: pytest.Pytester) -> None:
+    tests.makepyfile(
+        """
+        from agentfense import SandboxError
+
+        def test_it(make_sandbox, tmp_path):
+            (tmp_path / "a\\x1b[2J").mkdir()
+            sandbox = make_sandbox(tmp_path / "a\\x1b[2J")
+            def fail(**options):
+                raise SandboxError("audit: /b\\x1b[2J")
+            sandbox.audit = fail
+            assert 0
+        """
+    )
+    result = tests.runpytest_subprocess()
+    result.stdout.fnmatch_lines(
+        ["*- sandbox sb_* of */a\\u{1b}[[]2J -*", "what happened in it cannot be told: audit: /b\\u{1b}[[]2J"]
+    )
+
+
 SLEEPING = """
     def test_it(make_sandbox, tmp_path):
         make_sandbox(preset="full-access")

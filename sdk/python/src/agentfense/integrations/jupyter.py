@@ -152,7 +152,7 @@ class SandboxMagic:
             try:
                 self.notebook.remove()
             except SandboxError as error:
-                print(f"sandbox: it could not be removed: {error}", file=sys.stderr)
+                print(f"sandbox: it could not be removed: {escaped(str(error))}", file=sys.stderr)
 
     def _run(self, asked: argparse.Namespace, cell: str) -> None:
         cell = cell.rstrip("\n")

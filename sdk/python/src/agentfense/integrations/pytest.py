@@ -30,7 +30,7 @@ except ImportError as cause:
     raise MissingExtraError("pytest", cause) from cause
 
 from ..exceptions import SandboxError
-from ._text import audit_line, change_line
+from ._text import audit_line, change_line, escaped
 
 if TYPE_CHECKING:
     from ..sandbox import Sandbox
@@ -147,7 +147,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     factory = item.stash.get(_FACTORY, None)
     if factory is not None and report.failed and report.when != "teardown":
-        report.sections += [(f"sandbox {made.id} of {path}", _story(made)) for path, made in factory.made]
+        report.sections += [(f"sandbox {made.id} of {escaped(str(path))}", _story(made)) for path, made in factory.made]
     return report
 
 
@@ -157,7 +157,7 @@ def _story(sandbox: Sandbox) -> str:
         events = deque(sandbox.audit(events=["command_executed", "permission_denied"]), SHOWN)
         changes = sandbox.diff(names_only=True)
     except SandboxError as error:
-        return f"what happened in it cannot be told: {error}"
+        return f"what happened in it cannot be told: {escaped(str(error))}"
     lines = [*map(audit_line, events), *(f"changed {change_line(change)}" for change in changes[:SHOWN])]
     if len(changes) > SHOWN:
         lines.append(f"and {len(changes) - SHOWN} more changes")
