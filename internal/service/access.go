@@ -85,6 +85,12 @@ func callerOf(ctx context.Context) auth.Caller {
 	return caller
 }
 
+// mayKnowPolicy reports whether the rules of a sandbox are told to the caller: one
+// who may read, or set them.
+func mayKnowPolicy(ctx context.Context) bool {
+	return callerOf(ctx).Scopes&(store.ScopeRead|store.ScopeManage) != 0
+}
+
 // Door lets callers in and makes errors those of gRPC.
 type Door struct {
 	service *Service

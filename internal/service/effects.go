@@ -1,6 +1,8 @@
 package service
 
 import (
+	"slices"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
@@ -11,6 +13,16 @@ var wireKind = map[supervise.ChangeKind]sandboxv1.ChangeKind{
 	supervise.Modified: sandboxv1.ChangeKind_CHANGE_KIND_MODIFIED,
 	supervise.Deleted:  sandboxv1.ChangeKind_CHANGE_KIND_DELETED,
 	supervise.Renamed:  sandboxv1.ChangeKind_CHANGE_KIND_RENAMED,
+}
+
+// withoutRules returns the effects as a caller may know them who may not know
+// the policy: what was refused, but not by which pattern.
+func withoutRules(e supervise.Effects) supervise.Effects {
+	e.Denied = slices.Clone(e.Denied)
+	for i := range e.Denied {
+		e.Denied[i].Rule = ""
+	}
+	return e
 }
 
 func wireDenied(list []supervise.Denied) []*sandboxv1.Denial {

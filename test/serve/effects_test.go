@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/store"
 )
 
 // effects are what the result of a command tells of it, in short.
@@ -203,6 +205,62 @@ func TestEffectsOfASession(t *testing.T) {
 	if diff := gocmp.Diff(want, effectsOf(last.Denied, last.Changed)); diff != "" {
 		t.Errorf("effects of a stream (-want +got):\n%s", diff)
 	}
+}
+
+// TestThePolicyIsForThoseWhoMayReadIt: whoever may run commands alone is told
+// what was refused, but no pattern, by no call.
+func TestThePolicyIsForThoseWhoMayReadIt(t *testing.T) {
+	s := start(t)
+	id := s.guarded()
+	for scopes, rules := range map[store.Scopes]int{
+		store.ScopeExec: 0, store.ScopeExec | store.ScopeApply: 0,
+		store.ScopeExec | store.ScopeRead: 4, store.ScopeExec | store.ScopeManage: 4,
+	} {
+		t.Run(scopes.String(), func(t *testing.T) {
+			token := s.tokenOf("", scopes)
+			client, ctx := sandboxv1.NewSandboxServiceClient(s.facesOf(token).grpc.Conn), withToken(t.Context(), token)
+			want := "cat open listed view #2×1"
+			if rules > 0 {
+				want = "cat open listed view /listed#2×1"
+			}
+			for call, denied := range deniedByEachCall(ctx, s, client, id) {
+				if diff := gocmp.Diff([]string{want}, effectsOf(denied, nil).Denied); diff != "" {
+					t.Errorf("%s denied (-want +got):\n%s", call, diff)
+				}
+			}
+			stopped, err := client.StopSandbox(ctx, &sandboxv1.StopSandboxRequest{SandboxId: id})
+			if n := len(must(t, stopped, err).Permissions); n != rules {
+				t.Errorf("StopSandbox shows %d rules, want %d", n, rules)
+			}
+			started, err := client.StartSandbox(ctx, &sandboxv1.StartSandboxRequest{SandboxId: id})
+			if n := len(must(t, started, err).Permissions); n != rules {
+				t.Errorf("StartSandbox shows %d rules, want %d", n, rules)
+			}
+		})
+	}
+}
+
+// deniedByEachCall runs by each call that runs a command one that is refused something.
+func deniedByEachCall(ctx context.Context, s *server, client sandboxv1.SandboxServiceClient, id string) map[string][]*sandboxv1.Denial {
+	s.t.Helper()
+	const command = "cat listed"
+	denied := map[string][]*sandboxv1.Denial{}
+	result, err := client.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: id, Command: command})
+	denied["Exec"] = must(s.t, result, err).Denied
+	denied["ExecStream"] = s.lastOutput(client.ExecStream(ctx, &sandboxv1.ExecRequest{SandboxId: id, Command: command})).Denied
+	session, err := client.CreateSession(ctx, &sandboxv1.CreateSessionRequest{SandboxId: id})
+	session = must(s.t, session, err)
+	result, err = client.SessionExec(ctx, &sandboxv1.SessionExecRequest{SessionId: session.Id, Command: command})
+	denied["SessionExec"] = must(s.t, result, err).Denied
+	denied["SessionExecStream"] = s.lastOutput(
+		client.SessionExecStream(ctx, &sandboxv1.SessionExecRequest{SessionId: session.Id, Command: command})).Denied
+	with, err := client.Attach(ctx)
+	first := starts(&sandboxv1.AttachRequest_Start{SandboxId: id, Argv: []string{"/bin/sh", "-c", command}})
+	if err := errors.Join(err, with.Send(first)); err != nil {
+		s.t.Fatal(err)
+	}
+	denied["Attach"] = s.lastOutput(with, nil).Denied
+	return denied
 }
 
 // lastOutput returns the last message of a command's output.

@@ -512,7 +512,7 @@ type Sandbox struct {
 	// "sb_" and 16 hexadecimal digits.
 	Id         string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	CodebaseId string `protobuf:"bytes,2,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// As they were sent.
+	// As they were sent; empty for a token that has neither of the scopes read and manage.
 	Permissions []*PermissionRule      `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
 	Status      SandboxStatus          `protobuf:"varint,4,opt,name=status,proto3,enum=sandbox.v1.SandboxStatus" json:"status,omitempty"`
 	Labels      map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1380,7 +1380,8 @@ type Denial struct {
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
 	// What the path has.
 	Permission Permission `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
-	// Pattern of the rule that decided; empty where none did.
+	// Pattern of the rule that decided; empty where none did, and for a token that has neither of
+	// the scopes read and manage.
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
 	// Of that rule among the sandbox's permissions, from 0; -1 where none decided.
 	RuleIndex int32 `protobuf:"varint,5,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
