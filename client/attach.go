@@ -26,12 +26,12 @@ const (
 	SIGTERM Signal = 15
 )
 
-// Exec is a program in a sandbox, with its streams. Wait or Close has to be
+// AttachedExec is a program in a sandbox, with its streams. Wait or Close has to be
 // called; the end of the context of Attach or Resume ends it too, unless it is
 // detached.
-type Exec struct {
+type AttachedExec struct {
 	// ID is its name for Resume, while it is detached.
-	ID string
+	ExecID string
 	// Stdin is its standard input; closing it is the input's end, or Ctrl-D on a
 	// terminal. What is written to a program that has ended is lost without an
 	// error: Wait tells how it ended.
@@ -51,18 +51,18 @@ type Exec struct {
 	talk    *carry.Talk
 	outputs [2]*output    // standard output, standard error
 	ended   chan struct{} // closed when result and err are there
-	result  *Result
+	result  *ExecResult
 	err     error
 }
 
 // Attach runs a program, looked up in PATH, with its arguments, and returns when
 // it runs. Errors: ErrInvalid; ErrNotRunning. A program that is not found says
 // so on its standard error, and its exit code is 127.
-func (s *Sandbox) Attach(ctx context.Context, argv []string, options ...AttachOption) (*Exec, error) {
+func (s *Sandbox) Attach(ctx context.Context, argv []string, options ...AttachOption) (*AttachedExec, error) {
 	return s.attach(ctx, argv, collect(options))
 }
 
-func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Exec, error) {
+func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*AttachedExec, error) {
 	start := &sandboxv1.AttachRequest_Start{
 		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
 	}
@@ -75,17 +75,17 @@ func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Exec
 // Resume takes up a detached command: its output from the beginning, or behind
 // WithOffsets, as far as it is kept, and then as it comes; its input, if that is
 // open. Errors: ErrNotFound for one that is not kept; ErrNotRunning.
-func (s *Sandbox) Resume(ctx context.Context, execID string, options ...ResumeOption) (*Exec, error) {
+func (s *Sandbox) Resume(ctx context.Context, execID string, options ...ResumeOption) (*AttachedExec, error) {
 	o := collect(options)
 	resume := &sandboxv1.AttachRequest_Resume{SandboxId: s.ID, ExecId: execID, StdoutOffset: o.stdoutFrom, StderrOffset: o.stderrFrom}
 	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resume_{Resume: resume}}, o)
 }
 
 // open starts the call, and waits for its first answer.
-func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *settings) (*Exec, error) {
+func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *settings) (*AttachedExec, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stream, err := c.sandboxes.Attach(ctx)
-	x := &Exec{c: c, ctx: ctx, cancel: cancel, stream: stream, started: time.Now(), ended: make(chan struct{})}
+	x := &AttachedExec{c: c, ctx: ctx, cancel: cancel, stream: stream, started: time.Now(), ended: make(chan struct{})}
 	var answer *sandboxv1.ExecOutput
 	if err == nil {
 		x.talk = carry.NewTalk(stream, first)
@@ -95,7 +95,7 @@ func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *se
 		defer cancel(nil)
 		return nil, x.failed(ended(err))
 	}
-	x.ID, x.LostBytes = answer.ExecId, answer.LostBytes
+	x.ExecID, x.LostBytes = answer.ExecId, answer.LostBytes
 	x.Stdin = input{x}
 	x.outputs = [2]*output{newOutput(o.stdout, o.stdoutFrom), newOutput(o.stderr, o.stderrFrom)}
 	if o.stdout == nil {
@@ -146,12 +146,12 @@ func (o *output) offset() int64 {
 
 // Offsets are how many bytes of the output have been delivered, counted from its
 // beginning: what WithOffsets is told to go on behind them.
-func (x *Exec) Offsets() (stdout, stderr int64) {
+func (x *AttachedExec) Offsets() (stdout, stderr int64) {
 	return x.outputs[0].offset(), x.outputs[1].offset()
 }
 
 // pump carries the output until the program has ended.
-func (x *Exec) pump(answer *sandboxv1.ExecOutput) {
+func (x *AttachedExec) pump(answer *sandboxv1.ExecOutput) {
 	defer close(x.ended)
 	defer x.cancel(nil)
 	stop := context.AfterFunc(x.ctx, func() { x.finish(x.ctx.Err()) }) // who is waited for need not come
@@ -164,7 +164,7 @@ func (x *Exec) pump(answer *sandboxv1.ExecOutput) {
 	x.finish(io.EOF)
 }
 
-func (x *Exec) finish(why error) {
+func (x *AttachedExec) finish(why error) {
 	for _, o := range x.outputs {
 		if o.pipe != nil {
 			o.pipe.finish(why)
@@ -172,7 +172,7 @@ func (x *Exec) finish(why error) {
 	}
 }
 
-func (x *Exec) carry(answer *sandboxv1.ExecOutput) (*Result, error) {
+func (x *AttachedExec) carry(answer *sandboxv1.ExecOutput) (*ExecResult, error) {
 	for {
 		if err := x.deliver(answer); err != nil {
 			return nil, err
@@ -189,7 +189,7 @@ func (x *Exec) carry(answer *sandboxv1.ExecOutput) (*Result, error) {
 	}
 }
 
-func (x *Exec) deliver(answer *sandboxv1.ExecOutput) error {
+func (x *AttachedExec) deliver(answer *sandboxv1.ExecOutput) error {
 	if len(answer.Data) == 0 {
 		return nil
 	}
@@ -209,10 +209,10 @@ func (x *Exec) deliver(answer *sandboxv1.ExecOutput) error {
 }
 
 // failed is why the call has ended.
-func (x *Exec) failed(err error) error { return x.c.fail(x.ctx, "attach", err) }
+func (x *AttachedExec) failed(err error) error { return x.c.fail(x.ctx, "attach", err) }
 
 // feed sends what a reader has as the standard input.
-func (x *Exec) feed(from io.Reader) {
+func (x *AttachedExec) feed(from io.Reader) {
 	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, carry.Bytes))
 	if err != nil { // half of an input would be taken for all of it
 		x.cancel(&Error{"attach", "standard input: " + err.Error(), []error{err}})
@@ -221,8 +221,8 @@ func (x *Exec) feed(from io.Reader) {
 	x.Stdin.Close()
 }
 
-// input is Exec.Stdin.
-type input struct{ x *Exec }
+// input is AttachedExec.Stdin.
+type input struct{ x *AttachedExec }
 
 // Write sends all of b. Errors: io.ErrClosedPipe if the program has ended.
 func (i input) Write(b []byte) (int, error) {
@@ -240,11 +240,11 @@ func (i input) Close() error {
 }
 
 // Resize tells the program's terminal its new size.
-func (x *Exec) Resize(rows, columns uint16) { x.talk.Resize(rows, columns) }
+func (x *AttachedExec) Resize(rows, columns uint16) { x.talk.Resize(rows, columns) }
 
 // Signal sends a signal. One that cannot get past input which nobody reads ends
 // the program.
-func (x *Exec) Signal(s Signal) {
+func (x *AttachedExec) Signal(s Signal) {
 	if !x.talk.Signal(int32(s)) {
 		x.cancel(&Error{"signal", "it cannot get past input that the program does not read: the program was ended", []error{ErrUnavailable}})
 	}
@@ -253,14 +253,14 @@ func (x *Exec) Signal(s Signal) {
 // Wait waits until the program has ended and its output is where it belongs: up
 // to 256 KiB of Stdout and Stderr each may be read after it. A program that
 // failed is no error. Errors: ErrTimeout; the end of the context.
-func (x *Exec) Wait() (*Result, error) {
+func (x *AttachedExec) Wait() (*ExecResult, error) {
 	<-x.ended
 	return x.result, x.err
 }
 
 // Close lets go of the program: it is ended, unless it has ended or is detached.
 // What of its output was not read is dropped.
-func (x *Exec) Close() error {
+func (x *AttachedExec) Close() error {
 	x.cancel(nil)
 	<-x.ended
 	return nil

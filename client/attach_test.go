@@ -85,7 +85,7 @@ func TestProgramHasATerminal(t *testing.T) {
 	if got := line(t, x.Stdout); got != "40 100\r\n" {
 		t.Errorf("%q", got)
 	}
-	if r, err := x.Wait(); err != nil || !r.OK() {
+	if r, err := x.Wait(); err != nil || !r.Success() {
 		t.Errorf("%+v %v", r, err)
 	}
 }
@@ -201,8 +201,8 @@ func TestInputOfAnyLength(t *testing.T) {
 		t.Errorf("%+v %v", r, err)
 	}
 	var out bytes.Buffer
-	r, err = box.Stream(t.Context(), "cat", &out, nil, client.WithStdin(io.LimitReader(zeros{}, size)))
-	if err != nil || !r.OK() || out.Len() != size {
+	r, err = box.ExecStream(t.Context(), "cat", &out, nil, client.WithStdin(io.LimitReader(zeros{}, size)))
+	if err != nil || !r.Success() || out.Len() != size {
 		t.Errorf("%+v %v, %d bytes", r, err, out.Len())
 	}
 	if r, err = box.Run(t.Context(), "cat", client.WithStdin(io.LimitReader(zeros{}, size))); err != nil || !r.StdoutTruncated {
@@ -225,7 +225,7 @@ func (zeros) Read(b []byte) (int, error) {
 func TestCommandsThatAreDetached(t *testing.T) {
 	box := local(t, "full-access", nil)
 	ctx := t.Context()
-	id, err := box.Detach(ctx, "echo one; echo problem >&2; until test -e go; do sleep 0.02; done; echo two; exit 6")
+	id, err := box.ExecDetached(ctx, "echo one; echo problem >&2; until test -e go; do sleep 0.02; done; echo two; exit 6")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestCommandsThatAreDetached(t *testing.T) {
 	stdout, stderr := x.Offsets()
 	x.Close()
 	execs, err := box.Execs(ctx)
-	if err != nil || len(execs) != 1 || execs[0].ID != id || execs[0].ExitCode != nil || len(execs[0].Argv) != 3 {
+	if err != nil || len(execs) != 1 || execs[0].ExecID != id || execs[0].ExitCode != nil || len(execs[0].Argv) != 3 {
 		t.Errorf("%+v %v", execs, err)
 	}
 	run(t, box, "touch go")
@@ -266,7 +266,7 @@ func TestDetachedCommandIsEndedBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	x.Close() // lets go of it
-	if x, err = box.Resume(t.Context(), x.ID); err != nil {
+	if x, err = box.Resume(t.Context(), x.ExecID); err != nil {
 		t.Fatal(err)
 	}
 	x.Signal(client.SIGKILL)
@@ -283,7 +283,7 @@ func TestSessionsAreFoundAndDetach(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessions, err := box.Sessions(ctx)
-	if err != nil || len(sessions) != 1 || sessions[0].ID != made.ID || !sessions[0].Active || sessions[0].SandboxID != box.ID {
+	if err != nil || len(sessions) != 1 || sessions[0].ID != made.ID || sessions[0].Status != client.SessionActive || sessions[0].SandboxID != box.ID {
 		t.Errorf("%+v %v", sessions, err)
 	}
 	c, err := client.New(ctx)
@@ -295,7 +295,7 @@ func TestSessionsAreFoundAndDetach(t *testing.T) {
 	if err != nil || x.Shell != "/bin/sh" {
 		t.Fatalf("%+v %v", x, err)
 	}
-	id, err := x.Detach(ctx, "cd /tmp; pwd")
+	id, err := x.ExecDetached(ctx, "cd /tmp; pwd")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,7 +303,7 @@ func TestSessionsAreFoundAndDetach(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err := running.Wait(); err != nil || !r.OK() {
+	if r, err := running.Wait(); err != nil || !r.Success() {
 		t.Errorf("%+v %v", r, err)
 	}
 	if got := line(t, running.Stdout); got != "/tmp\n" {

@@ -13,8 +13,8 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// Event is a record of the audit log.
-type Event struct {
+// AuditEvent is a record of the audit log.
+type AuditEvent struct {
 	Seq    uint64 // from 1
 	Time   time.Time
 	Event  string          // "command_executed", "permission_denied", …
@@ -23,24 +23,24 @@ type Event struct {
 
 // Audit yields the records of a sandbox, the oldest first, also of one that is
 // gone. It ends with the first error.
-func (s *Sandbox) Audit(ctx context.Context, options ...AuditOption) iter.Seq2[Event, error] {
+func (s *Sandbox) Audit(ctx context.Context, options ...AuditOption) iter.Seq2[AuditEvent, error] {
 	o := collect(options)
 	request := &sandboxv1.AuditRequest{SandboxId: s.ID, Follow: o.follow, Events: o.events, AfterSeq: o.after}
 	if !o.since.IsZero() {
 		request.Since = timestamppb.New(o.since)
 	}
-	return func(yield func(Event, error) bool) {
+	return func(yield func(AuditEvent, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stream, err := s.c.sandboxes.Audit(ctx, request)
 		for err == nil {
 			var e *sandboxv1.AuditEvent
-			if e, err = stream.Recv(); err == nil && !yield(Event{e.Seq, timeFrom(e.Time), e.Event, json.RawMessage(e.Record)}, nil) {
+			if e, err = stream.Recv(); err == nil && !yield(AuditEvent{e.Seq, timeFrom(e.Time), e.Event, json.RawMessage(e.Record)}, nil) {
 				return
 			}
 		}
 		if !errors.Is(err, io.EOF) {
-			yield(Event{}, s.c.fail(ctx, "audit", err))
+			yield(AuditEvent{}, s.c.fail(ctx, "audit", err))
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentfense/agentfense/client"
 )
 
-func run(t *testing.T, box *client.Sandbox, command string) *client.Result {
+func run(t *testing.T, box *client.Sandbox, command string) *client.ExecResult {
 	t.Helper()
 	r, err := box.Run(t.Context(), command)
 	if err != nil {
@@ -29,7 +29,7 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 	c := open(t)
 	box, dir := linked(t, c, "development", map[string]string{"kept": "old\n", "dropped": "old\n", ".env": "secret\n"})
 	r := run(t, box, "ls -a; echo new >kept; echo x >dropped; rm -f none; cat .env; exit 3")
-	if r.ExitCode != 3 || r.OK() || strings.Contains(string(r.Stdout), ".env") || !strings.Contains(string(r.Stderr), "No such file") {
+	if r.ExitCode != 3 || r.Success() || strings.Contains(string(r.Stdout), ".env") || !strings.Contains(string(r.Stderr), "No such file") {
 		t.Errorf("%d %q %q", r.ExitCode, r.Stdout, r.Stderr)
 	}
 	changes, err := box.Diff(t.Context())
@@ -38,7 +38,7 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 	}
 	var got []string
 	for _, change := range changes {
-		got = append(got, change.Status+" "+change.Path)
+		got = append(got, string(change.Status)+" "+change.Path)
 	}
 	if diff := cmp.Diff([]string{"modified dropped", "modified kept"}, got); diff != "" {
 		t.Error(diff)
@@ -47,18 +47,18 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 		t.Errorf("patch: %s", changes[1].Patch)
 	}
 	would, err := box.ApplyDryRun(t.Context(), "kept")
-	if err != nil || would.Applied != 1 || len(would.Outcomes) != 1 || would.Outcomes[0].Path != "kept" {
+	if err != nil || would.AppliedCount != 1 || len(would.Results) != 1 || would.Results[0].Path != "kept" {
 		t.Errorf("dry run: %v, %v", would, err)
 	}
 	done, err := box.Apply(t.Context(), "kept")
-	if err != nil || len(done.Outcomes) != 1 || done.Outcomes[0].Outcome != "applied" || done.Applied != 1 {
+	if err != nil || len(done.Results) != 1 || done.Results[0].Outcome != "applied" || done.AppliedCount != 1 {
 		t.Errorf("apply: %v, %v", done, err)
 	}
 	if text, err := os.ReadFile(dir + "/kept"); err != nil || string(text) != "new\n" {
 		t.Errorf("on the host: %q, %v", text, err)
 	}
 	gone, err := box.Discard(t.Context())
-	if err != nil || gone.Count != 1 || len(gone.Paths) != 1 || gone.Paths[0] != "dropped" {
+	if err != nil || gone.PathCount != 1 || len(gone.Paths) != 1 || gone.Paths[0] != "dropped" {
 		t.Errorf("discard: %v, %v", gone, err)
 	}
 	if r := run(t, box, "cat dropped"); string(r.Stdout) != "old\n" {
@@ -68,10 +68,10 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 
 func TestRulesOfALiveSandboxChange(t *testing.T) {
 	box, _ := linked(t, open(t), "read-only", map[string]string{"a": "a\n"})
-	if r := run(t, box, "echo x >b"); r.OK() {
+	if r := run(t, box, "echo x >b"); r.Success() {
 		t.Error("read-only is written")
 	}
-	err := box.SetRules(t.Context(), []client.Rule{{Pattern: "**/*", Permission: client.Write}, {Pattern: "/a", Permission: client.View, Type: client.File, Priority: 5}})
+	err := box.SetPolicy(t.Context(), client.Policy{Rules: []client.PermissionRule{{Pattern: "**/*", Permission: client.Write}, {Pattern: "/a", Permission: client.View, Type: client.File, Priority: 5}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +83,10 @@ func TestRulesOfALiveSandboxChange(t *testing.T) {
 		t.Errorf("%+v, %v", why, err)
 	}
 	info, err := box.Info(t.Context())
-	if err != nil || info.Status != client.Running || len(info.Rules) != 2 || info.Rules[1].Type != client.File {
+	if err != nil || info.Status != client.StatusRunning || len(info.Permissions) != 2 || info.Permissions[1].Type != client.File {
 		t.Errorf("%+v, %v", info, err)
 	}
-	err = box.SetRules(t.Context(), []client.Rule{{Pattern: "a", Permission: "rw"}})
+	err = box.SetPolicy(t.Context(), client.Policy{Rules: []client.PermissionRule{{Pattern: "a", Permission: "rw"}}})
 	if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), `"rw"`) {
 		t.Errorf("an unknown permission: %v", err)
 	}
@@ -95,7 +95,7 @@ func TestRulesOfALiveSandboxChange(t *testing.T) {
 func TestStreamsAreApartAndWhole(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	var out, complaints bytes.Buffer
-	r, err := box.Stream(t.Context(), "cat; head -c 3000000 /dev/zero | tr '\\0' x; echo no >&2; exit 4", &out, &complaints, client.WithStdin(strings.NewReader("in\xff")))
+	r, err := box.ExecStream(t.Context(), "cat; head -c 3000000 /dev/zero | tr '\\0' x; echo no >&2; exit 4", &out, &complaints, client.WithStdin(strings.NewReader("in\xff")))
 	if err != nil || r.ExitCode != 4 || complaints.String() != "no\n" {
 		t.Errorf("%+v, %v, %q", r, err, complaints.String())
 	}
@@ -111,7 +111,7 @@ func TestSessionKeepsItsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, command := range []string{"mkdir d; cd d; b=2", `echo "$A$b ${PWD##*/}"`} {
-		r, err := x.Run(t.Context(), command)
+		r, err := x.Exec(t.Context(), command)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,17 +119,17 @@ func TestSessionKeepsItsState(t *testing.T) {
 			t.Errorf("%q, want %q", r.Stdout, want)
 		}
 	}
-	if _, err := x.Run(t.Context(), "sleep 60", client.WithTimeout(50*time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
+	if _, err := x.Exec(t.Context(), "sleep 60", client.WithTimeout(50*time.Millisecond)); !errors.Is(err, client.ErrTimeout) {
 		t.Errorf("a command that takes too long: %v", err)
 	}
 	var out bytes.Buffer
-	if _, err := x.Stream(t.Context(), "pwd", &out, nil); err != nil || !strings.HasSuffix(out.String(), "/d\n") {
+	if _, err := x.ExecStream(t.Context(), "pwd", &out, nil); err != nil || !strings.HasSuffix(out.String(), "/d\n") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 	if err := x.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := x.Run(t.Context(), "true"); !errors.Is(err, client.ErrNotFound) {
+	if _, err := x.Exec(t.Context(), "true"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("a closed session: %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestCommandEndsWithItsContext(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	started := writerFunc(func([]byte) { cancel() })
-	_, err := box.Stream(ctx, "echo started; sleep 600", started, nil)
+	_, err := box.ExecStream(ctx, "echo started; sleep 600", started, nil)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("a canceled command: %v", err)
 	}
@@ -226,21 +226,21 @@ func TestUploadedCodebase(t *testing.T) {
 		t.Fatal(err)
 	}
 	content := bytes.Repeat([]byte("0123456789"), 30000)
-	if err := c.Upload(ctx, base.ID, "dir/big", bytes.NewReader(content), 0o755); err != nil {
+	if err := c.UploadFile(ctx, base.ID, "dir/big", bytes.NewReader(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Upload(ctx, base.ID, "../out", bytes.NewReader(content), 0); !errors.Is(err, client.ErrInvalid) {
+	if err := c.UploadFile(ctx, base.ID, "../out", bytes.NewReader(content), 0); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a path that leads out: %v", err)
 	}
-	box, err := c.CreateSandbox(ctx, base.ID, client.WithRules(client.Rule{Pattern: "**/*", Permission: client.Write}))
+	box, err := c.CreateSandbox(ctx, base.ID, client.WithPolicy(client.Policy{}.Write("*")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, box, "wc -c <dir/big; test -x dir/big; echo made >made"); string(r.Stdout) != "300000\n" || !r.OK() {
+	if r := run(t, box, "wc -c <dir/big; test -x dir/big; echo made >made"); string(r.Stdout) != "300000\n" || !r.Success() {
 		t.Errorf("%d %q", r.ExitCode, r.Stdout)
 	}
 	var got bytes.Buffer
-	if err := c.Download(ctx, base.ID, "made", &got); err != nil || got.String() != "made\n" {
+	if err := c.DownloadFile(ctx, base.ID, "made", &got); err != nil || got.String() != "made\n" {
 		t.Errorf("%q, %v", got.String(), err)
 	}
 	files, err := c.ListFiles(ctx, base.ID, "", true)
@@ -255,7 +255,7 @@ func TestUploadedCodebase(t *testing.T) {
 		t.Errorf("delete what has a sandbox: %v", err)
 	}
 	n := 0
-	for info, err := range c.Sandboxes(ctx, client.WithCodebase(base.ID)) {
+	for info, err := range c.Sandboxes(ctx, client.WithCodebaseID(base.ID)) {
 		if n++; err != nil || info.ID != box.ID {
 			t.Errorf("%+v, %v", info, err)
 		}

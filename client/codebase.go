@@ -31,8 +31,8 @@ func codebaseFrom(c *sandboxv1.Codebase) Codebase {
 	}
 }
 
-// CreateCodebase makes an empty codebase, to be filled by Upload and UploadTree.
-// Without ownerID it is the token's owner's, else this user's.
+// CreateCodebase makes an empty codebase, to be filled by UploadFile and
+// UploadTree. Without ownerID it is the token's owner's, else this user's.
 // Errors: ErrInvalid, ErrDenied for another's ownerID.
 func (c *Client) CreateCodebase(ctx context.Context, name, ownerID string) (Codebase, error) {
 	got, err := c.createCodebase(ctx, name, ownerID)
@@ -57,10 +57,10 @@ func (c *Client) unmake(ctx context.Context, made *sandboxv1.Codebase) error {
 // userName is who this user is to a server.
 func userName() string { return first(os.Getenv("USER"), "local") }
 
-// Link makes a codebase of a directory of the server's host, which nothing but
+// LinkCodebase makes a codebase of a directory of the server's host, which nothing but
 // Apply changes. dir is absolute.
 // Errors: ErrInvalid, ErrNotFound, ErrDenied.
-func (c *Client) Link(ctx context.Context, dir string, options ...LinkOption) (Codebase, error) {
+func (c *Client) LinkCodebase(ctx context.Context, dir string, options ...LinkOption) (Codebase, error) {
 	return c.linked(ctx, dir, collect(options))
 }
 

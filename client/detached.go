@@ -9,9 +9,9 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// ExecInfo is a detached command.
-type ExecInfo struct {
-	ID        string
+// DetachedExec is a detached command.
+type DetachedExec struct {
+	ExecID    string
 	Argv      []string // the text of a session's command; the beginning of what is longer than 4 KiB
 	SessionID string   // that it is a command of; else ""
 	StartedAt time.Time
@@ -20,11 +20,11 @@ type ExecInfo struct {
 	ExitCode *int
 }
 
-// Detach starts a command that goes on without its client, and without the
+// ExecDetached starts a command that goes on without its client, and without the
 // server: Execs lists it, Resume takes it up, and the last 256 KiB of each of its
 // streams are kept. It returns when the command runs.
 // Errors: ErrNotRunning.
-func (s *Sandbox) Detach(ctx context.Context, command string, options ...RunOption) (execID string, err error) {
+func (s *Sandbox) ExecDetached(ctx context.Context, command string, options ...RunOption) (execID string, err error) {
 	o := collect(options)
 	o.detach = true
 	if o.stdin != nil && !inMemory(o.stdin) {
@@ -37,8 +37,8 @@ func (s *Sandbox) Detach(ctx context.Context, command string, options ...RunOpti
 	return detached(ctx, s.c, s.c.sandboxes.ExecStream, request)
 }
 
-// Detach is Sandbox.Detach of a command of the session.
-func (x *Session) Detach(ctx context.Context, command string, options ...SessionRunOption) (execID string, err error) {
+// ExecDetached is Sandbox.ExecDetached of a command of the session.
+func (x *Session) ExecDetached(ctx context.Context, command string, options ...SessionRunOption) (execID string, err error) {
 	o := collect(options)
 	o.detach = true
 	return detached(ctx, x.c, x.c.sandboxes.SessionExecStream, x.request(command, o))
@@ -61,14 +61,14 @@ func detached[Q any](ctx context.Context, c *Client, call func(context.Context, 
 
 // Execs lists the detached commands, the oldest first: those that run, and the
 // last ones that have ended. Errors: ErrNotRunning.
-func (s *Sandbox) Execs(ctx context.Context) ([]ExecInfo, error) {
+func (s *Sandbox) Execs(ctx context.Context) ([]DetachedExec, error) {
 	got, err := s.c.sandboxes.ListExecs(ctx, &sandboxv1.ListExecsRequest{SandboxId: s.ID})
 	if err != nil {
 		return nil, s.c.fail(ctx, "list execs", err)
 	}
-	execs := make([]ExecInfo, len(got.Execs))
+	execs := make([]DetachedExec, len(got.Execs))
 	for i, e := range got.Execs {
-		execs[i] = ExecInfo{ID: e.ExecId, Argv: e.Argv, SessionID: e.SessionId, StartedAt: timeFrom(e.StartedAt)}
+		execs[i] = DetachedExec{ExecID: e.ExecId, Argv: e.Argv, SessionID: e.SessionId, StartedAt: timeFrom(e.StartedAt)}
 		if e.ExitCode != nil {
 			execs[i].ExitCode = new(int(*e.ExitCode))
 		}

@@ -34,11 +34,11 @@
 //
 //	if errors.Is(err, client.ErrNotFound) { … }
 //
-// A command that failed is no error: see [Result].
+// A command that failed is no error: see [ExecResult].
 //
 // # Concurrency and paths
 //
-// A Client and everything made from it are safe for concurrent use, but an [Exec]'s
+// A Client and everything made from it are safe for concurrent use, but an [AttachedExec]'s
 // streams for one reader or writer each.
 //
 // Paths are those inside the workspace: "/workspace/x", "/x" and "x" are one. They

@@ -38,7 +38,7 @@ type Denial struct {
 // FileChange is what became of a path of a sandbox's view.
 type FileChange struct {
 	Path string
-	Kind string // "created", "modified", "deleted" or "renamed"; of Watch also "lost"
+	Kind ChangeKind
 	// OldPath is where it was, if it was renamed. All below a renamed directory
 	// was, too.
 	OldPath string
@@ -68,5 +68,5 @@ func effectsFrom(m ending) Effects {
 }
 
 func fileChangeFrom(c *sandboxv1.FileChange) FileChange {
-	return FileChange{Path: vpath.DecodeText(c.Path), Kind: words("CHANGE_KIND_", c.Kind.String()), OldPath: vpath.DecodeText(c.OldPath)}
+	return FileChange{Path: vpath.DecodeText(c.Path), Kind: ChangeKind(word("CHANGE_KIND_", c.Kind)), OldPath: vpath.DecodeText(c.OldPath)}
 }

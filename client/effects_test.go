@@ -20,7 +20,7 @@ func TestResultTellsWhatWasDeniedAndChanged(t *testing.T) {
 		Changed:      []client.FileChange{{Path: "f", Kind: "modified"}, {Path: "new", Kind: "renamed", OldPath: "old"}},
 		ChangedCount: 2,
 	}
-	check := func(r *client.Result) {
+	check := func(r *client.ExecResult) {
 		t.Helper()
 		if diff := cmp.Diff(want, r.Effects, cmpopts.IgnoreFields(client.Effects{}, "ExecID"), cmpopts.IgnoreFields(client.Denial{}, "PID")); diff != "" {
 			t.Errorf("effects (-want +got):\n%s", diff)
@@ -33,7 +33,7 @@ func TestResultTellsWhatWasDeniedAndChanged(t *testing.T) {
 	const command = "cat a.pem; echo x >>f; mv old new"
 	check(run(t, box, command))
 	var out bytes.Buffer
-	r, err := box.Stream(t.Context(), command, &out, &out)
+	r, err := box.ExecStream(t.Context(), command, &out, &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestResultTellsWhatWasDeniedAndChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err = session.Run(t.Context(), command); err != nil {
+	if r, err = session.Exec(t.Context(), command); err != nil {
 		t.Fatal(err)
 	}
 	check(r)

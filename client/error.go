@@ -26,7 +26,7 @@ var (
 	ErrPrecondition    = errors.New("failed precondition")
 	ErrExhausted       = errors.New("resource exhausted")
 	ErrTimeout         = errors.New("command timed out")
-	ErrCommand         = errors.New("command failed") // of Result.Err alone
+	ErrCommand         = errors.New("command failed") // of ExecResult.Err alone
 	ErrUnavailable     = errors.New("server unavailable")
 	ErrVersion         = errors.New("version mismatch") // of server and program; the text says which to upgrade
 	ErrInternal        = errors.New("internal error")

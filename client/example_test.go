@@ -88,7 +88,7 @@ func ExampleSandbox_Apply() {
 			return err
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "README.md"))
-		fmt.Println(would.Applied, did.Applied, string(text))
+		fmt.Println(would.AppliedCount, did.AppliedCount, string(text))
 		return err
 	})
 	// Output:
@@ -98,10 +98,10 @@ func ExampleSandbox_Apply() {
 	// 2 1 # better
 }
 
-func ExampleSandbox_SetRules() {
+func ExampleSandbox_SetPolicy() {
 	try(func(ctx context.Context, dir string) error {
-		source := client.Rule{Pattern: "/src/**", Permission: client.Write, Priority: 20}
-		box, err := client.FromLocal(ctx, dir, client.WithPreset("agent-safe"), client.WithRules(source))
+		source := client.PermissionRule{Pattern: "/src/**", Permission: client.Write, Priority: 20}
+		box, err := client.FromLocal(ctx, dir, client.WithPreset("agent-safe"), client.WithPermissions(source))
 		if err != nil {
 			return err
 		}
@@ -113,12 +113,8 @@ func ExampleSandbox_SetRules() {
 		}
 		fmt.Println(why.Permission, why.Rule.Pattern)
 
-		rules, err := client.Preset("read-only")
-		if err != nil {
-			return err
-		}
-		rules = append(rules, client.Rule{Pattern: "*.md", Permission: client.None, Priority: 10})
-		if err := box.SetRules(ctx, rules); err != nil {
+		readOnly := client.Policy{Preset: "read-only"}
+		if err := box.SetPolicy(ctx, readOnly.With(client.PermissionRule{Pattern: "*.md", Permission: client.None, Priority: 10})); err != nil {
 			return err
 		}
 		result, err := box.Run(ctx, "cat README.md")
@@ -205,7 +201,7 @@ func ExampleSandbox_Audit() {
 	// 0 0
 }
 
-func ExampleSandbox_Stream() {
+func ExampleSandbox_ExecStream() {
 	try(func(ctx context.Context, dir string) error {
 		box, err := client.FromLocal(ctx, dir)
 		if err != nil {
@@ -214,7 +210,7 @@ func ExampleSandbox_Stream() {
 		defer box.Close()
 
 		var complaints strings.Builder
-		result, err := box.Stream(ctx, "cat; echo two >&2; exit 3", os.Stdout, &complaints, client.WithStdin(strings.NewReader("one\n")))
+		result, err := box.ExecStream(ctx, "cat; echo two >&2; exit 3", os.Stdout, &complaints, client.WithStdin(strings.NewReader("one\n")))
 		if err != nil {
 			return err
 		}
@@ -263,7 +259,7 @@ func ExampleSandbox_Attach() {
 	// 4
 }
 
-func ExampleSandbox_Detach() {
+func ExampleSandbox_ExecDetached() {
 	try(func(ctx context.Context, dir string) error {
 		box, err := client.FromLocal(ctx, dir)
 		if err != nil {
@@ -271,7 +267,7 @@ func ExampleSandbox_Detach() {
 		}
 		defer box.Close()
 
-		id, err := box.Detach(ctx, "echo one; until test -e /tmp/go; do sleep 0.1; done; echo two")
+		id, err := box.ExecDetached(ctx, "echo one; until test -e /tmp/go; do sleep 0.1; done; echo two")
 		if err != nil {
 			return err
 		}
@@ -279,7 +275,7 @@ func ExampleSandbox_Detach() {
 		if err != nil {
 			return err
 		}
-		fmt.Println(len(execs), execs[0].ID == id, execs[0].ExitCode == nil)
+		fmt.Println(len(execs), execs[0].ExecID == id, execs[0].ExitCode == nil)
 
 		if _, err := box.Run(ctx, "touch /tmp/go"); err != nil {
 			return err
@@ -310,10 +306,10 @@ func ExampleSandbox_Session() {
 			return err
 		}
 		defer shell.Close(ctx)
-		if _, err := shell.Run(ctx, "cd src; greeting=hello"); err != nil {
+		if _, err := shell.Exec(ctx, "cd src; greeting=hello"); err != nil {
 			return err
 		}
-		result, err := shell.Run(ctx, `echo "$greeting $name"; pwd`)
+		result, err := shell.Exec(ctx, `echo "$greeting $name"; pwd`)
 		if err != nil {
 			return err
 		}
@@ -325,7 +321,7 @@ func ExampleSandbox_Session() {
 	// /workspace/src
 }
 
-func ExampleFiles() {
+func ExampleSandboxFiles() {
 	try(func(ctx context.Context, dir string) error {
 		box, err := client.FromLocal(ctx, dir, client.WithPreset("development"))
 		if err != nil {
@@ -358,7 +354,7 @@ func ExampleFiles() {
 	// src/lib.sh
 }
 
-func ExampleFiles_Watch() {
+func ExampleSandboxFiles_Watch() {
 	try(func(ctx context.Context, dir string) error {
 		box, err := client.FromLocal(ctx, dir, client.WithPreset("development"))
 		if err != nil {
@@ -394,7 +390,7 @@ func ExampleClient() {
 			return err
 		}
 		defer c.Close()
-		repository, err := c.Link(ctx, dir)
+		repository, err := c.LinkCodebase(ctx, dir)
 		if err != nil {
 			return err
 		}
@@ -404,7 +400,7 @@ func ExampleClient() {
 		outputs := make([]string, 4)
 		for i := range outputs {
 			all.Go(func() {
-				box, err := c.CreateSandbox(ctx, repository.ID, client.WithPreset("read-only"), client.WithLimits(client.Limits{PIDs: 50}))
+				box, err := c.CreateSandbox(ctx, repository.ID, client.WithPreset("read-only"), client.WithResources(client.ResourceLimits{PIDsLimit: 50}))
 				if err != nil {
 					outputs[i] = err.Error()
 					return
@@ -451,7 +447,7 @@ func ExampleClient_UploadTree() {
 		if err != nil {
 			return err
 		}
-		return c.Download(ctx, base.ID, "main.sh", os.Stdout)
+		return c.DownloadFile(ctx, base.ID, "main.sh", os.Stdout)
 	})
 	// Output:
 	// main.sh -rw-r--r--

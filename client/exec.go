@@ -15,10 +15,10 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// Result is how a command ended. A command that failed is no error.
-type Result struct {
+// ExecResult is how a command ended. A command that failed is no error.
+type ExecResult struct {
 	Stdout, Stderr []byte
-	// Truncated says that output is missing at its end; Stream has no such limit.
+	// Truncated says that output is missing at its end; ExecStream has no such limit.
 	StdoutTruncated, StderrTruncated bool
 	ExitCode                         int // 128 and its number where a signal ended it
 	Duration                         time.Duration
@@ -29,13 +29,13 @@ type Result struct {
 	Effects
 }
 
-// OK reports whether the command succeeded.
-func (r *Result) OK() bool { return r.ExitCode == 0 }
+// Success reports whether the command succeeded.
+func (r *ExecResult) Success() bool { return r.ExitCode == 0 }
 
 // Err is nil if the command succeeded, else of the kind ErrCommand, with the exit
 // code and the last line of its standard error.
-func (r *Result) Err() error {
-	if r.OK() {
+func (r *ExecResult) Err() error {
+	if r.Success() {
 		return nil
 	}
 	const most = 500
@@ -48,7 +48,7 @@ func (r *Result) Err() error {
 	return &Error{"run", message, []error{ErrCommand}}
 }
 
-func resultFrom(r *sandboxv1.ExecResult) *Result {
+func resultFrom(r *sandboxv1.ExecResult) *ExecResult {
 	out, complaints := r.StdoutBytes, r.StderrBytes
 	if len(out) == 0 {
 		out = []byte(r.Stdout)
@@ -56,7 +56,7 @@ func resultFrom(r *sandboxv1.ExecResult) *Result {
 	if len(complaints) == 0 {
 		complaints = []byte(r.Stderr)
 	}
-	return &Result{
+	return &ExecResult{
 		Stdout: out, Stderr: complaints, StdoutTruncated: r.StdoutTruncated, StderrTruncated: r.StderrTruncated,
 		ExitCode: int(r.ExitCode), Duration: r.Duration.AsDuration(), Conflicts: decoded(r.Conflicts), ConflictCount: r.ConflictCount,
 		Effects: effectsFrom(r),
@@ -66,7 +66,7 @@ func resultFrom(r *sandboxv1.ExecResult) *Result {
 // Run runs a command as /bin/sh -c COMMAND in the workspace and waits for its end.
 // Errors: ErrNotRunning; ErrTimeout after the time-out, when the command and all
 // it started have been ended.
-func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption) (*Result, error) {
+func (s *Sandbox) Run(ctx context.Context, command string, options ...RunOption) (*ExecResult, error) {
 	o := collect(options)
 	if o.stdin != nil && !inMemory(o.stdin) {
 		return s.runFed(ctx, command, o)
@@ -104,8 +104,8 @@ func inMemory(from io.Reader) bool {
 	return ok && sized.Len() <= most
 }
 
-// streamFed is Stream with an input that is sent as it is read.
-func (s *Sandbox) streamFed(ctx context.Context, command string, stdout, stderr io.Writer, o *settings) (*Result, error) {
+// streamFed is ExecStream with an input that is sent as it is read.
+func (s *Sandbox) streamFed(ctx context.Context, command string, stdout, stderr io.Writer, o *settings) (*ExecResult, error) {
 	o.stdout, o.stderr = orDiscard(stdout), orDiscard(stderr)
 	x, err := s.attach(ctx, []string{"/bin/sh", "-c", command}, o)
 	if err != nil {
@@ -122,7 +122,7 @@ func orDiscard(to io.Writer) io.Writer {
 }
 
 // runFed is Run with an input that is sent as it is read.
-func (s *Sandbox) runFed(ctx context.Context, command string, o *settings) (*Result, error) {
+func (s *Sandbox) runFed(ctx context.Context, command string, o *settings) (*ExecResult, error) {
 	var stdout, stderr capped
 	result, err := s.streamFed(ctx, command, &stdout, &stderr, o)
 	if err != nil {
@@ -155,10 +155,10 @@ func span(d time.Duration) *durationpb.Duration {
 	return durationpb.New(d)
 }
 
-// Stream is Run that writes the output as it comes, however much there is. A
+// ExecStream is Run that writes the output as it comes, however much there is. A
 // nil writer drops its stream; an error of a writer ends the command. The
 // result has no output.
-func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.Writer, options ...RunOption) (*Result, error) {
+func (s *Sandbox) ExecStream(ctx context.Context, command string, stdout, stderr io.Writer, options ...RunOption) (*ExecResult, error) {
 	o := collect(options)
 	if o.stdin != nil && !inMemory(o.stdin) {
 		return s.streamFed(ctx, command, stdout, stderr, o)
@@ -178,8 +178,8 @@ func (s *Sandbox) Stream(ctx context.Context, command string, stdout, stderr io.
 }
 
 // endOf is what the last message of a command tells.
-func endOf(last *sandboxv1.ExecOutput) *Result {
-	return &Result{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount, Effects: effectsFrom(last)}
+func endOf(last *sandboxv1.ExecOutput) *ExecResult {
+	return &ExecResult{ExitCode: int(*last.ExitCode), Conflicts: decoded(last.Conflicts), ConflictCount: last.ConflictCount, Effects: effectsFrom(last)}
 }
 
 // decoded are paths of the API as they are.
@@ -191,8 +191,8 @@ func decoded(paths []string) []string {
 	return out
 }
 
-func (c *Client) copyOutput(ctx context.Context, from grpc.ServerStreamingClient[sandboxv1.ExecOutput], stdout, stderr io.Writer, started time.Time) (*Result, error) {
-	result := &Result{}
+func (c *Client) copyOutput(ctx context.Context, from grpc.ServerStreamingClient[sandboxv1.ExecOutput], stdout, stderr io.Writer, started time.Time) (*ExecResult, error) {
+	result := &ExecResult{}
 	for {
 		piece, err := from.Recv()
 		if errors.Is(err, io.EOF) {

@@ -18,35 +18,35 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// Files are a sandbox's own view: the codebase, and what the sandbox changed,
+// SandboxFiles are a sandbox's own view: the codebase, and what the sandbox changed,
 // under its policy, whether it runs or not. ErrNotFound is also told of what the
 // policy hides.
-type Files struct {
+type SandboxFiles struct {
 	c  *Client
 	id string
 }
 
-// Entry is a file or directory as the sandbox sees it.
-type Entry struct {
-	Path       string // relative to the workspace; of that itself ""
-	Permission Permission
-	Mode       fs.FileMode
-	SizeBytes  int64
-	ModifiedAt time.Time
-	Target     string // of a symbolic link that can be read
-	Changed    bool   // the sandbox, not its codebase, has this content
+// ViewEntry is a file or directory as the sandbox sees it.
+type ViewEntry struct {
+	Path          string // relative to the workspace; of that itself ""
+	Permission    Permission
+	Mode          fs.FileMode
+	SizeBytes     int64
+	ModifiedAt    time.Time
+	SymlinkTarget string // of a symbolic link that can be read
+	Changed       bool   // the sandbox, not its codebase, has this content
 }
 
 // Name is the path's last element, "." for the workspace.
-func (e Entry) Name() string { return path.Base(e.Path) }
+func (e ViewEntry) Name() string { return path.Base(e.Path) }
 
 // IsDir reports whether it is a directory.
-func (e Entry) IsDir() bool { return e.Mode.IsDir() }
+func (e ViewEntry) IsDir() bool { return e.Mode.IsDir() }
 
-func entryFrom(e *sandboxv1.ViewEntry) Entry {
-	return Entry{
+func entryFrom(e *sandboxv1.ViewEntry) ViewEntry {
+	return ViewEntry{
 		Path: vpath.DecodeText(e.Path), Permission: permissionFrom(e.Permission), Mode: modeOf(e.Mode), SizeBytes: e.Size,
-		ModifiedAt: timeFrom(e.ModifiedAt), Target: vpath.DecodeText(e.SymlinkTarget), Changed: e.Origin == sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
+		ModifiedAt: timeFrom(e.ModifiedAt), SymlinkTarget: vpath.DecodeText(e.SymlinkTarget), Changed: e.Origin == sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
 	}
 }
 
@@ -81,12 +81,12 @@ func modeOf(mode uint32) fs.FileMode {
 	return m
 }
 
-func (f Files) view(ctx context.Context, operation, name string, itself bool) ([]Entry, error) {
+func (f SandboxFiles) view(ctx context.Context, operation, name string, itself bool) ([]ViewEntry, error) {
 	got, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Path: inside(name), Itself: itself})
 	if err != nil {
 		return nil, f.c.fail(ctx, operation+" "+name, err)
 	}
-	entries := make([]Entry, len(got.Entries))
+	entries := make([]ViewEntry, len(got.Entries))
 	for i, e := range got.Entries {
 		entries[i] = entryFrom(e)
 	}
@@ -94,20 +94,20 @@ func (f Files) view(ctx context.Context, operation, name string, itself bool) ([
 }
 
 // List lists a directory, by path; of a file it is the file. Errors: ErrNotFound.
-func (f Files) List(ctx context.Context, name string) ([]Entry, error) {
+func (f SandboxFiles) List(ctx context.Context, name string) ([]ViewEntry, error) {
 	return f.view(ctx, "list", name, false)
 }
 
 // Walk yields all that is below a directory, each directory before what is in
 // it. It ends with the first error.
-func (f Files) Walk(ctx context.Context, name string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) { f.walk(ctx, name, yield) }
+func (f SandboxFiles) Walk(ctx context.Context, name string) iter.Seq2[ViewEntry, error] {
+	return func(yield func(ViewEntry, error) bool) { f.walk(ctx, name, yield) }
 }
 
-func (f Files) walk(ctx context.Context, name string, yield func(Entry, error) bool) bool {
+func (f SandboxFiles) walk(ctx context.Context, name string, yield func(ViewEntry, error) bool) bool {
 	entries, err := f.List(ctx, name)
 	if err != nil {
-		yield(Entry{}, err)
+		yield(ViewEntry{}, err)
 		return false
 	}
 	for _, e := range entries {
@@ -120,13 +120,13 @@ func (f Files) walk(ctx context.Context, name string, yield func(Entry, error) b
 
 // Stat describes a file or directory; a symbolic link is not followed.
 // Errors: ErrNotFound.
-func (f Files) Stat(ctx context.Context, name string) (Entry, error) {
+func (f SandboxFiles) Stat(ctx context.Context, name string) (ViewEntry, error) {
 	entries, err := f.view(ctx, "stat", name, true)
 	if err != nil {
-		return Entry{}, err
+		return ViewEntry{}, err
 	}
 	if len(entries) != 1 {
-		return Entry{}, &Error{"stat " + name, "the server does not describe it", []error{ErrInternal}}
+		return ViewEntry{}, &Error{"stat " + name, "the server does not describe it", []error{ErrInternal}}
 	}
 	return entries[0], nil
 }
@@ -134,14 +134,14 @@ func (f Files) Stat(ctx context.Context, name string) (Entry, error) {
 // Read returns a file's content.
 // Errors: ErrNotFound; ErrDenied for a file of which the policy shows the name
 // alone; ErrInvalid for what is no file.
-func (f Files) Read(ctx context.Context, name string) ([]byte, error) {
+func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	var content bytes.Buffer
 	err := f.Copy(ctx, name, &content)
 	return content.Bytes(), err
 }
 
 // Copy is Read that writes the content to w, however much that is.
-func (f Files) Copy(ctx context.Context, name string, w io.Writer) error {
+func (f SandboxFiles) Copy(ctx context.Context, name string, w io.Writer) error {
 	return f.c.carried(ctx, "read "+name, carry.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
 }
 
@@ -166,7 +166,7 @@ func printfForm(name string) string {
 // Write stores a file as a command inside would, with the directories it needs.
 // Errors: ErrNotRunning; ErrDenied for what the policy does not let the sandbox
 // write; ErrNotFound, ErrExists, ErrExhausted.
-func (f Files) Write(ctx context.Context, name string, content io.Reader) error {
+func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader) error {
 	to := "./" + strings.TrimLeft(inWorkspace(name), "/")
 	var said capped
 	box := &Sandbox{ID: f.id, c: f.c}
@@ -179,7 +179,7 @@ func (f Files) Write(ctx context.Context, name string, content io.Reader) error 
 	if err != nil {
 		return err
 	}
-	if result.OK() {
+	if result.Success() {
 		return nil
 	}
 	text := strings.TrimSpace(said.text.String())
@@ -210,7 +210,7 @@ func ofWords(text string) error {
 // goes on. A symbolic link is not followed by Open. What the policy hides is
 // fs.ErrNotExist, and a file that it shows and does not let be read is
 // fs.ErrPermission when it is read.
-func (f Files) FS(ctx context.Context) interface {
+func (f SandboxFiles) FS(ctx context.Context) interface {
 	fs.ReadDirFS
 	fs.StatFS
 	fs.ReadLinkFS

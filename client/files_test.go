@@ -86,7 +86,7 @@ func TestViewIsAFileSystem(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := box.SetRules(t.Context(), []client.Rule{{Pattern: "**/*", Permission: client.View}}); err != nil {
+	if err := box.SetPolicy(t.Context(), client.Policy{Rules: []client.PermissionRule{{Pattern: "**/*", Permission: client.View}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fs.ReadFile(view, "a"); !errors.Is(err, fs.ErrPermission) {

@@ -24,7 +24,7 @@ func TestHostsThatLackSomething(t *testing.T) {
 	needs.Command(t, "unshare", "setpriv")
 	for _, tt := range []struct {
 		name, script string
-		runtime      client.Runtime
+		runtime      client.RuntimeType
 		says         string
 	}{
 		{name: "another device", script: `exec unshare --mount sh -c 'mount --bind /dev/null /dev/fuse; exec "$@"' sh`, says: "/dev/fuse: it is not the FUSE device"},

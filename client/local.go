@@ -16,13 +16,13 @@ import (
 //
 // On this user's own server the directory is linked, whatever its size: the
 // sandbox sees it as it is, and only Apply changes it. On any other server, and
-// with WithIgnore, it is uploaded, and what the sandbox changes reaches the
+// with WithIgnorePatterns, it is uploaded, and what the sandbox changes reaches the
 // server's copy alone. Either way what the default patterns, .gitignore and
 // .sandboxignore say is not there. After an error, and when ctx ends before
 // FromLocal has returned, nothing stays.
 //
 // Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
-// Link, UploadTree and CreateSandbox.
+// LinkCodebase, UploadTree and CreateSandbox.
 func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbox, error) {
 	o := collect(options)
 	path, err := directory(dir)

@@ -107,7 +107,7 @@ func TestDirectoryIsUploadedWhereItIsAskedFor(t *testing.T) {
 	if err := errors.Join(os.Symlink("main.sh", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "empty"), 0o700), os.Chmod(filepath.Join(dir, "main.sh"), 0o750)); err != nil {
 		t.Fatal(err)
 	}
-	for name, with := range map[string]client.LocalOption{"WithUpload": client.WithUpload(), "WithIgnore": client.WithIgnore("big", "!debug.log")} {
+	for name, with := range map[string]client.LocalOption{"WithUpload": client.WithUpload(), "WithIgnore": client.WithIgnorePatterns("big", "!debug.log")} {
 		box, err := client.FromLocal(t.Context(), dir, with, client.WithPreset("full-access"))
 		if err != nil {
 			t.Fatal(err)
@@ -142,10 +142,10 @@ func TestNothingStaysAfterAnError(t *testing.T) {
 		"no directory":       {dir: dir + "/none", want: client.ErrNotFound},
 		"a file":             {dir: dir + "/main.sh", want: client.ErrInvalid},
 		"an unknown preset":  {dir: dir, options: []client.LocalOption{client.WithPreset("agent-save")}, want: client.ErrInvalid},
-		"a malformed rule":   {dir: dir, options: []client.LocalOption{client.WithRules(client.Rule{Pattern: "[", Permission: client.Read})}, want: client.ErrInvalid},
+		"a malformed rule":   {dir: dir, options: []client.LocalOption{client.WithPermissions(client.PermissionRule{Pattern: "[", Permission: client.Read})}, want: client.ErrInvalid},
 		"an unknown runtime": {dir: dir, options: []client.LocalOption{client.WithRuntime("vm")}, want: client.ErrInvalid},
-		"contradicting":      {dir: dir, options: []client.LocalOption{client.WithLink(), client.WithIgnore("x")}, want: client.ErrInvalid},
-		"malformed patterns": {dir: dir, options: []client.LocalOption{client.WithIgnore(strings.Repeat("x", 2000))}, want: client.ErrInvalid},
+		"contradicting":      {dir: dir, options: []client.LocalOption{client.WithLink(), client.WithIgnorePatterns("x")}, want: client.ErrInvalid},
+		"malformed patterns": {dir: dir, options: []client.LocalOption{client.WithIgnorePatterns(strings.Repeat("x", 2000))}, want: client.ErrInvalid},
 		"an absent image": {
 			dir: dir, options: []client.LocalOption{client.WithRuntime(client.Docker), client.WithImage("no such image")}, want: client.ErrPrecondition,
 		},
@@ -228,7 +228,7 @@ func TestSandboxesThatAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, err := second.Info(t.Context()); err != nil || state.Status != client.Pending {
+	if state, err := second.Info(t.Context()); err != nil || state.Status != client.StatusPending {
 		t.Errorf("%+v %v", state, err)
 	}
 	again, err := client.Connect(t.Context(), box.ID)
@@ -241,7 +241,7 @@ func TestSandboxesThatAreFound(t *testing.T) {
 	if err := errors.Join(again.Close(), second.Close()); err != nil {
 		t.Error(err)
 	}
-	if r := run(t, box, "true"); !r.OK() {
+	if r := run(t, box, "true"); !r.Success() {
 		t.Error("Close of a sandbox that was found has ended it")
 	}
 	if _, err := client.Connect(t.Context(), second.ID); !errors.Is(err, client.ErrNotFound) {

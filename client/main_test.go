@@ -114,7 +114,7 @@ func linked(t testing.TB, c *client.Client, preset string, files map[string]stri
 			t.Fatal(err)
 		}
 	}
-	base, err := c.Link(t.Context(), dir)
+	base, err := c.LinkCodebase(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

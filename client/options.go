@@ -32,7 +32,7 @@ type SandboxOption interface {
 	makesSandbox()
 }
 
-// LinkOption is an option of Link.
+// LinkOption is an option of LinkCodebase.
 type LinkOption interface {
 	set(*settings)
 	links()
@@ -44,7 +44,8 @@ type ListOption interface {
 	lists()
 }
 
-// RunOption says how a command runs: Run, Stream, Sandbox.Detach.
+// RunOption says how a command runs: Sandbox.Run, Sandbox.ExecStream,
+// Sandbox.ExecDetached.
 type RunOption interface {
 	set(*settings)
 	runs()
@@ -74,8 +75,8 @@ type SessionOption interface {
 	opensSession()
 }
 
-// SessionRunOption says how a command of a session runs: Session.Run,
-// Session.Stream, Session.Detach.
+// SessionRunOption says how a command of a session runs: Session.Exec,
+// Session.ExecStream, Session.ExecDetached.
 type SessionRunOption interface {
 	set(*settings)
 	runsInSession()
@@ -93,12 +94,12 @@ type settings struct {
 
 	codebaseID, name string
 	preset           string
-	rules            []Rule
+	rules            []PermissionRule
 	policy           *Policy // in the place of preset and rules
 	labels           map[string]string
-	runtime          Runtime
+	runtime          RuntimeType
 	image            string
-	limits           Limits
+	limits           ResourceLimits
 	expiresIn        time.Duration
 	leaveStopped     bool
 
@@ -183,9 +184,9 @@ func WithCodebaseName(name string) interface {
 	return option(func(s *settings) { s.codebaseName = name })
 }
 
-// WithOwner says whose the codebase is that is made, without it this user's; of a
+// WithOwnerID says whose the codebase is that is made, without it this user's; of a
 // listing, whose sandboxes are listed.
-func WithOwner(ownerID string) interface {
+func WithOwnerID(ownerID string) interface {
 	LinkOption
 	LocalOption
 	ListOption
@@ -199,9 +200,9 @@ func WithIgnoreFiles() LinkOption {
 	return option(func(s *settings) { s.ignoreFiles = true })
 }
 
-// WithIgnore leaves out of an upload also what patterns in the form of a
+// WithIgnorePatterns leaves out of an upload also what patterns in the form of a
 // .gitignore say. The directory is then uploaded, wherever the server is.
-func WithIgnore(patterns ...string) LocalOption {
+func WithIgnorePatterns(patterns ...string) LocalOption {
 	return option(func(s *settings) { s.ignore = append(s.ignore, patterns...) })
 }
 
@@ -234,25 +235,25 @@ func WithLabels(labels map[string]string) interface {
 	return option(func(s *settings) { s.labels = labels })
 }
 
-// WithCodebase lists the sandboxes of one codebase.
-func WithCodebase(id string) ListOption {
+// WithCodebaseID lists the sandboxes of one codebase.
+func WithCodebaseID(id string) ListOption {
 	return option(func(s *settings) { s.codebaseID = id })
 }
 
 // WithPreset begins the rules with those of a preset. Without it, and without
-// WithRules, it is DefaultPreset.
+// WithPolicy, it is DefaultPreset.
 func WithPreset(name string) SandboxOption {
 	return option(func(s *settings) { s.preset = name })
 }
 
-// WithRules adds rules to those of the preset; without WithPreset they stand
-// alone.
-func WithRules(rules ...Rule) SandboxOption {
+// WithPermissions adds rules to those of the preset. Rules without a preset are
+// a Policy's: WithPolicy.
+func WithPermissions(rules ...PermissionRule) SandboxOption {
 	return option(func(s *settings) { s.rules = append(s.rules, rules...) })
 }
 
 // WithRuntime says what confines the sandbox. Without it: as the server has it.
-func WithRuntime(r Runtime) SandboxOption {
+func WithRuntime(r RuntimeType) SandboxOption {
 	return option(func(s *settings) { s.runtime = r })
 }
 
@@ -262,8 +263,8 @@ func WithImage(image string) SandboxOption {
 	return option(func(s *settings) { s.image = image })
 }
 
-// WithLimits bounds the sandbox. A second one replaces the first.
-func WithLimits(l Limits) SandboxOption {
+// WithResources bounds the sandbox. A second one replaces the first.
+func WithResources(l ResourceLimits) SandboxOption {
 	return option(func(s *settings) { s.limits = l })
 }
 

@@ -30,9 +30,9 @@ const (
 	Auto      PatternType = "auto"      // told from the pattern's text, as in a policy file
 )
 
-// Rule gives the paths of a pattern a permission (docs/policy.md). The higher
+// PermissionRule gives the paths of a pattern a permission (docs/policy.md). The higher
 // priority wins.
-type Rule struct {
+type PermissionRule struct {
 	Pattern    string
 	Permission Permission
 	Type       PatternType
@@ -64,14 +64,14 @@ func Presets() []string { return policy.PresetNames() }
 
 // Preset returns the rules of a preset. Errors: ErrInvalid, with the nearest
 // name.
-func Preset(name string) ([]Rule, error) {
+func Preset(name string) ([]PermissionRule, error) {
 	found, err := policy.Preset(name)
 	if err != nil {
 		return nil, invalid("preset", err)
 	}
-	rules := make([]Rule, len(found))
+	rules := make([]PermissionRule, len(found))
 	for i, r := range found {
-		rules[i] = Rule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: Glob, Priority: r.Priority}
+		rules[i] = PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: Glob, Priority: r.Priority}
 	}
 	return rules, nil
 }
@@ -88,7 +88,7 @@ var patternTypes = map[PatternType]sandboxv1.PatternType{
 
 // rulesOf are the rules as they are sent. An unknown word is an error here: on
 // the wire it would be the zero value.
-func rulesOf(operation string, rules []Rule) ([]*sandboxv1.PermissionRule, error) {
+func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionRule, error) {
 	sent := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
 		permission, ok := permissions[r.Permission]
@@ -108,12 +108,12 @@ func rulesOf(operation string, rules []Rule) ([]*sandboxv1.PermissionRule, error
 	return sent, nil
 }
 
-func rulesFrom(sent []*sandboxv1.PermissionRule) []Rule {
-	rules := make([]Rule, len(sent))
+func rulesFrom(sent []*sandboxv1.PermissionRule) []PermissionRule {
+	rules := make([]PermissionRule, len(sent))
 	for i, r := range sent {
-		rules[i] = Rule{
+		rules[i] = PermissionRule{
 			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority,
-			Origin: RuleOrigin(words("RULE_ORIGIN_", r.Origin.String())),
+			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)),
 		}
 		for word, kind := range patternTypes {
 			if kind == r.Type && word != "" {
@@ -133,29 +133,19 @@ func permissionFrom(p sandboxv1.Permission) Permission {
 	return None
 }
 
-// SetRules replaces the policy; a running sandbox sees it at once.
-func (s *Sandbox) SetRules(ctx context.Context, rules []Rule) error {
-	sent, err := rulesOf("set policy", rules)
-	if err != nil {
-		return err
-	}
-	_, err = s.c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: s.ID, Permissions: sent})
-	return s.c.fail(ctx, "set policy", err)
-}
-
 // Explanation is what the policy says of a path.
 type Explanation struct {
 	Permission  Permission
 	Reason      string
-	Rule        *Rule  // that decides; nil where none does
-	RuleIndex   int    // of it among the sandbox's rules; -1 where none decides
-	Traversable bool   // hidden, but something below is not
-	Ancestor    string // the directory with which the path is hidden, else ""
-	Matches     []Match
+	Rule        *PermissionRule // that decides; nil where none does
+	RuleIndex   int             // of it among the sandbox's rules; -1 where none decides
+	Traversable bool            // hidden, but something below is not
+	Ancestor    string          // the directory with which the path is hidden, else ""
+	Matches     []RuleMatch
 }
 
-// Match is a rule that matches a path.
-type Match struct {
+// RuleMatch is a rule that matches a path.
+type RuleMatch struct {
 	RuleIndex int    // among the sandbox's rules; -1 for one that is not theirs
 	Why       string // it wins, or does not
 }
@@ -175,7 +165,7 @@ func (s *Sandbox) Explain(ctx context.Context, path string) (Explanation, error)
 		x.Rule = &rulesFrom([]*sandboxv1.PermissionRule{got.Rule})[0]
 	}
 	for _, m := range got.Matches {
-		x.Matches = append(x.Matches, Match{int(m.RuleIndex), m.Why})
+		x.Matches = append(x.Matches, RuleMatch{int(m.RuleIndex), m.Why})
 	}
 	return x, nil
 }

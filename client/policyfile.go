@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 )
@@ -13,8 +14,8 @@ import (
 // Policy is a preset, if one is named, and more rules: what a policy file of the
 // command line holds. It is a value: each method returns another.
 type Policy struct {
-	Preset string // "": the rules stand alone
-	Rules  []Rule // beside the preset's
+	Preset string           // "": the rules stand alone
+	Rules  []PermissionRule // beside the preset's
 }
 
 // The priorities of the rules that Policy's methods make.
@@ -37,21 +38,21 @@ func (p Policy) Read(patterns ...string) Policy { return p.with(Read, GrantPrior
 func (p Policy) Write(patterns ...string) Policy { return p.with(Write, GrantPriority, patterns) }
 
 // With adds rules.
-func (p Policy) With(rules ...Rule) Policy {
+func (p Policy) With(rules ...PermissionRule) Policy {
 	return Policy{Preset: p.Preset, Rules: slices.Concat(p.Rules, rules)}
 }
 
 func (p Policy) with(permission Permission, priority int32, patterns []string) Policy {
-	rules := make([]Rule, len(patterns))
+	rules := make([]PermissionRule, len(patterns))
 	for i, pattern := range patterns {
-		rules[i] = Rule{Pattern: pattern, Permission: permission, Type: Auto, Priority: priority}
+		rules[i] = PermissionRule{Pattern: pattern, Permission: permission, Type: Auto, Priority: priority}
 	}
 	return p.With(rules...)
 }
 
 // All are the preset's rules, and then the others: what a sandbox is given.
 // Errors: ErrInvalid for an unknown preset.
-func (p Policy) All() ([]Rule, error) {
+func (p Policy) All() ([]PermissionRule, error) {
 	if p.Preset == "" {
 		return slices.Clone(p.Rules), nil
 	}
@@ -63,18 +64,24 @@ func (p Policy) All() ([]Rule, error) {
 }
 
 // WithPolicy gives a sandbox the rules of a policy, in the place of WithPreset and
-// WithRules. An empty one shows nothing.
+// WithPermissions. An empty one shows nothing.
 func WithPolicy(p Policy) SandboxOption {
 	return option(func(s *settings) { s.policy = &p })
 }
 
-// SetPolicy is SetRules with the rules of a policy.
+// SetPolicy replaces the policy; a running sandbox sees it at once. Errors:
+// ErrInvalid for an unknown preset and a malformed rule; then the old one stays.
 func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 	rules, err := p.All()
 	if err != nil {
 		return err
 	}
-	return s.SetRules(ctx, rules)
+	sent, err := rulesOf("set policy", rules)
+	if err != nil {
+		return err
+	}
+	_, err = s.c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: s.ID, Permissions: sent})
+	return s.c.fail(ctx, "set policy", err)
 }
 
 // ReadPolicy reads a policy file, which name stands for in errors. What is not
@@ -90,7 +97,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
-		p.Rules = append(p.Rules, Rule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority})
+		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority})
 	}
 	return p, nil
 }

@@ -5,8 +5,10 @@ package client_test
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,7 +17,7 @@ import (
 
 func TestPolicyIsKeptInAFile(t *testing.T) {
 	p := client.Policy{Preset: "agent-safe"}.Hide("*.sql", "it's \"odd\": # x").Write("/src/**").
-		With(client.Rule{Pattern: "docs", Permission: client.View, Type: client.Directory, Priority: -3}, client.Rule{Pattern: "a", Permission: client.Read, Type: client.File})
+		With(client.PermissionRule{Pattern: "docs", Permission: client.View, Type: client.Directory, Priority: -3}, client.PermissionRule{Pattern: "a", Permission: client.Read, Type: client.File})
 	var file bytes.Buffer
 	if n, err := p.WriteTo(&file); err != nil || n != int64(file.Len()) {
 		t.Fatal(n, err)
@@ -38,12 +40,12 @@ func TestPolicyIsKeptInAFile(t *testing.T) {
 
 func TestPolicyThatIsMalformed(t *testing.T) {
 	for name, p := range map[string]client.Policy{
-		"permission": {Rules: []client.Rule{{Pattern: "a", Permission: "rw"}}},
-		"type":       {Rules: []client.Rule{{Pattern: "a", Permission: client.Read, Type: "regex"}}},
-		"pattern":    {Rules: []client.Rule{{Pattern: "[", Permission: client.Read}}},
+		"permission": {Rules: []client.PermissionRule{{Pattern: "a", Permission: "rw"}}},
+		"type":       {Rules: []client.PermissionRule{{Pattern: "a", Permission: client.Read, Type: "regex"}}},
+		"pattern":    {Rules: []client.PermissionRule{{Pattern: "[", Permission: client.Read}}},
 		"preset":     {Preset: "agent-save"},
-		"origin":     {Rules: []client.Rule{{Pattern: "a", Permission: client.None, Origin: client.OriginHide}}},
-		"no text":    {Rules: []client.Rule{{Pattern: "\xff", Permission: client.Read}}},
+		"origin":     {Rules: []client.PermissionRule{{Pattern: "a", Permission: client.None, Origin: client.OriginHide}}},
+		"no text":    {Rules: []client.PermissionRule{{Pattern: "\xff", Permission: client.Read}}},
 	} {
 		if _, err := p.WriteTo(&bytes.Buffer{}); !errors.Is(err, client.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -70,29 +72,29 @@ func TestPolicyIsThatOfTheSandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	if r := run(t, box, "ls deep; echo c >src/b && cat src/b; echo c >a"); string(r.Stdout) != "c\n" || r.OK() {
+	if r := run(t, box, "ls deep; echo c >src/b && cat src/b; echo c >a"); string(r.Stdout) != "c\n" || r.Success() {
 		t.Errorf("%q %q", r.Stdout, r.Stderr)
 	}
 	info, err := box.Info(t.Context())
-	if err != nil || len(info.Rules) != 3 || info.Rules[1].Type != client.Auto {
-		t.Errorf("%+v %v", info.Rules, err)
+	if err != nil || len(info.Permissions) != 3 || info.Permissions[1].Type != client.Auto {
+		t.Errorf("%+v %v", info.Permissions, err)
 	}
 	// What a flag has said stays what it was when it is sent back.
-	hidden := client.Rule{Pattern: "a", Permission: client.None, Type: client.Auto, Origin: client.OriginHide}
-	grant := client.Rule{Pattern: "/a", Permission: client.Write, Type: client.File, Priority: 1 << 20}
-	if err := box.SetRules(t.Context(), append(info.Rules, hidden)); err != nil {
+	hidden := client.PermissionRule{Pattern: "a", Permission: client.None, Type: client.Auto, Origin: client.OriginHide}
+	grant := client.PermissionRule{Pattern: "/a", Permission: client.Write, Type: client.File, Priority: 1 << 20}
+	if err := box.SetPolicy(t.Context(), client.Policy{Rules: append(info.Permissions, hidden)}); err != nil {
 		t.Fatal(err)
 	}
-	if info, err = box.Info(t.Context()); err != nil || info.Rules[len(info.Rules)-1] != hidden {
-		t.Fatalf("%+v %v", info.Rules, err)
+	if info, err = box.Info(t.Context()); err != nil || info.Permissions[len(info.Permissions)-1] != hidden {
+		t.Fatalf("%+v %v", info.Permissions, err)
 	}
-	if err := box.SetRules(t.Context(), append(info.Rules, grant)); err != nil {
+	if err := box.SetPolicy(t.Context(), client.Policy{Rules: append(info.Permissions, grant)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := box.Files.Stat(t.Context(), "a"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("what --hide says is weakened: %v", err)
 	}
-	if err := box.SetRules(t.Context(), []client.Rule{{Pattern: "a", Permission: client.Read, Origin: "other"}}); !errors.Is(err, client.ErrInvalid) {
+	if err := box.SetPolicy(t.Context(), client.Policy{Rules: []client.PermissionRule{{Pattern: "a", Permission: client.Read, Origin: "other"}}}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("an unknown origin: %v", err)
 	}
 	if err := box.SetPolicy(t.Context(), client.Policy{}); err != nil {
@@ -101,13 +103,25 @@ func TestPolicyIsThatOfTheSandbox(t *testing.T) {
 	if entries, err := box.Files.List(t.Context(), ""); err != nil || len(entries) > 0 {
 		t.Errorf("an empty policy shows %+v %v", entries, err)
 	}
+	safe, err := client.Preset(client.DefaultPreset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	onTop, err := client.FromLocal(t.Context(), dir, client.WithPermissions(grant), client.WithResources(client.ResourceLimits{CPUQuota: 150 * time.Millisecond}), client.WithoutStart())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer onTop.Close()
+	if info, err = onTop.Info(t.Context()); err != nil || !slices.Equal(info.Permissions, append(safe, grant)) || info.Resources.CPUQuota != 150*time.Millisecond {
+		t.Errorf("%+v %v", info, err)
+	}
 	empty, err := client.FromLocal(t.Context(), dir, client.WithPolicy(client.Policy{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer empty.Close()
-	if info, err := empty.Info(t.Context()); err != nil || len(info.Rules) > 0 {
-		t.Errorf("%+v %v", info.Rules, err)
+	if info, err := empty.Info(t.Context()); err != nil || len(info.Permissions) > 0 {
+		t.Errorf("%+v %v", info.Permissions, err)
 	}
 	if _, err := client.FromLocal(t.Context(), dir, client.WithPolicy(client.Policy{}), client.WithPreset("read-only")); !errors.Is(err, client.ErrInvalid) {
 		t.Error(err)

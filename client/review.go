@@ -3,26 +3,26 @@ package client
 import (
 	"context"
 	"io/fs"
-	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// Change is one path that a sandbox changed. A rename is a deletion and an
+// FileDiff is one path that a sandbox changed. A rename is a deletion and an
 // addition.
-type Change struct {
+type FileDiff struct {
 	Path   string
-	Status string // "added", "modified", "deleted" or "retyped"
-	// Risk is not "" for what could act on the host once applied: "trusted
-	// later" or "runs on host"; RiskReason says how.
-	Risk, RiskReason string
-	SourceChanged    bool       // since the sandbox first changed it: a conflict
-	Old, New         *FileState // nil where nothing was, or is
-	Inserted         int64      // lines
-	Deleted          int64
-	Patch            []byte // unified, as git has it; empty where there is no text, or none is asked for
-	Binary           bool
+	Status ChangeStatus
+	// Risk is not RiskNone for what could act on the host once applied;
+	// RiskReason says how.
+	Risk          Risk
+	RiskReason    string
+	SourceChanged bool       // since the sandbox first changed it: a conflict
+	Old, New      *FileState // nil where nothing was, or is
+	Inserted      int64      // lines
+	Deleted       int64
+	Patch         []byte // unified, as git has it; empty where there is no text, or none is asked for
+	Binary        bool
 	// TooLarge says that the contents are too large to be compared, PatchOmitted
 	// that the patch is too large to be sent, OldContentUnknown that what was is
 	// not known any more.
@@ -31,9 +31,9 @@ type Change struct {
 
 // FileState is what a path is, or was.
 type FileState struct {
-	Mode      fs.FileMode
-	SizeBytes int64
-	Target    string // of a symbolic link
+	Mode          fs.FileMode
+	SizeBytes     int64
+	SymlinkTarget string // of a symbolic link
 }
 
 func stateFrom(f *sandboxv1.FileState) *FileState {
@@ -43,26 +43,17 @@ func stateFrom(f *sandboxv1.FileState) *FileState {
 	return &FileState{modeOf(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget)}
 }
 
-func changeFrom(f *sandboxv1.FileDiff) Change {
+func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 	patch := f.PatchBytes
 	if len(patch) == 0 {
 		patch = []byte(f.Patch)
 	}
-	return Change{
-		Path: vpath.DecodeText(f.Path), Status: words("CHANGE_STATUS_", f.Status.String()),
-		Risk: words("RISK_", f.Risk.String()), RiskReason: f.RiskReason, SourceChanged: f.SourceChanged,
+	return FileDiff{
+		Path: vpath.DecodeText(f.Path), Status: ChangeStatus(word("CHANGE_STATUS_", f.Status)),
+		Risk: Risk(word("RISK_", f.Risk)), RiskReason: f.RiskReason, SourceChanged: f.SourceChanged,
 		Old: stateFrom(f.Old), New: stateFrom(f.New), Inserted: f.Inserted, Deleted: f.Deleted, Patch: patch, Binary: f.Binary,
 		TooLarge: f.TooLarge, PatchOmitted: f.PatchOmitted, OldContentUnknown: f.OldContentUnknown,
 	}
-}
-
-// words is an enum's value as its word: "CHANGE_STATUS_ADDED" is "added".
-func words(prefix, value string) string {
-	word := strings.ToLower(strings.TrimPrefix(value, prefix))
-	if word == "unspecified" {
-		return ""
-	}
-	return strings.ReplaceAll(word, "_", " ")
 }
 
 // encoded are paths as the API has them.
@@ -76,17 +67,17 @@ func encoded(paths []string) []string {
 
 // Diff is what the sandbox changed, in paths and below them; none: all. What
 // could act on the host comes first.
-func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]Change, error) {
+func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error) {
 	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: encoded(paths)})
 }
 
 // DiffNames is Diff without patches and lines.
-func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]Change, error) {
+func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, error) {
 	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: encoded(paths), NamesOnly: true})
 }
 
-func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]Change, error) {
-	var changes []Change
+func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]FileDiff, error) {
+	var changes []FileDiff
 	for {
 		page, err := s.c.sandboxes.Diff(ctx, r)
 		if err != nil {
@@ -104,16 +95,16 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]Change,
 // PathOutcome is what became of one path.
 type PathOutcome struct {
 	Path    string
-	Status  string // as in Change
-	Outcome string // "applied", "present", "kept", "conflict", "refused", "failed" or "skipped"
+	Status  ChangeStatus
+	Outcome Outcome
 	Reason  string // unless applied
 }
 
 // ApplyResult is what Apply did, or would do.
 type ApplyResult struct {
-	Outcomes []PathOutcome // those that were not applied first; as many as there was room for
-	Count    int64         // of all outcomes
-	Applied  int64         // how many paths were applied
+	Results      []PathOutcome // those that were not applied first; as many as there was room for
+	ResultCount  int64         // of all outcomes
+	AppliedCount int64         // how many paths were applied
 	// WrittenAgain are paths that the sandbox wrote again meanwhile: the later
 	// version is still a change.
 	WrittenAgain []string
@@ -138,10 +129,10 @@ func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyR
 	if err != nil {
 		return nil, s.c.fail(ctx, "apply", err)
 	}
-	result := &ApplyResult{Count: got.ResultCount, Applied: got.AppliedCount, WrittenAgain: decoded(got.WrittenAgain)}
+	result := &ApplyResult{ResultCount: got.ResultCount, AppliedCount: got.AppliedCount, WrittenAgain: decoded(got.WrittenAgain)}
 	for _, p := range got.Results {
-		result.Outcomes = append(result.Outcomes, PathOutcome{
-			vpath.DecodeText(p.Path), words("CHANGE_STATUS_", p.Status.String()), words("OUTCOME_", p.Outcome.String()), p.Reason,
+		result.Results = append(result.Results, PathOutcome{
+			vpath.DecodeText(p.Path), ChangeStatus(word("CHANGE_STATUS_", p.Status)), Outcome(word("OUTCOME_", p.Outcome)), p.Reason,
 		})
 	}
 	return result, nil
@@ -150,7 +141,7 @@ func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyR
 // DiscardResult is what Discard did, or would do.
 type DiscardResult struct {
 	Paths        []string // as many as there was room for
-	Count        int64    // of all paths
+	PathCount    int64    // of all paths
 	WrittenAgain []string // by the sandbox meanwhile: they are still changes
 }
 
@@ -170,5 +161,5 @@ func (s *Sandbox) discard(ctx context.Context, r *sandboxv1.DiscardRequest) (*Di
 	if err != nil {
 		return nil, s.c.fail(ctx, "discard", err)
 	}
-	return &DiscardResult{Paths: decoded(got.Paths), Count: got.PathCount, WrittenAgain: decoded(got.WrittenAgain)}, nil
+	return &DiscardResult{Paths: decoded(got.Paths), PathCount: got.PathCount, WrittenAgain: decoded(got.WrittenAgain)}, nil
 }

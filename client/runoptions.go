@@ -50,7 +50,7 @@ func WithShell(path string) SessionOption {
 }
 
 // WithStdin is the standard input. Without it a command's is at its end, and that
-// of Attach is Exec.Stdin. Of what is not in memory the content is sent as it is
+// of Attach is AttachedExec.Stdin. Of what is not in memory the content is sent as it is
 // read; then it is WithTimeout and the context alone that bound the command.
 func WithStdin(from io.Reader) interface {
 	RunOption
@@ -59,7 +59,7 @@ func WithStdin(from io.Reader) interface {
 	return option(func(s *settings) { s.stdin = from })
 }
 
-// WithStdout takes the standard output; without it that is Exec.Stdout. An error
+// WithStdout takes the standard output; without it that is AttachedExec.Stdout. An error
 // of it ends the command.
 func WithStdout(to io.Writer) interface {
 	AttachOption
@@ -68,7 +68,7 @@ func WithStdout(to io.Writer) interface {
 	return option(func(s *settings) { s.stdout = to })
 }
 
-// WithStderr takes the standard error; without it that is Exec.Stderr. An error
+// WithStderr takes the standard error; without it that is AttachedExec.Stderr. An error
 // of it ends the command.
 func WithStderr(to io.Writer) interface {
 	AttachOption
@@ -83,7 +83,7 @@ func WithTerminal(rows, columns uint16) AttachOption {
 	return option(func(s *settings) { s.terminal, s.rows, s.columns = true, rows, columns })
 }
 
-// WithOffsets leaves out what was received already: the bytes of Exec.Offsets.
+// WithOffsets leaves out what was received already: the bytes of AttachedExec.Offsets.
 func WithOffsets(stdout, stderr int64) ResumeOption {
 	return option(func(s *settings) { s.stdoutFrom, s.stderrFrom = stdout, stderr })
 }
@@ -99,8 +99,8 @@ func WithEvents(kinds ...string) AuditOption {
 	return option(func(s *settings) { s.events = append(s.events, kinds...) })
 }
 
-// WithAfter tells only of records behind the number seq.
-func WithAfter(seq uint64) AuditOption {
+// WithAfterSeq tells only of records behind the number seq.
+func WithAfterSeq(seq uint64) AuditOption {
 	return option(func(s *settings) { s.after = seq })
 }
 

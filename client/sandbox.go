@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -14,74 +13,72 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// Status is where a sandbox stands in its life.
-type Status string
+// SandboxStatus is where a sandbox stands in its life.
+type SandboxStatus string
 
 // The states.
 const (
-	Pending Status = "pending" // made, never started
-	Running Status = "running"
-	Stopped Status = "stopped"
-	Failed  Status = "error" // Info.StatusReason says why
+	StatusPending SandboxStatus = "pending" // made, never started
+	StatusRunning SandboxStatus = "running"
+	StatusStopped SandboxStatus = "stopped"
+	StatusError   SandboxStatus = "error" // SandboxInfo.StatusReason says why
 )
 
-var statuses = map[sandboxv1.SandboxStatus]Status{
-	sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING: Pending, sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING: Running,
-	sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED: Stopped, sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR: Failed,
+var statuses = map[sandboxv1.SandboxStatus]SandboxStatus{
+	sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING: StatusPending, sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING: StatusRunning,
+	sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED: StatusStopped, sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR: StatusError,
 }
 
-// Runtime is what confines a sandbox.
-type Runtime string
+// RuntimeType is what confines a sandbox.
+type RuntimeType string
 
 // The runtimes. The empty one is the server's default.
 const (
-	Bwrap  Runtime = "bwrap"
-	Docker Runtime = "docker"
+	Bwrap  RuntimeType = "bwrap"
+	Docker RuntimeType = "docker"
 )
 
-var runtimes = map[Runtime]sandboxv1.RuntimeType{
+var runtimes = map[RuntimeType]sandboxv1.RuntimeType{
 	"": sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED, Bwrap: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
 	Docker: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER,
 }
 
-// Limits bound a sandbox. Zero is no limit.
-type Limits struct {
+// ResourceLimits bound a sandbox. Zero is no limit.
+type ResourceLimits struct {
 	MemoryBytes int64
-	CPUs        float64
-	CPUShares   int64 // a weight, 1024 is the usual one
-	PIDs        int64
-	DiskBytes   int64 // of the delta
-	DiskInodes  int64
+	// CPUQuota is processor time in each 100 ms: with 250 ms two processors and a half.
+	CPUQuota   time.Duration
+	CPUShares  int64 // a weight, 1024 is the usual one
+	PIDsLimit  int64
+	DiskBytes  int64 // of the delta
+	DiskInodes int64
 }
 
-// cpuPeriod is the length of which ResourceLimits.cpu_quota is a part, in us.
-const cpuPeriod = 100_000
-
-// Info is what the server says of a sandbox.
-type Info struct {
+// SandboxInfo is what the server says of a sandbox.
+type SandboxInfo struct {
 	ID, Name, CodebaseID, OwnerID string
-	Status                        Status
-	StatusReason                  string // of Failed
-	Rules                         []Rule // as they were sent
+	Status                        SandboxStatus
+	StatusReason                  string           // of StatusError
+	Permissions                   []PermissionRule // as they were sent
 	Labels                        map[string]string
-	Runtime                       Runtime
+	Runtime                       RuntimeType
 	Image                         string
-	Limits                        Limits
+	Resources                     ResourceLimits
 	CreatedAt                     time.Time
 	StartedAt, StoppedAt          time.Time // zero: not yet
 	ExpiresAt                     time.Time // zero: never
 }
 
-func infoFrom(b *sandboxv1.Sandbox) Info {
-	return Info{
+func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
+	return SandboxInfo{
 		ID: b.Id, Name: b.Name, CodebaseID: b.CodebaseId, OwnerID: b.OwnerId,
-		Status: statuses[b.Status], StatusReason: b.StatusReason, Rules: rulesFrom(b.Permissions), Labels: b.Labels,
-		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Limits: limitsFrom(b.Resources),
+		Status: statuses[b.Status], StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
+		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Resources: limitsFrom(b.Resources),
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt),
 	}
 }
 
-func runtimeFrom(sent sandboxv1.RuntimeType) Runtime {
+func runtimeFrom(sent sandboxv1.RuntimeType) RuntimeType {
 	for word, value := range runtimes {
 		if value == sent {
 			return word
@@ -90,9 +87,9 @@ func runtimeFrom(sent sandboxv1.RuntimeType) Runtime {
 	return ""
 }
 
-func limitsFrom(l *sandboxv1.ResourceLimits) Limits {
-	return Limits{
-		MemoryBytes: l.GetMemoryBytes(), CPUs: float64(l.GetCpuQuota()) / cpuPeriod, CPUShares: l.GetCpuShares(), PIDs: l.GetPidsLimit(),
+func limitsFrom(l *sandboxv1.ResourceLimits) ResourceLimits {
+	return ResourceLimits{
+		MemoryBytes: l.GetMemoryBytes(), CPUQuota: time.Duration(l.GetCpuQuota()) * time.Microsecond, CPUShares: l.GetCpuShares(), PIDsLimit: l.GetPidsLimit(),
 		DiskBytes: l.GetDiskBytes(), DiskInodes: l.GetDiskInodes(),
 	}
 }
@@ -109,7 +106,7 @@ func timeFrom(t *timestamppb.Timestamp) time.Time {
 type Sandbox struct {
 	ID string
 	// Files are the files as a command inside sees them.
-	Files Files
+	Files SandboxFiles
 
 	c          *Client
 	made       bool   // by us, and not found
@@ -119,7 +116,7 @@ type Sandbox struct {
 }
 
 func (c *Client) sandbox(id string, made bool) *Sandbox {
-	return &Sandbox{ID: id, Files: Files{c: c, id: id}, c: c, made: made}
+	return &Sandbox{ID: id, Files: SandboxFiles{c: c, id: id}, c: c, made: made}
 }
 
 // CreateSandbox makes a sandbox of a codebase and starts it. If it does not
@@ -156,10 +153,10 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	given := Policy{Preset: s.preset, Rules: s.rules}
 	switch {
 	case s.policy != nil && (s.preset != "" || len(s.rules) > 0):
-		return nil, invalid(operation, errors.New("WithPolicy stands in the place of WithPreset and WithRules"))
+		return nil, invalid(operation, errors.New("WithPolicy stands in the place of WithPreset and WithPermissions"))
 	case s.policy != nil:
 		given = *s.policy
-	case s.preset == "" && len(s.rules) == 0:
+	case s.preset == "":
 		given.Preset = DefaultPreset
 	}
 	rules, err := given.All()
@@ -180,10 +177,10 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)
 	}
-	if s.limits != (Limits{}) {
+	if s.limits != (ResourceLimits{}) {
 		l := s.limits
 		r.Resources = &sandboxv1.ResourceLimits{
-			MemoryBytes: l.MemoryBytes, CpuQuota: int64(math.Round(l.CPUs * cpuPeriod)), CpuShares: l.CPUShares, PidsLimit: l.PIDs,
+			MemoryBytes: l.MemoryBytes, CpuQuota: l.CPUQuota.Microseconds(), CpuShares: l.CPUShares, PidsLimit: l.PIDsLimit,
 			DiskBytes: l.DiskBytes, DiskInodes: l.DiskInodes,
 		}
 	}
@@ -202,7 +199,7 @@ func (c *Client) Sandbox(ctx context.Context, id string) (*Sandbox, error) {
 
 // Sandboxes lists those that the token reaches, or of them those that the options
 // ask for.
-func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2[Info, error] {
+func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2[SandboxInfo, error] {
 	f := collect(options)
 	return pages(func(token string) ([]*sandboxv1.Sandbox, string, error) {
 		page, err := c.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{
@@ -213,10 +210,10 @@ func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2
 }
 
 // Info asks the server. Errors: ErrNotFound.
-func (s *Sandbox) Info(ctx context.Context) (Info, error) {
+func (s *Sandbox) Info(ctx context.Context) (SandboxInfo, error) {
 	got, err := s.c.sandboxes.GetSandbox(ctx, &sandboxv1.GetSandboxRequest{SandboxId: s.ID})
 	if err != nil {
-		return Info{}, s.c.fail(ctx, "get sandbox", err)
+		return SandboxInfo{}, s.c.fail(ctx, "get sandbox", err)
 	}
 	return infoFrom(got), nil
 }

@@ -31,9 +31,9 @@ func (s *Sandbox) Session(ctx context.Context, options ...SessionOption) (*Sessi
 	return &Session{got.Id, got.Shell, s.c}, nil
 }
 
-// Run runs a command in the session.
+// Exec runs a command in the session.
 // Errors: ErrSessionClosed; ErrTimeout, after which the session goes on.
-func (x *Session) Run(ctx context.Context, command string, options ...SessionRunOption) (*Result, error) {
+func (x *Session) Exec(ctx context.Context, command string, options ...SessionRunOption) (*ExecResult, error) {
 	got, err := x.c.sandboxes.SessionExec(ctx, x.request(command, collect(options)))
 	if err != nil {
 		return nil, x.c.fail(ctx, "run", err)
@@ -45,8 +45,9 @@ func (x *Session) request(command string, o *settings) *sandboxv1.SessionExecReq
 	return &sandboxv1.SessionExecRequest{SessionId: x.ID, Command: command, Timeout: span(o.timeout), Detach: o.detach}
 }
 
-// Stream is Run that writes the output as it comes, as Sandbox.Stream does.
-func (x *Session) Stream(ctx context.Context, command string, stdout, stderr io.Writer, options ...SessionRunOption) (*Result, error) {
+// ExecStream is Exec that writes the output as it comes, as Sandbox.ExecStream
+// does.
+func (x *Session) ExecStream(ctx context.Context, command string, stdout, stderr io.Writer, options ...SessionRunOption) (*ExecResult, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	started := time.Now()
@@ -72,14 +73,14 @@ func (c *Client) closeSession(ctx context.Context, id string) error {
 // SessionInfo is what the server says of a session.
 type SessionInfo struct {
 	ID, SandboxID, Shell string
-	Active               bool // else its shell has ended
+	Status               SessionStatus
 	CreatedAt            time.Time
 	ClosedAt             time.Time // zero: not yet
 }
 
 func sessionFrom(x *sandboxv1.Session) SessionInfo {
 	return SessionInfo{
-		ID: x.Id, SandboxID: x.SandboxId, Shell: x.Shell, Active: x.Status == sandboxv1.SessionStatus_SESSION_STATUS_ACTIVE,
+		ID: x.Id, SandboxID: x.SandboxId, Shell: x.Shell, Status: SessionStatus(word("SESSION_STATUS_", x.Status)),
 		CreatedAt: timeFrom(x.CreatedAt), ClosedAt: timeFrom(x.ClosedAt),
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// Upload writes a file of a codebase, whole or not at all. mode 0 is 0644.
+// UploadFile writes a file of a codebase, whole or not at all. mode 0 is 0644.
 // Errors: ErrNotFound, ErrInvalid for a path that leads out, ErrExhausted,
 // ErrPrecondition for a linked codebase.
-func (c *Client) Upload(ctx context.Context, codebaseID, name string, content io.Reader, mode fs.FileMode) error {
+func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, content io.Reader, mode fs.FileMode) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := c.codebases.UploadFiles(ctx)
@@ -53,8 +53,8 @@ func (c *Client) Upload(ctx context.Context, codebaseID, name string, content io
 	return c.fail(ctx, "upload "+name, err)
 }
 
-// UploadResult is what an upload of a tree has stored.
-type UploadResult struct {
+// UploadTreeResult is what an upload of a tree has stored.
+type UploadTreeResult struct {
 	FileCount int64 // directories and links too
 	SizeBytes int64
 	// Skipped are the paths of what no codebase can hold: sockets, FIFOs, devices.
@@ -67,29 +67,29 @@ type UploadResult struct {
 // patterns of the same form say. What came before an error is stored.
 // Errors: ErrNotFound, ErrInvalid, ErrDenied, ErrExhausted; ErrPrecondition for a
 // linked codebase, and for files that change while they are read.
-func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, patterns ...string) (UploadResult, error) {
+func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, patterns ...string) (UploadTreeResult, error) {
 	const operation = "upload"
 	from, err := tree.Open(dir, patterns...)
 	if err != nil {
-		return UploadResult{}, local(operation, err)
+		return UploadTreeResult{}, local(operation, err)
 	}
 	defer from.Close()
 	got, err := carry.Tree(ctx, c.codebases, codebaseID, from.Next)
 	if err != nil {
 		if ours := (*fault.Error)(nil); errors.As(err, &ours) {
-			return UploadResult{}, local(operation, err)
+			return UploadTreeResult{}, local(operation, err)
 		}
-		return UploadResult{}, c.fail(ctx, operation, err)
+		return UploadTreeResult{}, c.fail(ctx, operation, err)
 	}
-	result := UploadResult{FileCount: got.FileCount, SizeBytes: got.Size}
+	result := UploadTreeResult{FileCount: got.FileCount, SizeBytes: got.Size}
 	for _, p := range from.Skipped {
 		result.Skipped = append(result.Skipped, p.Rel())
 	}
 	return result, nil
 }
 
-// Download writes the content of a codebase's file to w. Errors: ErrNotFound.
-func (c *Client) Download(ctx context.Context, codebaseID, name string, w io.Writer) error {
+// DownloadFile writes the content of a codebase's file to w. Errors: ErrNotFound.
+func (c *Client) DownloadFile(ctx context.Context, codebaseID, name string, w io.Writer) error {
 	return c.carried(ctx, "download "+name, carry.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
 }
 
@@ -110,12 +110,12 @@ func (c *Client) DeleteFile(ctx context.Context, codebaseID, name string) error 
 
 // FileInfo is an entry of a codebase.
 type FileInfo struct {
-	Path       string // from the codebase's root
-	IsDir      bool
-	SizeBytes  int64
-	ModifiedAt time.Time
-	Mode       fs.FileMode
-	Target     string // of a symbolic link
+	Path          string // from the codebase's root
+	IsDir         bool
+	SizeBytes     int64
+	ModifiedAt    time.Time
+	Mode          fs.FileMode
+	SymlinkTarget string // of a symbolic link
 }
 
 // ListFiles lists a directory of a codebase, or all below it.
@@ -129,7 +129,7 @@ func (c *Client) ListFiles(ctx context.Context, codebaseID, name string, recursi
 	for i, f := range got.Files {
 		files[i] = FileInfo{
 			Path: vpath.DecodeText(f.Path), IsDir: f.IsDir, SizeBytes: f.Size, ModifiedAt: f.ModifiedAt.AsTime(),
-			Mode: modeOf(f.Mode), Target: vpath.DecodeText(f.SymlinkTarget),
+			Mode: modeOf(f.Mode), SymlinkTarget: vpath.DecodeText(f.SymlinkTarget),
 		}
 	}
 	return files, nil

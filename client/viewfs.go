@@ -15,10 +15,10 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
-// viewFS is Files.FS.
+// viewFS is SandboxFiles.FS.
 type viewFS struct {
 	ctx   context.Context
-	files Files
+	files SandboxFiles
 }
 
 func pathError(operation, name string, err error) error {
@@ -40,14 +40,14 @@ func inView(operation, name string) (string, error) {
 const maxLinks = 40
 
 // resolve follows a link at name's end, as far as it stays in the workspace.
-func (v viewFS) resolve(operation, name string) (Entry, error) {
+func (v viewFS) resolve(operation, name string) (ViewEntry, error) {
 	at := name
 	for range maxLinks {
 		e, err := v.lstat(operation, at)
 		if err != nil || e.Mode.Type() != fs.ModeSymlink {
 			return e, err
 		}
-		target := e.Target
+		target := e.SymlinkTarget
 		if rest, ok := strings.CutPrefix(target, "/workspace/"); ok {
 			target = rest
 		} else {
@@ -57,13 +57,13 @@ func (v viewFS) resolve(operation, name string) (Entry, error) {
 			return e, pathError(operation, name, fs.ErrNotExist)
 		}
 	}
-	return Entry{}, pathError(operation, name, errors.New("too many levels of symbolic links"))
+	return ViewEntry{}, pathError(operation, name, errors.New("too many levels of symbolic links"))
 }
 
-func (v viewFS) lstat(operation, name string) (Entry, error) {
+func (v viewFS) lstat(operation, name string) (ViewEntry, error) {
 	at, err := inView(operation, name)
 	if err != nil {
-		return Entry{}, err
+		return ViewEntry{}, err
 	}
 	e, err := v.files.Stat(v.ctx, at)
 	if err != nil {
@@ -108,7 +108,7 @@ func (v viewFS) ReadLink(name string) (string, error) {
 	if err == nil && e.Mode.Type() != fs.ModeSymlink {
 		err = pathError("readlink", name, fs.ErrInvalid)
 	}
-	return e.Target, err
+	return e.SymlinkTarget, err
 }
 
 // ReadDir lists a directory by name.
@@ -132,13 +132,13 @@ func (v viewFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return list, nil
 }
 
-// viewInfo is an Entry as package fs has it.
+// viewInfo is a ViewEntry as package fs has it.
 type viewInfo struct {
-	entry Entry
+	entry ViewEntry
 	name  string
 }
 
-func infoOf(e Entry, name string) viewInfo { return viewInfo{e, path.Base(name)} }
+func infoOf(e ViewEntry, name string) viewInfo { return viewInfo{e, path.Base(name)} }
 
 func (i viewInfo) Name() string       { return i.name }
 func (i viewInfo) Size() int64        { return i.entry.SizeBytes }

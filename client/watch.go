@@ -17,12 +17,12 @@ import (
 // sandboxes of the codebase, discarded changes. What others do to the files of a
 // codebase is told of directories that something in the sandbox has looked into.
 // Changes of a path in quick succession are one; a rename is a deletion and a
-// creation. Of what the policy hides nothing is told. A change of Kind "lost"
+// creation. Of what the policy hides nothing is told. A change of KindLost
 // says that more changed before than could be kept. What is returned may be
 // ranged over once; where it never is, the end of ctx alone ends the watch.
 //
 // Errors: ErrNotRunning; ErrExhausted if 64 watch the sandbox already.
-func (f Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {
+func (f SandboxFiles) Watch(ctx context.Context, path string, recursive bool) (iter.Seq2[FileChange, error], error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := f.c.sandboxes.WatchView(ctx, &sandboxv1.WatchViewRequest{SandboxId: f.id, Path: inside(path), Recursive: recursive})
 	if err == nil {
@@ -57,7 +57,7 @@ func (f Files) Watch(ctx context.Context, path string, recursive bool) (iter.Seq
 func changesFrom(told *sandboxv1.WatchViewResponse, path string) []FileChange {
 	var changes []FileChange
 	if told.Lost {
-		changes = append(changes, FileChange{Path: path, Kind: "lost"})
+		changes = append(changes, FileChange{Path: path, Kind: KindLost})
 	}
 	for _, c := range told.Changes {
 		changes = append(changes, fileChangeFrom(c))

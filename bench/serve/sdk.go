@@ -101,7 +101,7 @@ func (b *bench) goSandbox(ctx context.Context, dir string) (box *client.Sandbox,
 	if err != nil {
 		return nil, nil, err
 	}
-	codebase, err := c.Link(ctx, dir)
+	codebase, err := c.LinkCodebase(ctx, dir)
 	if err == nil {
 		box, err = c.CreateSandbox(ctx, codebase.ID, client.WithPreset("full-access"))
 	}
@@ -117,8 +117,8 @@ func measureRun(ctx context.Context, b *bench) ([]figure, error) {
 	})
 }
 
-func ran(r *client.Result, err error) error {
-	if err == nil && !r.OK() {
+func ran(r *client.ExecResult, err error) error {
+	if err == nil && !r.Success() {
 		err = fmt.Errorf("exit code %d", r.ExitCode)
 	}
 	return err
@@ -133,7 +133,7 @@ func measureSession(ctx context.Context, b *bench) ([]figure, error) {
 					return err
 				}
 			}
-			return ran(session.Run(ctx, "true"))
+			return ran(session.Exec(ctx, "true"))
 		}
 	})
 }

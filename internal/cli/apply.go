@@ -172,20 +172,20 @@ type appliedPath struct {
 	Status  sandbox.Status  `json:"status"`
 	Outcome sandbox.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
-	Mark    *sandbox.Mark   `json:"mark,omitempty"`
+	*sandbox.Mark
 }
 
 type applied struct {
 	SchemaVersion int           `json:"schema_version"`
 	DryRun        bool          `json:"dry_run"`
-	Paths         []appliedPath `json:"paths"`
+	Results       []appliedPath `json:"results"`
 	WrittenAgain  []string      `json:"written_again,omitempty"`
 }
 
 func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
-	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Paths: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
 	for _, p := range result.Paths {
-		doc.Paths = append(doc.Paths, appliedPath{
+		doc.Results = append(doc.Results, appliedPath{
 			Path: p.Path.String(), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark,
 		})
 	}

@@ -215,7 +215,7 @@ type codebaseEntry struct {
 	Type      string `json:"type"`
 	Mode      string `json:"mode"` // octal permission bits
 	SizeBytes int64  `json:"size_bytes"`
-	Target    string `json:"target,omitempty"`
+	Target    string `json:"symlink_target,omitempty"`
 }
 
 func (e *env) listCodebaseFiles(ctx context.Context, s control.Server, args []string, asJSON bool) error {

@@ -105,7 +105,7 @@ type fileEntry struct {
 	SizeBytes  int64             `json:"size_bytes"`
 	ModifiedAt time.Time         `json:"modified_at"`
 	Origin     sandbox.Origin    `json:"origin"`
-	Target     string            `json:"target,omitempty"`
+	Target     string            `json:"symlink_target,omitempty"`
 }
 
 func fileEntryOf(v sandbox.ViewEntry) fileEntry {

@@ -29,8 +29,11 @@ const (
 // String returns git's letter.
 func (s Status) String() string { return string(rune(s)) }
 
-// MarshalText returns git's letter.
-func (s Status) MarshalText() ([]byte, error) { return []byte{byte(s)}, nil }
+// statusWords are the API's words.
+var statusWords = map[Status]string{Added: "added", Modified: "modified", Deleted: "deleted", Retyped: "retyped"}
+
+// MarshalText returns the API's word, "" for none.
+func (s Status) MarshalText() ([]byte, error) { return []byte(statusWords[s]), nil }
 
 // change is an entry of the delta and what it means for the source.
 type change struct {

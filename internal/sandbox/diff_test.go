@@ -284,10 +284,14 @@ func TestDiffJSON(t *testing.T) {
 		Sandbox, ID   string
 		Files         []struct {
 			Path, Status string
-			Mark         *struct{ Risk, Reason string }
-			Old, New     *struct{ Mode, Target string }
-			Inserted     int
-			Hunks        []struct{ Lines []map[string]string }
+			Risk         string
+			RiskReason   string `json:"risk_reason"`
+			Old, New     *struct {
+				Mode   string
+				Target string `json:"symlink_target"`
+			}
+			Inserted int
+			Hunks    []struct{ Lines []map[string]string }
 		}
 	}
 	text := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteJSON(w) })
@@ -298,7 +302,7 @@ func TestDiffJSON(t *testing.T) {
 		t.Fatalf("JSON is %s", text)
 	}
 	link, file := got.Files[0], got.Files[1]
-	if link.Path != "/l" || link.Status != "A" || link.Old != nil || link.New.Target != `/etc\xff` || link.Mark.Risk != "trusted later" {
+	if link.Path != "/l" || link.Status != "added" || link.Old != nil || link.New.Target != `/etc\xff` || link.Risk != "trusted_later" || link.RiskReason != "link out of the source" {
 		t.Errorf("link = %+v", link)
 	}
 	wantLines := []map[string]string{{"op": "-", "text": "1\n"}, {"op": "+", "text": "2\n"}, {"op": "+", "base64": "/w=="}}

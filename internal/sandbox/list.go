@@ -107,9 +107,9 @@ type jsonHead struct {
 }
 
 type jsonFile struct {
-	Path     string     `json:"path"`
-	Status   Status     `json:"status"`
-	Mark     *Mark      `json:"mark,omitempty"`
+	Path   string `json:"path"`
+	Status Status `json:"status"`
+	*Mark
 	Stale    bool       `json:"source_changed,omitempty"`
 	Old      *jsonSide  `json:"old,omitempty"`
 	New      *jsonSide  `json:"new,omitempty"`
@@ -124,7 +124,7 @@ type jsonFile struct {
 type jsonSide struct {
 	Mode      string `json:"mode"`
 	SizeBytes int64  `json:"size_bytes"`
-	Target    string `json:"target,omitempty"`
+	Target    string `json:"symlink_target,omitempty"`
 }
 
 type jsonHunk struct {

@@ -20,18 +20,21 @@ const (
 	RunsOnHost        // git, or who starts it by name, runs it
 )
 
-var riskNames = [...]string{NoRisk: "", TrustedLater: "trusted later", RunsOnHost: "runs on the host"}
+var (
+	riskNames = [...]string{NoRisk: "", TrustedLater: "trusted later", RunsOnHost: "runs on the host"}
+	riskWords = [...]string{NoRisk: "", TrustedLater: "trusted_later", RunsOnHost: "runs_on_host"}
+)
 
 // String returns the words that people see.
 func (r Risk) String() string { return riskNames[r] }
 
-// MarshalText returns the words that people see.
-func (r Risk) MarshalText() ([]byte, error) { return []byte(riskNames[r]), nil }
+// MarshalText returns the API's word.
+func (r Risk) MarshalText() ([]byte, error) { return []byte(riskWords[r]), nil }
 
 // Mark is a risk and what makes it one: "git hook".
 type Mark struct {
 	Risk   Risk   `json:"risk"`
-	Reason string `json:"reason"`
+	Reason string `json:"risk_reason"`
 }
 
 // markFor returns the mark of a change at p from what was to what is there,

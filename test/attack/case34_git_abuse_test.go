@@ -30,8 +30,8 @@ echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x
 		}
 		var doc struct {
 			Files []struct {
-				Path string          `json:"path"`
-				Mark json.RawMessage `json:"mark"`
+				Path string `json:"path"`
+				Risk string `json:"risk"`
 			} `json:"files"`
 		}
 		if err := json.Unmarshal([]byte(agentfense(t, s, "diff", s.Name, "--json")), &doc); err != nil {
@@ -40,7 +40,7 @@ echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x
 		var got []string
 		plain := false
 		for _, f := range doc.Files {
-			if len(f.Mark) == 0 || string(f.Mark) == "null" {
+			if f.Risk == "" {
 				plain = true
 				continue
 			}
@@ -87,17 +87,15 @@ find . -name '.git*'; echo y > output/y; cat output/y`, "y\n")
 		var doc struct {
 			Files []struct {
 				Path string `json:"path"`
-				Mark *struct {
-					Risk string `json:"risk"`
-				} `json:"mark"`
+				Risk string `json:"risk"`
 			} `json:"files"`
 		}
 		if err := json.Unmarshal([]byte(agentfense(t, s, "diff", s.Name, "--json")), &doc); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range doc.Files {
-			if gits := strings.Contains(f.Path, ".GIT/"); gits != (f.Mark != nil && f.Mark.Risk == "runs on the host") {
-				t.Errorf("%s is marked %+v", f.Path, f.Mark)
+			if gits := strings.Contains(f.Path, ".GIT/"); gits != (f.Risk == "runs_on_host") {
+				t.Errorf("%s is marked %q", f.Path, f.Risk)
 			}
 		}
 	})

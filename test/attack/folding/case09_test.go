@@ -159,7 +159,7 @@ echo mine > .ENV && mkdir .GIT && echo mine > .GIT/config && cat .ENV .GIT/confi
 	if r := outside("apply", s.Name); r.Code != 1 || strings.Count(r.Stdout, "conflict") < 2 || !strings.Contains(r.Stderr, "nothing applied") {
 		t.Errorf("apply over another spelling: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
-	if r := outside("diff", s.Name, "--json"); !strings.Contains(r.Stdout, "runs on the host") {
+	if r := outside("diff", s.Name, "--json"); !strings.Contains(r.Stdout, "runs_on_host") {
 		t.Errorf("the diff does not mark .GIT/config:\n%s", r.Stdout)
 	}
 }
