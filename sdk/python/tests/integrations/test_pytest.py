@@ -13,6 +13,7 @@ from waiting import wait_until
 
 import agentfense
 from agentfense import SandboxClient
+from agentfense.integrations.pytest import _settings
 
 pytest_plugins = ["pytester"]
 
@@ -108,6 +109,41 @@ def test_policies(tests: pytest.Pytester, client: SandboxClient) -> None:
         """
     )
     tests.runpytest_subprocess().assert_outcomes(passed=3)
+    check_none_left(client)
+
+
+def test_a_test_s_sandbox_expires(tests: pytest.Pytester, client: SandboxClient) -> None:
+    tests.makeini("[pytest]\nsandbox_expires_in = 7200\n")
+    tests.makepyfile(
+        """
+        import pytest
+
+        def seconds(sandbox):
+            return (sandbox.info.expires_at - sandbox.info.created_at).total_seconds()
+
+        def test_setting(sandbox):
+            assert seconds(sandbox) == pytest.approx(7200)
+
+        @pytest.mark.sandbox(expires_in=1800)
+        def test_marker(sandbox, make_sandbox):
+            assert seconds(sandbox) == pytest.approx(1800)
+            assert make_sandbox(expires_in=None).info.expires_at is None
+        """
+    )
+    tests.runpytest_subprocess().assert_outcomes(passed=2)
+    check_none_left(client)
+    with pytest.raises(pytest.UsageError, match="sandbox_expires_in: 'a day' is no number of seconds"):
+        _settings(tests.parseconfig("-o", "sandbox_expires_in=a day"))
+
+
+def test_what_a_killed_run_leaves_expires(tests: pytest.Pytester, client: SandboxClient) -> None:
+    tests.makepyfile("import os, signal\n\ndef test_it(sandbox):\n    os.kill(os.getpid(), signal.SIGKILL)\n")
+    assert tests.runpytest_subprocess().ret == -signal.SIGKILL
+    (left,) = client.list_sandboxes()
+    assert left.expires_at is not None and left.created_at is not None
+    assert (left.expires_at - left.created_at).total_seconds() == pytest.approx(24 * 3600)
+    client.destroy_sandbox(left.id)
+    client.delete_codebase(left.codebase_id)
     check_none_left(client)
 
 

@@ -6,8 +6,8 @@ directory:
     pytest_plugins = ["agentfense.integrations.pytest"]
 
 The fixture ``sandbox`` is a sandbox of the test's ``tmp_path``; ``make_sandbox`` makes more. They end with the test,
-also with a failed or an interrupted one. The marker ``sandbox`` takes what ``Sandbox.from_local`` takes, for a test, a
-class or a module:
+also with a failed or an interrupted one, and after a day if the test run was killed. The marker ``sandbox`` takes what
+``Sandbox.from_local`` takes, for a test, a class or a module:
 
     @pytest.mark.sandbox("example", preset="development")
     def test_agent(sandbox):
@@ -42,11 +42,15 @@ SHOWN = 20
 _LABEL = 200
 """Characters of a test's id that label its sandboxes."""
 
+EXPIRES_IN = 24 * 3600
+"""Seconds after which the server ends a sandbox whose test run could not, unless told otherwise."""
+
 _SETTINGS = {
     "path": "the directory that sandboxes are made of, seen from the root directory (default: the test's tmp_path)",
     "preset": "the preset of their rules (default: agent-safe)",
     "policy": "a policy file in place of a preset, seen from the root directory",
     "runtime": "what confines them: bwrap or docker (default: bwrap)",
+    "expires_in": f"seconds after which the server ends what a killed test run left (default: {EXPIRES_IN})",
 }
 
 
@@ -68,7 +72,7 @@ class SandboxFactory:
         from ..sandbox import Sandbox
 
         called = options if path is None else {**options, "path": path}
-        asked: Dict[str, Any] = {}
+        asked: Dict[str, Any] = {"expires_in": EXPIRES_IN}
         for more in (_settings(self._request.config), *_marked(self._request.node), called):
             asked = _with(asked, more)
         root = self._request.config.rootpath
@@ -87,8 +91,14 @@ class SandboxFactory:
 
 
 def _settings(config: pytest.Config) -> Dict[str, Any]:
-    found = {name: config.getini(f"sandbox_{name}") for name in _SETTINGS}
-    return {name: value for name, value in found.items() if value}
+    said = {name: config.getini(f"sandbox_{name}") for name in _SETTINGS}
+    found: Dict[str, Any] = {name: value for name, value in said.items() if value}
+    if "expires_in" in found:
+        try:
+            found["expires_in"] = float(found["expires_in"])
+        except ValueError:
+            raise pytest.UsageError(f"sandbox_expires_in: {found['expires_in']!r} is no number of seconds") from None
+    return found
 
 
 def _marked(node: pytest.Item) -> Iterator[Dict[str, Any]]:
