@@ -131,13 +131,38 @@ func (f SandboxFiles) Stat(ctx context.Context, name string) (ViewEntry, error) 
 	return entries[0], nil
 }
 
+// MaxRead bounds what SandboxFiles.Read and the ReadFile of its FS keep of a file,
+// in bytes: a command can make one of any size without using its disk up.
+const MaxRead = 64 << 20
+
 // Read returns a file's content.
 // Errors: ErrNotFound; ErrDenied for a file of which the policy shows the name
-// alone; ErrInvalid for what is no file.
+// alone; ErrInvalid for what is no file; ErrExhausted for more than MaxRead,
+// which Copy is for.
 func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
-	var content bytes.Buffer
+	var content whole
 	err := f.Copy(ctx, name, &content)
-	return content.Bytes(), err
+	if content.over {
+		return nil, &Error{"read " + name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), []error{ErrExhausted}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return content.text.Bytes(), nil
+}
+
+// whole keeps all that is written, or fails.
+type whole struct {
+	text bytes.Buffer
+	over bool // more than MaxRead was to be kept
+}
+
+// Write adds b. Errors: ErrExhausted.
+func (w *whole) Write(b []byte) (int, error) {
+	if w.over = w.text.Len()+len(b) > MaxRead; w.over {
+		return 0, ErrExhausted
+	}
+	return w.text.Write(b)
 }
 
 // Copy is Read that writes the content to w, however much that is.
@@ -207,11 +232,13 @@ func ofWords(text string) error {
 }
 
 // FS is the view as a file system of the standard library, for as long as ctx
-// goes on. A symbolic link is not followed by Open. What the policy hides is
-// fs.ErrNotExist, and a file that it shows and does not let be read is
-// fs.ErrPermission when it is read.
+// goes on. Open follows a symbolic link as far as it stays in the workspace.
+// ReadFile is bounded as Read is. What the policy hides is fs.ErrNotExist, and a
+// file that it shows and does not let be read is fs.ErrPermission when it is
+// read.
 func (f SandboxFiles) FS(ctx context.Context) interface {
 	fs.ReadDirFS
+	fs.ReadFileFS
 	fs.StatFS
 	fs.ReadLinkFS
 } {

@@ -5,6 +5,7 @@ package client_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"strings"
 	"testing"
@@ -58,6 +59,34 @@ func TestFilesAreWhatACommandSees(t *testing.T) {
 	}
 	if changes, err := box.DiffNames(ctx, "output"); err != nil || len(changes) == 0 || changes[len(changes)-1].Path != "output/new/it's \xff" || len(changes[0].Patch) > 0 {
 		t.Errorf("%+v %v", changes, err)
+	}
+}
+
+// A command made it, and it takes no room on its disk.
+func TestASparseFileDoesNotFillTheMemory(t *testing.T) {
+	box := local(t, "full-access", map[string]string{"a": "a\n"})
+	run(t, box, "truncate -s 1T huge; truncate -s 64M most; ln -s huge link")
+	view := box.Files.FS(t.Context())
+	for name, read := range map[string]func() ([]byte, error){
+		"Read":             func() ([]byte, error) { return box.Files.Read(t.Context(), "huge") },
+		"ReadFile":         func() ([]byte, error) { return fs.ReadFile(view, "huge") },
+		"ReadFile by link": func() ([]byte, error) { return fs.ReadFile(view, "link") },
+	} {
+		content, err := read()
+		if content != nil || !errors.Is(err, client.ErrExhausted) || !strings.Contains(err.Error(), "larger than 67108864 bytes: take it in pieces, by Copy") {
+			t.Errorf("%s: %d bytes, %v", name, len(content), err)
+		}
+	}
+	if content, err := fs.ReadFile(view, "most"); err != nil || len(content) != client.MaxRead {
+		t.Errorf("%d bytes, %v", len(content), err)
+	}
+	f, err := view.Open("huge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if n, err := io.ReadFull(f, make([]byte, 1<<20)); err != nil {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }
 

@@ -84,6 +84,19 @@ func (v viewFS) Open(name string) (fs.File, error) {
 	return &viewFile{v: v, name: name, info: infoOf(e, name)}, nil
 }
 
+// ReadFile is Files.Read.
+func (v viewFS) ReadFile(name string) ([]byte, error) {
+	e, err := v.resolve("open", name)
+	if err != nil {
+		return nil, err
+	}
+	content, err := v.files.Read(v.ctx, e.Path)
+	if err != nil {
+		return nil, pathError("read", name, err)
+	}
+	return content, nil
+}
+
 // Stat describes a file.
 func (v viewFS) Stat(name string) (fs.FileInfo, error) {
 	e, err := v.resolve("stat", name)

@@ -20,6 +20,7 @@ from agentfense import (
     InvalidConfigurationError,
     Permission,
     PermissionDeniedError,
+    ResourceLimitExceededError,
     SandboxNotFoundError,
     SandboxStatus,
     SessionNotFoundError,
@@ -115,7 +116,10 @@ async def test_sessions(async_sandbox: AsyncSandbox) -> None:
 async def test_files_changes_policy_audit(async_sandbox: AsyncSandbox, project: Path) -> None:
     sb = async_sandbox
     await sb.write_file("a/b.txt", "one")
-    assert await sb.read_file("a/b.txt") == "one"
+    assert await sb.read_file("a/b.txt") == await sb.files.read("a/b.txt", max_bytes=3) == "one"
+    for read in (sb.files.read, sb.files.read_bytes, sb.read_file, sb.read_file_bytes):
+        with pytest.raises(ResourceLimitExceededError, match=r"larger than 2 bytes$"):
+            await read("a/b.txt", max_bytes=2)
     assert "a/b.txt" in await sb.list_files(recursive=True)
     assert (await sb.files.stat("a/b.txt")).changed and not await sb.files.exists("absent")
     with pytest.raises(FileNotFoundError):

@@ -19,6 +19,7 @@ from agentfense import (
     InvalidConfigurationError,
     PermissionDeniedError,
     PermissionRule,
+    ResourceLimitExceededError,
     Sandbox,
     SandboxClient,
     SandboxError,
@@ -52,6 +53,8 @@ def test_codebases_and_their_files(client: SandboxClient) -> None:
     assert client.download_file(made.id, "a/b.bin") == content
     assert client.upload_file(made.id, "empty", "").size == 0
     assert client.download_file(made.id, "empty") == b""
+    with pytest.raises(ResourceLimitExceededError, match=r"download a/b\.bin: larger than 1 bytes$"):
+        client.download_file(made.id, "a/b.bin", max_bytes=1)
     assert [(f.path, f.name, f.is_dir) for f in client.list_files(made.id)] == [
         ("a", "a", True),
         ("empty", "empty", False),

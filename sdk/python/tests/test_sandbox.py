@@ -25,6 +25,7 @@ from agentfense import (
     Outcome,
     Permission,
     PermissionDeniedError,
+    ResourceLimitExceededError,
     ResourceLimits,
     RuntimeType,
     Sandbox,
@@ -212,6 +213,17 @@ def test_a_file_of_any_name_can_be_written(sandbox: Sandbox) -> None:
     found = {entry.path for entry in sandbox.files.list(recursive=True) if entry.changed and not entry.is_dir}
     assert found == set(names)
     assert all(os.fsdecode(sandbox.files.read_bytes(name)) == name for name in names)
+
+
+def test_a_sparse_file_does_not_fill_the_memory(sandbox: Sandbox) -> None:
+    sandbox.run("truncate -s 1T huge; printf 1234 > small", raise_on_error=True)
+    for read in (sandbox.files.read, sandbox.files.read_bytes, sandbox.read_file, sandbox.read_file_bytes):
+        with pytest.raises(ResourceLimitExceededError, match=r"larger than 3 bytes$") as caught:
+            read("small", max_bytes=3)
+        assert caught.value.limit == 3
+        assert len(read("small", max_bytes=4)) == len(read("small", max_bytes=None)) == 4
+    with pytest.raises(ResourceLimitExceededError, match=r"huge: larger than 67108864 bytes: give a higher max_bytes="):
+        sandbox.read_file("huge")
 
 
 @on_both

@@ -11,7 +11,7 @@ from . import _requests as requests
 from . import types as t
 from ._async_codebases import AsyncCalls
 from ._connection import WORK, within
-from ._errors import Call, write_error
+from ._errors import MAX_READ, Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
 from ._streams import AsyncAuditStream
@@ -49,7 +49,7 @@ class AsyncChangeCalls(AsyncCalls):
         answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path or "/"))
         return view_entry_of(answer.entries[0])
 
-    async def read_view(self, sandbox_id: str, path: str, *, max_bytes: Optional[int] = None) -> bytes:
+    async def read_view(self, sandbox_id: str, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content as a command inside would read it; see SandboxFiles.read_bytes."""
         request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         return await self._content("ReadView", request, Call("read", sandbox_id, path=path), max_bytes)

@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 from . import _requests as requests
 from . import types as t
 from ._connection import WORK, AsyncConnection
-from ._errors import Call, too_large
+from ._errors import MAX_READ, Call, too_large
 from ._gen.sandbox.v1 import codebase_pb2
 from ._streams import AsyncStream
 from ._wire import (
@@ -29,7 +29,7 @@ class AsyncCalls:
 
     _connection: AsyncConnection
 
-    async def _content(self, method: str, request: Any, about: Call, max_bytes: Optional[int] = None) -> bytes:
+    async def _content(self, method: str, request: Any, about: Call, max_bytes: Optional[int]) -> bytes:
         pieces: List[bytes] = []
         size = 0
         start = partial(self._connection.stream, method, request, WORK)
@@ -116,10 +116,11 @@ class AsyncCodebaseCalls(AsyncCalls):
             raise
         return int(answer.file_count)
 
-    async def download_file(self, codebase_id: str, file_path: str) -> bytes:
-        """Return a file's content."""
+    async def download_file(self, codebase_id: str, file_path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any."""
         request = codebase_pb2.DownloadFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
-        return await self._content("DownloadFile", request, Call("download", codebase_id=codebase_id, path=file_path))
+        about = Call("download", codebase_id=codebase_id, path=file_path)
+        return await self._content("DownloadFile", request, about, max_bytes)
 
     async def list_files(self, codebase_id: str, path: str = "", recursive: bool = False) -> List[t.FileInfo]:
         """List a directory of a codebase, or all that is below it."""

@@ -26,6 +26,9 @@ from .exceptions import (
     UploadError,
 )
 
+MAX_READ = 64 << 20
+"""The bytes of a file that are read into memory unless more is asked for: a sparse one may announce any size."""
+
 
 class RpcError(Protocol):
     """What the errors of gRPC's two Python interfaces have in common."""
@@ -65,8 +68,11 @@ def error_of(error: RpcError, call: Call) -> SandboxError:
 
 
 def too_large(call: Call, max_bytes: int) -> SandboxError:
-    """Return the error of content that is more than was asked for."""
-    return ResourceLimitExceededError("size", max_bytes, f"{call.operation} {call.path}: larger than {max_bytes} bytes")
+    """Return the error of content that is more than was asked for, or than is read unless more is."""
+    text = f"{call.operation} {call.path}: larger than {max_bytes} bytes"
+    if max_bytes == MAX_READ:
+        text += ": give a higher max_bytes=, None for any size, or take it in pieces, from exec_stream of cat"
+    return ResourceLimitExceededError("size", max_bytes, text)
 
 
 def write_error(path: str, said: str) -> SandboxError:

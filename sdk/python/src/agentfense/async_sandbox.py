@@ -10,6 +10,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
 from ._async_execs import AsyncSandboxExecs
+from ._errors import MAX_READ
 from ._requests import Paths, Resources, Timeout
 from ._streams import AsyncAuditStream, AsyncExecStream
 from ._wire import Seconds, inside_path
@@ -300,15 +301,18 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     # Files
 
-    async def read_file(self, path: str) -> str:
+    async def read_file(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; see read_file_bytes."""
-        return (await self.read_file_bytes(path)).decode("utf-8", "replace")
+        return (await self.read_file_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
 
-    async def read_file_bytes(self, path: str) -> bytes:
-        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory."""
+    async def read_file_bytes(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory.
+
+        ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
+        """
         if self._codebase.linked:
-            return await self.files.read_bytes(path)
-        return await self._client.download_file(self.codebase_id, inside_path(path))
+            return await self.files.read_bytes(path, max_bytes=max_bytes)
+        return await self._client.download_file(self.codebase_id, inside_path(path), max_bytes=max_bytes)
 
     async def write_file(self, path: str, content: Union[str, bytes]) -> None:
         """Store a file: in the codebase, or in the sandbox's view, under its policy, if the codebase is linked."""

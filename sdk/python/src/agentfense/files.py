@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, List, Optional, Union
 
+from ._errors import MAX_READ
 from .exceptions import FileNotFoundError
 from .types import ViewEntry
 
@@ -24,12 +25,15 @@ class SandboxFiles:
         self._client = client
         self._id = sandbox_id
 
-    def read(self, path: str) -> str:
-        """Return a file's text, UTF-8; what is none becomes replacement characters."""
-        return self.read_bytes(path).decode("utf-8", "replace")
+    def read(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> str:
+        """Return a file's text, UTF-8; what is none becomes replacement characters. See read_bytes."""
+        return self.read_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, *, max_bytes: Optional[int] = None) -> bytes:
-        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``."""
+    def read_bytes(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
+
+        A command can make a file of any size without using its disk up: ``exec_stream`` of ``cat`` gives it in pieces.
+        """
         return self._client.read_view(self._id, path, max_bytes=max_bytes)
 
     def write(self, path: str, content: Union[str, bytes]) -> None:

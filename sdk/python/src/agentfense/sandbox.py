@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream
@@ -300,15 +301,18 @@ class Sandbox(SandboxExecs):
 
     # Files
 
-    def read_file(self, path: str) -> str:
+    def read_file(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; see read_file_bytes."""
-        return self.read_file_bytes(path).decode("utf-8", "replace")
+        return self.read_file_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
 
-    def read_file_bytes(self, path: str) -> bytes:
-        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory."""
+    def read_file_bytes(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory.
+
+        ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
+        """
         if self._codebase.linked:
-            return self.files.read_bytes(path)
-        return self._client.download_file(self.codebase_id, inside_path(path))
+            return self.files.read_bytes(path, max_bytes=max_bytes)
+        return self._client.download_file(self.codebase_id, inside_path(path), max_bytes=max_bytes)
 
     def write_file(self, path: str, content: Union[str, bytes]) -> None:
         """Store a file: in the codebase, or in the sandbox's view, under its policy, if the codebase is linked."""
