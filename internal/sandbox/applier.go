@@ -120,6 +120,9 @@ func (a *applier) finish(s *step, err error) {
 		return
 	}
 	kind := hostfile.Kind(err)
+	if kind != fault.Exhausted && !errors.Is(err, errMoved) && a.hasMovedOn(s) {
+		err = ErrBusy // the rest is but a consequence
+	}
 	switch {
 	case errors.Is(err, errMoved):
 		kind = fault.Precondition
@@ -130,10 +133,24 @@ func (a *applier) finish(s *step, err error) {
 	default:
 		s.stop(Failed, "%s", unwrapErrno(err))
 	}
-	if a.failure == nil {
+	switch {
+	case a.failure != nil:
+	case errors.Is(err, ErrBusy):
+		a.failure = fault.New(kind, "apply %s: %w", s.Path, ErrBusy)
+	default:
 		a.failure = fault.New(kind, "apply %s: %s", s.Path, s.reason)
 	}
 	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
+}
+
+// hasMovedOn reports whether the sandbox, which runs, has made something else
+// of an entry of its delta meanwhile, or nothing.
+func (a *applier) hasMovedOn(s *step) bool {
+	if a.work.lock != nil {
+		return false
+	}
+	same, err := s.version().holds(a.work.stack, s.Path)
+	return err == nil && !same
 }
 
 // check looks at the source's entry once more, now that it is about to be

@@ -84,7 +84,8 @@ func (r *ApplyResult) Count(o Outcome) int {
 // what was done is done and reported, and the rest stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path at
-// which nothing changed; Denied and Exhausted as the host has it; Canceled.
+// which nothing changed; Denied and Exhausted as the host has it; Canceled;
+// ErrBusy.
 func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
 	w, err := s.openTo(PurposeApply, o.Drop != nil, o.DryRun)
 	if err != nil {

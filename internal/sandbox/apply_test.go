@@ -335,6 +335,48 @@ func TestApplyBesideASupervisorDropsByIt(t *testing.T) {
 	})
 }
 
+// TestApplyOfWhatTheSandboxIsWritingIsBusy changes a file between the plan, after
+// which the directory is made, and its copy.
+func TestApplyOfWhatTheSandboxIsWritingIsBusy(t *testing.T) {
+	for name, meanwhile := range map[string]func(a *agent){
+		"written again": func(a *agent) { a.write("/f", "later") },
+		"removed":       func(a *agent) { a.remove("/f") },
+		"renamed":       func(a *agent) { a.rename("/f", "/g") },
+		"replaced":      func(a *agent) { a.remove("/f"); a.symlink("x", "/f") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, tree{"gone": "1"})
+			b.agent(func(a *agent) {
+				a.mkdir("/d")
+				a.write("/f", "now")
+				a.remove("/gone")
+				o := sandbox.ApplyOptions{
+					Drop: func(v []sandbox.Version) ([]vpath.Path, error) { return sandbox.DropVersions(a.stack, v) },
+					Progress: func(tried, _ int) {
+						if tried == 1 {
+							meanwhile(a)
+						}
+					},
+				}
+				r, err := b.box.Apply(t.Context(), o)
+				if !errors.Is(err, sandbox.ErrBusy) || !fault.Is(err, fault.Unavailable) {
+					t.Errorf("Apply = %v, want that the sandbox is writing to it", err)
+				}
+				if r.Count(sandbox.Applied) != 1 || r.Count(sandbox.Failed) != 1 || r.Count(sandbox.Skipped) != 1 {
+					t.Errorf("Apply = %+v", r)
+				}
+				o.Progress = nil
+				if _, err := b.box.Apply(t.Context(), o); err != nil {
+					t.Errorf("Apply of it at rest = %v", err)
+				}
+			})
+			if left := b.changes(); len(left) != 0 {
+				t.Errorf("left are the changes %q", left)
+			}
+		})
+	}
+}
+
 func TestHardLinksStayLinks(t *testing.T) {
 	b := newBench(t, tree{"old": "1"})
 	b.agent(func(a *agent) {

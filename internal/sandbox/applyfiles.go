@@ -15,8 +15,9 @@ import (
 	"github.com/agentfense/agentfense/internal/layer"
 )
 
-// errBusy says that a file changed while it was copied out of the delta.
-var errBusy = fault.New(fault.Unavailable, "the sandbox is writing to it")
+// ErrBusy says that the sandbox, which runs, changed an entry while it was
+// applied. Another apply may find it at rest.
+var ErrBusy = fault.New(fault.Unavailable, "the sandbox is writing to it")
 
 // batch are files written to the source that have no place in it yet.
 type batch struct {
@@ -197,7 +198,7 @@ func isUnchanged(src *os.File, s *step) error {
 		return err
 	}
 	if st.Size != s.Info.Size || st.Mtim != s.Info.Mtime || st.Ino != s.Info.ID.Ino {
-		return errBusy
+		return ErrBusy
 	}
 	return nil
 }

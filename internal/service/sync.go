@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,14 +48,52 @@ func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
 }
 
 // sync brings a sandbox's changes into its codebase, has the delta forget what
-// is there, and tells the other sandboxes. client is nil if it does not run.
-func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) (conflicts []vpath.Path, err error) {
+// is there, and tells the other sandboxes. It returns the paths that others had
+// changed too, and those that stay in the sandbox. client is nil if it does not
+// run.
+func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) ([]vpath.Path, error) {
+	return untilAtRest(func() (carried, error) { return s.syncOnce(ctx, sb, client) })
+}
+
+// carried is what became of paths that were not simply carried over.
+type carried struct {
+	overwrote, left []vpath.Path
+	busy            bool // some are left because the sandbox is writing to one
+}
+
+// How often is tried what the sandbox is writing to, and the first pause, of which
+// each that follows is twice the one before.
+const (
+	busyTries = 5
+	busyPause = 10 * time.Millisecond
+)
+
+// untilAtRest repeats a sync as long as the sandbox is writing to what it copies.
+// What is busy still is left: whoever writes has it carried over at its end. The
+// command whose end this is has nothing to do with it, so it is no error.
+func untilAtRest(sync func() (carried, error)) (conflicts []vpath.Path, err error) {
+	pause := busyPause
+	for try := 1; ; try++ {
+		c, err := sync()
+		conflicts = append(conflicts, c.overwrote...)
+		if err != nil || !c.busy || try == busyTries {
+			conflicts = append(conflicts, c.left...)
+			slices.Sort(conflicts)
+			return slices.Compact(conflicts), err
+		}
+		time.Sleep(pause)
+		pause *= 2
+	}
+}
+
+// syncOnce is sync as far as it goes while other commands may write.
+func (s *Service) syncOnce(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) (c carried, err error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if _, linked := files.Linked(); linked {
-		return nil, nil // a person applies
+		return c, nil // a person applies
 	}
 	o := sandbox.ApplyOptions{OnConflict: sandbox.Overwrite}
 	if s.config.Sandbox.OnConflict == config.ConflictRefuse {
@@ -65,17 +104,24 @@ func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervi
 	}
 	result, err, told := s.carryOver(ctx, files, sb, o)
 	for _, p := range result.Paths {
-		if p.Overwrote || p.Outcome == sandbox.Conflict || p.Outcome == sandbox.Failed {
-			conflicts = append(conflicts, p.Path)
+		switch {
+		case p.Outcome == sandbox.Conflict, p.Outcome == sandbox.Failed, p.Outcome == sandbox.Skipped:
+			c.left = append(c.left, p.Path)
+		case p.Overwrote:
+			c.overwrote = append(c.overwrote, p.Path)
 		}
 	}
-	if fault.Is(err, fault.Denied) {
+	switch {
+	case errors.Is(err, sandbox.ErrBusy):
+		s.log.InfoContext(ctx, "sync: not everything is at rest", "sandbox", sb.ID(), "err", err)
+		c.busy, err = true, nil
+	case fault.Is(err, fault.Denied):
 		// A command has closed files of its own to the server's user. They stay in
 		// the sandbox; that is no reason to lose what the command wrote.
 		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
 		err = nil
 	}
-	return conflicts, errors.Join(err, told)
+	return c, errors.Join(err, told)
 }
 
 // tellAtOnce is how many supervisors are told at once.

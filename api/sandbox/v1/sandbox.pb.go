@@ -1214,7 +1214,8 @@ type ExecResult struct {
 	StdoutTruncated bool `protobuf:"varint,102,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
 	StderrTruncated bool `protobuf:"varint,103,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
 	// Paths that the command changed and somebody outside did too, found when the changes reached
-	// the codebase. As many as there is room for.
+	// the codebase, and those that stay in the sandbox: another command is writing to them, or the
+	// server may not read them. As many as there is room for.
 	Conflicts []string `protobuf:"bytes,104,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	// How many conflicts there were.
 	ConflictCount int64 `protobuf:"varint,105,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
