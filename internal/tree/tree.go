@@ -66,15 +66,39 @@ func Open(dir string, patterns ...string) (*Tree, error) {
 func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
 	texts := []string{ignore.Defaults}
 	for _, name := range ignore.Names {
-		text, err := t.root.ReadFile(name)
+		text, err := t.patterns(name)
 		switch {
 		case err == nil:
-			texts = append(texts, string(text))
+			texts = append(texts, text)
 		case !errors.Is(err, fs.ErrNotExist):
 			return nil, fault.New(fault.Invalid, "%s: %w", vpath.Escape(filepath.Join(t.Path, name)), err)
 		}
 	}
 	return ignore.New(append(texts, more...)...)
+}
+
+// patterns reads a file of patterns, as far as one byte more than package ignore
+// takes.
+func (t *Tree) patterns(name string) (string, error) {
+	f, err := t.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("is no regular file")
+	}
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, ignore.MaxBytes+1))
+	return string(text), err
+}
+
+// open opens a file to be read. A FIFO would be waited for.
+func (t *Tree) open(name string) (*os.File, error) {
+	return t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|noFollow, 0)
 }
 
 // Close lets go of the directory.
@@ -141,8 +165,7 @@ func (t *Tree) Next() (File, *os.File, error) {
 	if !f.Mode.IsRegular() {
 		return f, nil, nil
 	}
-	// What became a FIFO meanwhile would be waited for.
-	content, err := t.root.OpenFile(f.Path.Rel(), os.O_RDONLY|syscall.O_NONBLOCK|noFollow, 0)
+	content, err := t.open(f.Path.Rel())
 	if err != nil {
 		return f, nil, fault.New(fault.Denied, "%w", err)
 	}

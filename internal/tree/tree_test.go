@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/ignore"
 )
 
 // directory makes one with files.
@@ -87,6 +88,29 @@ func TestWhatChangesWhileItIsReadIsNotFollowed(t *testing.T) {
 	}
 	if _, content, err := tree.Next(); !fault.Is(err, fault.Denied) || content != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// Neither is waited for, nor read into memory.
+func TestIgnoreFilesThatAreNone(t *testing.T) {
+	for name, try := range map[string]struct {
+		make func(path string) error
+		says string
+	}{
+		"a directory":   {func(path string) error { return os.Mkdir(path, 0o700) }, "is no regular file"},
+		"a FIFO":        {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "is no regular file"},
+		"a link out":    {func(path string) error { return os.Symlink("/dev/zero", path) }, "ignore"},
+		"a sparse file": {func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, "bytes are more than 131072"},
+	} {
+		for _, file := range ignore.Names {
+			dir := t.TempDir()
+			if err := try.make(filepath.Join(dir, file)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(dir); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), try.says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
 

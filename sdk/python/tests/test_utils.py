@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
+from agentfense import _requests as requests
 from agentfense import utils
 
 
@@ -39,6 +42,40 @@ def test_ignore_files_have_the_semantics_of_git(project: Path) -> None:
     found = names(project)
     assert "important.log" in found and "deep/README.md" in found and "build/out.o" in found
     assert not found & {"README.md", "src/lib.py", "a.log", "keep.log", "#odd"}
+
+
+def sparse(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 1 << 40)
+
+
+@pytest.mark.parametrize("name", utils.IGNORE_FILES)
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (os.mkfifo, "is no regular file"),
+        (os.mkdir, "is no regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+        (sparse, "patterns of more than 131072 bytes"),
+    ],
+    ids=["FIFO", "directory", "link", "sparse"],
+)
+def test_ignore_files_that_are_none(tmp_path: Path, name: str, make: Callable[[Path], object], says: str) -> None:
+    """Neither is waited for, nor read into memory."""
+    make(tmp_path / name)
+    for read in (utils.walk_directory, lambda path: requests.upload_tree("cb_0", path, None)):
+        with pytest.raises(ValueError, match=f"{re.escape(name)}: {says}"):
+            list(read(tmp_path))
+
+
+def test_what_becomes_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    messages = requests.upload_tree("cb_0", tmp_path, None)
+    assert next(messages).metadata.file_path == "file"
+    (tmp_path / "file").unlink()
+    os.mkfifo(tmp_path / "file")
+    with pytest.raises(ValueError, match="file: is no regular file"):
+        next(messages)
 
 
 def test_symbolic_links_are_not_followed(tmp_path: Path) -> None:

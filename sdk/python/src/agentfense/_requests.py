@@ -230,7 +230,7 @@ def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optiona
         else:
             # Without a size: it may grow or shrink while it is read.
             yield upload_metadata(codebase_id, entry.path, mode=mode)
-            with open(entry.full, "rb") as file:
+            with utils.open_regular(entry.full) as file:
                 while data := file.read(UPLOAD_CHUNK):
                     yield codebase_pb2.UploadChunk(data=data)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import re
 import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence, Tuple, Union
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -36,6 +38,9 @@ DEFAULT_IGNORE_PATTERNS: Tuple[str, ...] = (
 
 IGNORE_FILES = (".gitignore", ".sandboxignore")
 """The files of a directory's root that say what else to leave out."""
+
+MAX_IGNORE_SIZE = 131072
+"""The bytes that a file of patterns may have."""
 
 MAX_FILE_SIZE = 52428800
 """Bytes; larger files are left out unless the caller says otherwise."""
@@ -66,13 +71,38 @@ class Entry:
         return stat.S_ISREG(self.status.st_mode)
 
 
-def parse_ignore_file(path: PathLike) -> List[str]:
-    """Return the patterns of a file in the form of a .gitignore: no comments, no empty lines. [] if it is absent."""
+def open_regular(path: PathLike) -> BinaryIO:
+    """Open a file to be read. ValueError for what is no regular file, of which some would be waited for."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = [line.rstrip("\r\n") for line in file]
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO):  # a link, a socket
+            raise
+        raise _not_regular(path) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_regular(path)
+    return open(fd, "rb")
+
+
+def _not_regular(path: PathLike) -> ValueError:
+    return ValueError(f"{os.fspath(path)}: is no regular file")
+
+
+def parse_ignore_file(path: PathLike) -> List[str]:
+    """Return the patterns of a file in the form of a .gitignore: no comments, no empty lines. [] if it is absent.
+
+    ValueError for more than 128 KiB, and for what is no regular file, a symbolic link too.
+    """
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_IGNORE_SIZE + 1)
     except FileNotFoundError:
         return []
+    if len(data) > MAX_IGNORE_SIZE:
+        raise ValueError(f"{os.fspath(path)}: patterns of more than {MAX_IGNORE_SIZE} bytes")
+    with io.StringIO(data.decode("utf-8", "surrogateescape"), newline=None) as text:
+        lines = [line.rstrip("\r\n") for line in text]
     return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -143,7 +173,7 @@ def walk_directory(
     no directory.
     """
     for entry in _files(path, ignore_patterns, include_default_ignores, max_file_size):
-        with open(entry.full, "rb") as file:
+        with open_regular(entry.full) as file:
             yield entry.path, file.read()
 
 
