@@ -9,7 +9,8 @@ import time
 from concurrent.futures import Future, TimeoutError
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar
+from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import grpc
 import grpc.aio
@@ -34,6 +35,8 @@ CONNECT = 20.0
 """Seconds within which there is a connection with a server of our own."""
 READY = 2.0
 """Seconds after which it is looked for again."""
+
+_NOT_SENT = (grpc.StatusCode.INTERNAL, "Internal error from Core")
 
 
 def within(timeout: Optional[float]) -> Optional[float]:
@@ -175,6 +178,46 @@ class Connection(_Base):
                 self._channel.close()
 
 
+class End:
+    """How the server ends a call of an event loop.
+
+    If it does so while a message is sent, gRPC may say instead, or a moment before, that this could not be done.
+    """
+
+    def __init__(self, call: Any) -> None:
+        self._told = asyncio.Event()
+        self._error: Any = None
+        call.add_done_callback(self._note)
+
+    def _note(self, call: Any) -> None:
+        """Take what gRPC says; it calls again if that changes."""
+        code, details = _ready(call.code()), _ready(call.details())
+        if (code, details) != _NOT_SENT:
+            metadata = grpc.aio.Metadata()
+            ok = code is grpc.StatusCode.OK
+            self._error = None if ok else grpc.aio.AioRpcError(code, metadata, metadata, details)
+            self._told.set()
+
+    async def of(self, error: Any) -> Any:
+        """Return what the call of which gRPC tells ``error`` ended with, None if it ended well."""
+        if (error.code(), error.details()) != _NOT_SENT:
+            return error
+        try:
+            await asyncio.wait_for(self._told.wait(), GRACE)
+        except asyncio.TimeoutError:
+            return error
+        return self._error
+
+
+def _ready(value: Coroutine[Any, Any, T]) -> T:
+    """Return what needs no waiting."""
+    try:
+        value.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise RuntimeError("gRPC tells of a call's end before it knows it")
+
+
 class AsyncConnection(_Base):
     """A connection for one event loop, made when it is first used."""
 
@@ -184,6 +227,7 @@ class AsyncConnection(_Base):
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._opening: Optional[asyncio.Task[None]] = None
         self._channel: Any = None
+        self._ends: WeakKeyDictionary[Any, End] = WeakKeyDictionary()
 
     async def open(self) -> Endpoint:
         """Connect, unless that is done, and return where to."""
@@ -224,10 +268,12 @@ class AsyncConnection(_Base):
     async def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
         """Return the server's one answer. ``request`` is an iterator where the method takes many."""
         request = await self._fit(request, about)
+        call = self._methods[method](request, timeout=limit, metadata=self._metadata)
+        end = End(call)
         try:
-            return await self._methods[method](request, timeout=limit, metadata=self._metadata)
+            return await call
         except grpc.RpcError as error:
-            raise error_of(error, self.about(about)) from None
+            raise error_of(await end.of(error) or error, self.about(about)) from None
 
     async def _fit(self, request: Any, about: Call) -> Any:
         await self.open()
@@ -269,13 +315,19 @@ class AsyncConnection(_Base):
         """Return a call to which more messages can be written than the first."""
         first = await self._fit(first, Call(method))
         call = self._methods[method](timeout=limit, metadata=self._metadata)
+        self._ends[call] = End(call)
         try:
-            with suppress(asyncio.InvalidStateError):  # it has failed already, and says why when it is read
+            # Where it has failed already it says why when it is read.
+            with suppress(asyncio.InvalidStateError, grpc.RpcError):
                 await call.write(first)
         except BaseException:
             call.cancel()
             raise
         return call
+
+    async def end_of(self, call: Any, error: Any) -> Any:
+        """Return the error with which the server ended a call, None if it ended well."""
+        return await self._ends[call].of(error) if call in self._ends else error
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""

@@ -96,9 +96,10 @@ class AsyncStream(Generic[T]):
             raise
         except grpc.RpcError as error:
             closed, self._closed = self._closed, True
-            if closed or self._ends(error):
+            end = None if closed else await self._connection.end_of(self._call, error)
+            if end is None or self._ends(end):
                 return None
-            raise error_of(error, self._connection.about(self._about)) from None
+            raise error_of(end, self._connection.about(self._about)) from None
         except BaseException:
             await self.aclose()
             raise

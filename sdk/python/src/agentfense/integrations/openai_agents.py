@@ -135,11 +135,8 @@ class SandboxSession(BaseSandboxSession):
         try:
             await self._sandbox.files.write(str(name), bytes(content))
         except SandboxError as error:
-            reason = _reason(error)
-            if reason == "failed" and not await self.running():
-                reason = "gone"  # gRPC loses an answer that comes before all was sent
             raise WorkspaceArchiveWriteError(
-                path=name, context={"reason": reason}, cause=error, message=str(error), retryable=False
+                path=name, context={"reason": _reason(error)}, cause=error, message=str(error), retryable=False
             ) from error
 
     async def ls(self, path: Union[str, Path], *, user: Union[str, User, None] = None) -> List[FileEntry]:
