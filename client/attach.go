@@ -205,7 +205,7 @@ func (x *AttachedExec) deliver(answer *sandboxv1.ExecOutput) error {
 	case x.ctx.Err() != nil:
 		return x.failed(err)
 	}
-	return &Error{"attach", err.Error(), []error{err}}
+	return failure("attach", err.Error(), err)
 }
 
 // failed is why the call has ended.
@@ -215,7 +215,7 @@ func (x *AttachedExec) failed(err error) error { return x.c.fail(x.ctx, "attach"
 func (x *AttachedExec) feed(from io.Reader) {
 	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, carry.Bytes))
 	if err != nil { // half of an input would be taken for all of it
-		x.cancel(&Error{"attach", "standard input: " + err.Error(), []error{err}})
+		x.cancel(failure("attach", "standard input: "+err.Error(), err))
 		return
 	}
 	x.Stdin.Close()
@@ -246,7 +246,7 @@ func (x *AttachedExec) Resize(rows, columns uint16) { x.talk.Resize(rows, column
 // the program.
 func (x *AttachedExec) Signal(s Signal) {
 	if !x.talk.Signal(int32(s)) {
-		x.cancel(&Error{"signal", "it cannot get past input that the program does not read: the program was ended", []error{ErrUnavailable}})
+		x.cancel(failure("signal", "it cannot get past input that the program does not read: the program was ended", ErrUnavailable))
 	}
 }
 

@@ -80,7 +80,7 @@ const again = `{"methodConfig": [{
 // firstAnswer waits for the first message of a call, whose context cancel ends.
 func firstAnswer[A any](limit time.Duration, cancel context.CancelCauseFunc, receive func() (A, error)) (A, error) {
 	waited := time.AfterFunc(limit, func() {
-		cancel(&Error{"attach", "the server does not answer within " + limit.String(), []error{ErrUnavailable}})
+		cancel(failure("attach", "the server does not answer within "+limit.String(), ErrUnavailable))
 	})
 	defer waited.Stop()
 	return receive()

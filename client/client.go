@@ -57,16 +57,16 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 		}
 		conn.Close()
 		if err := ctx.Err(); err != nil {
-			return nil, &Error{"connect", err.Error(), []error{err}}
+			return nil, failure("connect", err.Error(), err)
 		}
 		if time.Now().After(limit) {
-			return nil, &Error{"connect", fmt.Sprintf("the server at %s does not answer within %s", found.at, findPatience), []error{ErrUnavailable}}
+			return nil, failure("connect", fmt.Sprintf("the server at %s does not answer within %s", found.at, findPatience), ErrUnavailable)
 		}
 	}
 }
 
 func invalid(operation string, err error) error {
-	return &Error{operation, err.Error(), []error{ErrInvalid, err}}
+	return failure(operation, err.Error(), ErrInvalid, err)
 }
 
 // isReady reports whether there is a connection within a moment.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,28 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 	}
 	if r := run(t, box, "cat dropped"); string(r.Stdout) != "old\n" {
 		t.Errorf("after discard: %q", r.Stdout)
+	}
+}
+
+func TestApplyInConflict(t *testing.T) {
+	box, dir := linked(t, open(t), "full-access", map[string]string{"a": "a\n", "b": "b\n"})
+	run(t, box, "echo agent >a; echo agent >b")
+	if err := os.WriteFile(dir+"/a", []byte("somebody else\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := box.Apply(t.Context())
+	told := (*client.Error)(nil)
+	if !errors.Is(err, client.ErrConflict) || !errors.Is(err, client.ErrPrecondition) || !errors.As(err, &told) || !slices.Equal(told.Conflicts, []string{"a"}) {
+		t.Errorf("conflict: %v", err)
+	}
+	if err := box.SetPolicy(t.Context(), client.Policy{Preset: "read-only"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := box.Apply(t.Context(), "b"); !errors.Is(err, client.ErrDenied) || errors.Is(err, client.ErrConflict) {
+		t.Errorf("what may not be written: %v", err)
+	}
+	if text, err := os.ReadFile(dir + "/b"); err != nil || string(text) != "b\n" {
+		t.Errorf("on the host: %q, %v", text, err)
 	}
 }
 
@@ -147,7 +170,8 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	if err := box.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if _, err := box.Run(ctx, "true"); !errors.Is(err, client.ErrNotRunning) || !errors.Is(err, client.ErrPrecondition) {
+	_, err := box.Run(ctx, "true")
+	if told := (*client.Error)(nil); !errors.Is(err, client.ErrNotRunning) || !errors.Is(err, client.ErrPrecondition) || !errors.As(err, &told) || told.Status != client.StatusStopped {
 		t.Errorf("not running: %v", err)
 	}
 	if _, err := c.Sandbox(ctx, "sb_0000000000000000"); !errors.Is(err, client.ErrNotFound) {

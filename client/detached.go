@@ -28,7 +28,7 @@ func (s *Sandbox) ExecDetached(ctx context.Context, command string, options ...R
 	o := collect(options)
 	o.detach = true
 	if o.stdin != nil && !inMemory(o.stdin) {
-		return "", &Error{"detach", "its input has to be in memory: use Attach with WithDetach", []error{ErrInvalid}}
+		return "", failure("detach", "its input has to be in memory: use Attach with WithDetach", ErrInvalid)
 	}
 	request, err := s.request(command, o)
 	if err != nil {

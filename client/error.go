@@ -5,13 +5,16 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // The kinds of an Error.
@@ -24,6 +27,7 @@ var (
 	ErrNotRunning      = errors.New("sandbox is not running") // also ErrPrecondition
 	ErrSessionClosed   = errors.New("session is closed")      // also ErrPrecondition
 	ErrPrecondition    = errors.New("failed precondition")
+	ErrConflict        = errors.New("conflict with the source") // of Apply; also ErrPrecondition
 	ErrExhausted       = errors.New("resource exhausted")
 	ErrTimeout         = errors.New("command timed out")
 	ErrCommand         = errors.New("command failed") // of ExecResult.Err alone
@@ -36,8 +40,22 @@ var (
 type Error struct {
 	Operation string // the call, such as "run"
 	Message   string // the server's words
+	// Conflicts are the paths of ErrConflict, as many as there was room for;
+	// ApplyDryRun has all.
+	Conflicts []string
+	// Status is how the sandbox of ErrNotRunning stands.
+	Status SandboxStatus
+	// Limit is that of ErrExhausted and Resource what there may be so many of:
+	// "bytes", "files", "sandboxes". 0 and "": it is not a limit of the server's,
+	// or not told.
+	Limit    int64
+	Resource string
 
 	kinds []error
+}
+
+func failure(operation, message string, kinds ...error) *Error {
+	return &Error{Operation: operation, Message: message, kinds: kinds}
 }
 
 // Error says what failed and why.
@@ -72,7 +90,7 @@ var ofFault = map[fault.Kind]error{
 
 // local makes an error of this host's files an *Error.
 func local(operation string, err error) error {
-	return &Error{operation, err.Error(), []error{ofFault[fault.KindOf(err)], err}}
+	return failure(operation, err.Error(), ofFault[fault.KindOf(err)], err)
 }
 
 // explained is what the server says, or is said of it, with what to do.
@@ -100,7 +118,7 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 		return why
 	}
 	if ctx.Err() != nil {
-		return &Error{operation, ctx.Err().Error(), []error{ctx.Err()}}
+		return failure(operation, ctx.Err().Error(), ctx.Err())
 	}
 	e := &Error{Operation: operation, Message: c.explained(s)}
 	kind, known := kindOf[s.Code()]
@@ -108,6 +126,7 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 		kind = ErrInternal
 	}
 	e.kinds = append(e.kinds, kind)
+	e.take(s.Details())
 	if s.Code() == codes.FailedPrecondition {
 		for _, detail := range []error{ErrNotRunning, ErrSessionClosed} {
 			if strings.Contains(e.Message, detail.Error()) {
@@ -116,4 +135,28 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 		}
 	}
 	return e
+}
+
+// take reads what the server says beside its words: see internal/service/detail.go.
+func (e *Error) take(details []any) {
+	refused := false
+	for _, d := range details {
+		switch d := d.(type) {
+		case *errdetails.ErrorInfo:
+			e.Status, e.Resource = SandboxStatus(d.Metadata["status"]), d.Metadata["resource"]
+			e.Limit, _ = strconv.ParseInt(d.Metadata["limit"], 10, 64) // 0: it is another's
+		case *errdetails.PreconditionFailure:
+			for _, v := range d.Violations {
+				if v.Type == string(OutcomeConflict) {
+					e.Conflicts = append(e.Conflicts, vpath.DecodeText(v.Subject))
+				}
+				refused = refused || v.Type == string(OutcomeRefused)
+			}
+		}
+	}
+	if len(e.Conflicts) > 0 {
+		e.kinds = append(e.kinds, ErrConflict)
+	} else if refused {
+		e.kinds = append(e.kinds, ErrDenied)
+	}
 }

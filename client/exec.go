@@ -45,7 +45,7 @@ func (r *ExecResult) Err() error {
 	if said = said[max(0, len(said)-most):]; len(said) > 0 {
 		message += ": " + vpath.Escape(string(said))
 	}
-	return &Error{"run", message, []error{ErrCommand}}
+	return failure("run", message, ErrCommand)
 }
 
 func resultFrom(r *sandboxv1.ExecResult) *ExecResult {
@@ -91,7 +91,7 @@ func (s *Sandbox) request(command string, o *settings) (*sandboxv1.ExecRequest, 
 	}
 	var err error
 	if r.StdinBytes, err = io.ReadAll(o.stdin); err != nil {
-		return nil, &Error{"run", "standard input: " + err.Error(), []error{err}}
+		return nil, failure("run", "standard input: "+err.Error(), err)
 	}
 	return r, nil
 }
@@ -213,7 +213,7 @@ func (c *Client) copyOutput(ctx context.Context, from grpc.ServerStreamingClient
 			continue
 		}
 		if _, err := to.Write(piece.Data); err != nil {
-			return nil, &Error{"run", err.Error(), []error{err}}
+			return nil, failure("run", err.Error(), err)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (f SandboxFiles) Stat(ctx context.Context, name string) (ViewEntry, error) 
 		return ViewEntry{}, err
 	}
 	if len(entries) != 1 {
-		return ViewEntry{}, &Error{"stat " + name, "the server does not describe it", []error{ErrInternal}}
+		return ViewEntry{}, failure("stat "+name, "the server does not describe it", ErrInternal)
 	}
 	return entries[0], nil
 }
@@ -143,7 +143,7 @@ func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	var content whole
 	err := f.Copy(ctx, name, &content)
 	if content.over {
-		return nil, &Error{"read " + name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), []error{ErrExhausted}}
+		return nil, failure("read " + name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
 	}
 	if err != nil {
 		return nil, err
@@ -211,7 +211,7 @@ func (f SandboxFiles) Write(ctx context.Context, name string, content io.Reader)
 	if i := strings.LastIndex(text, ": "); i >= 0 {
 		text = text[i+2:]
 	}
-	return &Error{"write " + name, text, []error{ofWords(text)}}
+	return failure("write "+name, text, ofWords(text))
 }
 
 // ofWords is the kind of what the shell says about a file that it cannot store.

@@ -53,7 +53,7 @@ func directory(dir string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return "", &Error{"directory", err.Error(), []error{ErrNotFound, err}}
+		return "", failure("directory", err.Error(), ErrNotFound, err)
 	case err != nil:
 		return "", invalid("directory", err)
 	case !info.IsDir():
@@ -164,7 +164,7 @@ func (s *Sandbox) release() error {
 // has ended. Errors: ErrNotFound.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	if s.released.Load() {
-		return &Error{"destroy sandbox", "it is destroyed already", []error{ErrNotFound}}
+		return failure("destroy sandbox", "it is destroyed already", ErrNotFound)
 	}
 	err, rest := s.destroy(ctx)
 	if rest == nil {

@@ -44,11 +44,11 @@ func ownServer(ctx context.Context, dir, program string) (string, error) {
 	}
 	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
-		return "", &Error{"start server", err.Error() + "; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", []error{ErrUnavailable, err}}
+		return "", failure("start server", err.Error()+"; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", ErrUnavailable, err)
 	}
 	release, err := startLock(ctx, dir)
 	if err != nil {
-		return "", &Error{"start server", err.Error(), []error{ErrUnavailable, err}}
+		return "", failure("start server", err.Error(), ErrUnavailable, err)
 	}
 	defer release()
 	if own, serves := endpoint.FindOwn(dir); serves { // another process has started it meanwhile
@@ -130,13 +130,13 @@ func start(ctx context.Context, dir, program string) (string, error) {
 		address, said, err := startOnce(ctx, dir, program)
 		switch {
 		case err != nil:
-			return "", &Error{"start server", err.Error(), []error{ErrUnavailable, err}}
+			return "", failure("start server", err.Error(), ErrUnavailable, err)
 		case address != "":
 			return address, nil
 		case strings.Contains(said, "--idle-exit"):
-			return "", &Error{"start server", program + " is older than this program: " + said + ": upgrade it, or name another in AGENTFENSE_BINARY", []error{ErrVersion}}
+			return "", failure("start server", program+" is older than this program: "+said+": upgrade it, or name another in AGENTFENSE_BINARY", ErrVersion)
 		case !strings.Contains(said, held) || ctx.Err() != nil:
-			return "", &Error{"start server", first(said, "it ended without a word"), []error{ErrUnavailable}}
+			return "", failure("start server", first(said, "it ended without a word"), ErrUnavailable)
 		}
 		time.Sleep(interval)
 	}

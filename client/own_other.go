@@ -11,5 +11,5 @@ import (
 // ownServer finds none: a server needs Linux, and one has to be named.
 func ownServer(context.Context, string, string) (string, error) {
 	_, err := endpoint.FindUsual()
-	return "", &Error{"find server", err.Error() + " or use WithEndpoint", []error{ErrUnavailable, err}}
+	return "", failure("find server", err.Error()+" or use WithEndpoint", ErrUnavailable, err)
 }

@@ -93,15 +93,15 @@ func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionR
 	for i, r := range rules {
 		permission, ok := permissions[r.Permission]
 		if !ok {
-			return nil, &Error{operation, "rule " + r.Pattern + `: unknown permission "` + string(r.Permission) + `"`, []error{ErrInvalid}}
+			return nil, failure(operation, "rule "+r.Pattern+`: unknown permission "`+string(r.Permission)+`"`, ErrInvalid)
 		}
 		kind, ok := patternTypes[r.Type]
 		if !ok {
-			return nil, &Error{operation, "rule " + r.Pattern + `: unknown pattern type "` + string(r.Type) + `"`, []error{ErrInvalid}}
+			return nil, failure(operation, "rule "+r.Pattern+`: unknown pattern type "`+string(r.Type)+`"`, ErrInvalid)
 		}
 		origin, ok := origins[r.Origin]
 		if !ok {
-			return nil, &Error{operation, "rule " + r.Pattern + `: unknown origin "` + string(r.Origin) + `"`, []error{ErrInvalid}}
+			return nil, failure(operation, "rule "+r.Pattern+`: unknown origin "`+string(r.Origin)+`"`, ErrInvalid)
 		}
 		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin}
 	}

@@ -91,7 +91,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policy.Load(r, name)
 	if err != nil {
 		if fault.Is(err, fault.Unavailable) {
-			return Policy{}, &Error{"read policy", err.Error(), []error{errors.Unwrap(err)}}
+			return Policy{}, failure("read policy", err.Error(), errors.Unwrap(err))
 		}
 		return Policy{}, invalid("read policy", err)
 	}

@@ -112,9 +112,9 @@ type ApplyResult struct {
 
 // Apply carries changes over to the codebase; no paths: all changes. It does all
 // of it or nothing.
-// Errors: ErrPrecondition for what conflicts with what is there, or may not be
-// written: ApplyDryRun tells what; ErrNotFound for a path at which nothing
-// changed; ErrDenied without the scope apply.
+// Errors: ErrConflict for what conflicts with what is there, ErrDenied for what
+// the policy does not let the sandbox write, and without the scope apply:
+// ApplyDryRun tells what; ErrNotFound for a path at which nothing changed.
 func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, error) {
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: encoded(paths)})
 }

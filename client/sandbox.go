@@ -169,7 +169,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	}
 	runtime, ok := runtimes[s.runtime]
 	if !ok {
-		return nil, &Error{operation, `unknown runtime "` + string(s.runtime) + `"`, []error{ErrInvalid}}
+		return nil, failure(operation, `unknown runtime "`+string(s.runtime)+`"`, ErrInvalid)
 	}
 	r := &sandboxv1.CreateSandboxRequest{
 		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image,

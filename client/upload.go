@@ -46,7 +46,7 @@ func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, conten
 			break
 		}
 		if err != nil {
-			return &Error{"upload " + name, err.Error(), []error{err}}
+			return failure("upload "+name, err.Error(), err)
 		}
 	}
 	_, err = stream.CloseAndRecv()
@@ -96,7 +96,7 @@ func (c *Client) DownloadFile(ctx context.Context, codebaseID, name string, w io
 // carried is the error of carrying content to a writer.
 func (c *Client) carried(ctx context.Context, operation string, err error) error {
 	if unwritten := (carry.Unwritten{}); errors.As(err, &unwritten) {
-		return &Error{operation, err.Error(), []error{unwritten.Err}}
+		return failure(operation, err.Error(), unwritten.Err)
 	}
 	return c.fail(ctx, operation, err)
 }

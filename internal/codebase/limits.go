@@ -18,7 +18,7 @@ type Limits struct {
 func (l Limits) allowFile(p vpath.Path, size int64) error {
 	for _, most := range []int64{l.FileBytes, l.Bytes} {
 		if most > 0 && size > most {
-			return fault.New(fault.Exhausted, "upload %s: more than the %d bytes that are allowed", p, most)
+			return fault.New(fault.Exhausted, "upload %s: more than the %w that are allowed", p, &fault.Limit{Most: most, Resource: "bytes"})
 		}
 	}
 	return nil
@@ -30,9 +30,9 @@ func (c *Codebase) allowLocked(p vpath.Path, g Growth) error {
 	l := c.store.limits
 	switch {
 	case l.Bytes > 0 && g.SizeBytes > 0 && hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes) > l.Bytes:
-		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d bytes", p, l.Bytes)
+		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %w", p, &fault.Limit{Most: l.Bytes, Resource: "bytes"})
 	case l.Files > 0 && g.FileCount > 0 && c.usage.FileCount+g.FileCount > l.Files:
-		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %d files", p, l.Files)
+		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %w", p, &fault.Limit{Most: l.Files, Resource: "files"})
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	result, err := s.apply(ctx, sb, o)
 	toTell := r.DryRun && len(result.Paths) > 0 && fault.Is(err, fault.Precondition)
 	if err != nil && !toTell {
-		return nil, err
+		return nil, withPaths(result, err)
 	}
 	return wireApplied(result), nil
 }

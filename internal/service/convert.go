@@ -59,7 +59,7 @@ func checkRuleRoom(r sandbox.Record, rules []policy.Rule) error {
 		size += len(rule.Pattern) + oneRuleBytes
 	}
 	if size > maxEveryRuleBytes {
-		return fault.New(fault.Exhausted, "permissions: with all that the sandbox has had before they take more than %d bytes: make a new one", maxEveryRuleBytes)
+		return fault.New(fault.Exhausted, "permissions: with all that the sandbox has had before they take more than %w: make a new one", &fault.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
 	}
 	return nil
 }

@@ -303,7 +303,7 @@ func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, er
 	case exit.Reason == supervise.ReasonTimeout:
 		return 0, fault.New(fault.Deadline, "command timed out after %s", j.timeout)
 	case exit.Reason == supervise.ReasonStopped:
-		return 0, fault.New(fault.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID())
+		return 0, withStatus("stopped", fault.New(fault.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID()))
 	case exit.Reason == supervise.ReasonClosed:
 		return 0, fault.New(fault.Precondition, "sandbox %s: session is closed: it was closed while the command ran", j.sandbox.ID())
 	}

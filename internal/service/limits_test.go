@@ -6,11 +6,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -50,6 +53,20 @@ func TestCreateSandboxRefusesWhatItCannotDo(t *testing.T) {
 	}
 }
 
+// wantLimit checks the limit that an error tells programs of.
+func wantLimit(t *testing.T, err error, resource string, limit int) {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.Domain == "agentfense" && info.Reason == "LIMIT_EXCEEDED" {
+			if got := info.Metadata; got["resource"] != resource || got["limit"] != strconv.Itoa(limit) {
+				t.Errorf("the limit is told as %v, want %d %s", got, limit, resource)
+			}
+			return
+		}
+	}
+	t.Errorf("%v: tells no limit", err)
+}
+
 func TestAnOwnerHasOnlySoManySandboxes(t *testing.T) {
 	w := newWorld(t, func(c *config.Config) { c.Sandbox.MaxPerUser = 1 })
 	cb := w.codebase(t.Context(), "me")
@@ -59,6 +76,7 @@ func TestAnOwnerHasOnlySoManySandboxes(t *testing.T) {
 	}
 	_, err = w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
 	wantCode(t, "the second", err, codes.ResourceExhausted)
+	wantLimit(t, err, "sandboxes", 1)
 	if _, err := w.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: first.Id}); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +98,9 @@ func TestTimeoutsBeyondTheMostAreRefused(t *testing.T) {
 func TestUploadsHaveLimits(t *testing.T) {
 	w := newWorld(t, func(c *config.Config) { c.Limits.MaxFileBytes, c.Limits.MaxCodebaseFiles = 10, 2 })
 	cb := w.codebase(t.Context(), "me")
-	wantCode(t, "a large file", w.upload(t.Context(), cb, "f", "more than ten bytes"), codes.ResourceExhausted)
+	large := w.upload(t.Context(), cb, "f", "more than ten bytes")
+	wantCode(t, "a large file", large, codes.ResourceExhausted)
+	wantLimit(t, large, "bytes", 10)
 	for _, name := range []string{"a", "b"} {
 		if err := w.upload(t.Context(), cb, name, "x"); err != nil {
 			t.Error(err)

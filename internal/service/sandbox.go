@@ -348,7 +348,3 @@ func (s *Service) running(ctx context.Context, sb *sandbox.Sandbox) (*supervise.
 	}
 	return c, err
 }
-
-func notRunning(sb *sandbox.Sandbox) error {
-	return fault.New(fault.Precondition, "sandbox %s: sandbox is not running", sb.ID())
-}

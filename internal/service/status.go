@@ -51,7 +51,11 @@ func (s *Service) toStatus(ctx context.Context, method string, err error) error 
 		s.log.ErrorContext(ctx, "internal error", "incident", id, "method", method, "err", err)
 		return status.Errorf(codes.Internal, "internal error, incident %s: the server's log says more", id)
 	}
-	return status.Error(codeOf[kind], s.scrub(err.Error()))
+	told := status.New(codeOf[kind], s.scrub(err.Error()))
+	if more, wrong := told.WithDetails(detailsOf(err)...); wrong == nil {
+		told = more
+	}
+	return told.Err()
 }
 
 func incident() string {

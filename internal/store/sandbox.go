@@ -73,7 +73,7 @@ func checkRoom(ctx context.Context, in interface {
 	var n int
 	err := in.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE owner_id = ?", owner).Scan(&n)
 	if err == nil && n >= most {
-		err = fault.New(fault.Exhausted, "its owner has %d sandboxes, and %d are allowed", n, most)
+		err = fault.New(fault.Exhausted, "its owner has %d, and %w are allowed", n, &fault.Limit{Most: int64(most), Resource: "sandboxes"})
 	}
 	return err
 }

@@ -102,8 +102,8 @@ type SandboxServiceClient interface {
 	// once applied first, then by path.
 	Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error)
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
-	// there or may not be written by the sandbox: then nothing is applied, and a dry run tells what
-	// stands in the way. NOT_FOUND for a path at which nothing changed.
+	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
+	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. NOT_FOUND for a path at which nothing changed.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// Discard forgets changes: the sandbox shows the source's files again. NOT_FOUND for a path at
 	// which nothing changed.
@@ -510,8 +510,8 @@ type SandboxServiceServer interface {
 	// once applied first, then by path.
 	Diff(context.Context, *DiffRequest) (*DiffResponse, error)
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
-	// there or may not be written by the sandbox: then nothing is applied, and a dry run tells what
-	// stands in the way. NOT_FOUND for a path at which nothing changed.
+	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
+	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. NOT_FOUND for a path at which nothing changed.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// Discard forgets changes: the sandbox shows the source's files again. NOT_FOUND for a path at
 	// which nothing changed.

@@ -237,6 +237,7 @@ def test_exceptions_form_the_tree() -> None:
         e.ConnectionError: e.SandboxError,
         e.SandboxNotFoundError: e.SandboxError,
         e.SandboxNotRunningError: e.SandboxError,
+        e.ConflictError: e.SandboxError,
         e.CodebaseError: e.SandboxError,
         e.CodebaseNotFoundError: e.CodebaseError,
         e.FileNotFoundError: e.CodebaseError,

@@ -16,6 +16,7 @@ from agentfense import (
     AsyncSandboxClient,
     CommandExecutionError,
     CommandTimeoutError,
+    ConflictError,
     FileNotFoundError,
     InvalidConfigurationError,
     Permission,
@@ -126,6 +127,13 @@ async def test_files_changes_policy_audit(async_sandbox: AsyncSandbox, project: 
         await sb.read_file("absent")
     assert [change.path for change in await sb.diff(names_only=True)] == ["a/b.txt"]
     assert (await sb.apply("a", dry_run=True)).applied_count == 2
+    (project / "a").mkdir()
+    (project / "a/b.txt").write_text("two")
+    with pytest.raises(ConflictError) as caught:
+        await sb.apply()
+    assert caught.value.paths == ["a/b.txt"]
+    (project / "a/b.txt").unlink()
+    (project / "a").rmdir()
     assert (await sb.discard()).paths == ["a", "a/b.txt"]
     assert await sb.diff() == []
     await sb.set_policy(preset="read-only")

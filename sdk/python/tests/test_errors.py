@@ -7,6 +7,7 @@ from typing import Any, Dict, Tuple
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2, status_pb2
 
 from agentfense import exceptions as e
 from agentfense._errors import Call, error_of, write_error
@@ -45,14 +46,19 @@ CASES: list[Tuple[grpc.StatusCode, str, Call, type, Dict[str, Any]]] = [
 
 
 class Rpc(grpc.RpcError):
-    def __init__(self, code: Any, text: Any) -> None:
-        self._code, self._text = code, text
+    def __init__(self, code: Any, text: Any, *details: Any) -> None:
+        self._code, self._text, self._said = code, text, status_pb2.Status()
+        for detail in details:
+            self._said.details.add().Pack(detail)
 
     def code(self) -> Any:
         return self._code
 
     def details(self) -> Any:
         return self._text
+
+    def trailing_metadata(self) -> Any:
+        return (("x", "y"), ("grpc-status-details-bin", self._said.SerializeToString())) if self._said.details else None
 
 
 @pytest.mark.parametrize(("code", "text", "call", "cls", "has"), CASES)
@@ -67,6 +73,57 @@ def test_error_of(code: Any, text: str, call: Call, cls: type, has: Dict[str, An
     assert (type(copy), vars(copy), str(copy)) == (cls, vars(error), str(error))
 
 
+def info(domain: str = "agentfense", **metadata: str) -> Any:
+    return error_details_pb2.ErrorInfo(reason="R", domain=domain, metadata=metadata)
+
+
+def in_the_way(*paths: Tuple[str, str]) -> Any:
+    violation = error_details_pb2.PreconditionFailure.Violation
+    return error_details_pb2.PreconditionFailure(
+        violations=[violation(type=kind, subject=path) for kind, path in paths]
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "details", "cls", "has"),
+    [
+        (
+            S.FAILED_PRECONDITION,
+            "apply x: nothing applied",
+            [in_the_way(("refused", "a"), ("conflict", "b/\\xff"), ("conflict", "c"), ("new", "d"))],
+            e.ConflictError,
+            {"sandbox_id": "sb_1", "paths": ["b/\udcff", "c"]},
+        ),
+        (
+            S.FAILED_PRECONDITION,
+            "apply x: nothing applied",
+            [in_the_way(("refused", "a"))],
+            e.PermissionDeniedError,
+            {"operation": "exec", "path": "a"},
+        ),
+        (
+            S.FAILED_PRECONDITION,
+            "sandbox is not running",
+            [info(status="stopped")],
+            e.SandboxNotRunningError,
+            {"current_status": "stopped"},
+        ),
+        (
+            S.RESOURCE_EXHAUSTED,
+            "full",
+            [info("another", limit="x"), info(resource="files", limit="3")],
+            e.ResourceLimitExceededError,
+            {"resource_type": "files", "limit": 3},
+        ),
+        (S.RESOURCE_EXHAUSTED, "full", [], e.ResourceLimitExceededError, {"resource_type": "exec", "limit": None}),
+    ],
+)
+def test_details(code: Any, text: str, details: Any, cls: type, has: Dict[str, Any]) -> None:
+    error = error_of(Rpc(code, text, *details), SANDBOX)
+    assert type(error) is cls
+    assert {name: getattr(error, name) for name in has} == has
+
+
 def test_a_status_that_is_new() -> None:
     assert error_of(Rpc(99, None), SANDBOX).grpc_code == S.UNKNOWN.value
 
@@ -77,7 +134,8 @@ def test_a_status_that_is_new() -> None:
         ("sh: 1: cannot create ./a: Permission denied\n", e.PermissionDeniedError),
         ("mkdir: cannot create directory 'x': Read-only file system", e.PermissionDeniedError),
         ("sh: 1: cannot create ./a: Directory nonexistent", e.FileNotFoundError),
-        ("cat: write error: No space left on device", e.SandboxError),
+        ("cat: write error: No space left on device", e.ResourceLimitExceededError),
+        ("cat: write error: Input/output error", e.SandboxError),
     ],
 )
 def test_write_error(said: str, cls: type) -> None:

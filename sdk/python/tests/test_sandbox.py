@@ -21,6 +21,7 @@ from agentfense import (
     ChangeStatus,
     CommandExecutionError,
     CommandTimeoutError,
+    ConflictError,
     FileNotFoundError,
     Outcome,
     Permission,
@@ -274,6 +275,28 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
 
 
 @on_both
+def test_conflict(sandbox: Sandbox, project: Path) -> None:
+    sandbox.run("echo agent > README.md; echo agent > main.py", raise_on_error=True)
+    (project / "README.md").write_text("somebody else\n")
+    with pytest.raises(ConflictError) as caught:
+        sandbox.apply()
+    assert (caught.value.sandbox_id, caught.value.paths) == (sandbox.id, ["README.md"])
+    assert caught.value.grpc_code == (9, "failed precondition")
+    assert (project / "main.py").read_text() == "print('hello')\n"
+    long = [f"output/{i:0200}" for i in range(100)]
+    sandbox.run(f"touch {' '.join(long)}", raise_on_error=True)
+    for name in long:
+        (project / name).write_text("somebody else\n")
+    with pytest.raises(ConflictError) as many:
+        sandbox.apply("output")
+    assert 0 < len(many.value.paths) < len(long)
+    assert set(many.value.paths) < set(long)
+    sandbox.set_policy([{"pattern": "**/*", "permission": "read"}])
+    with pytest.raises(PermissionDeniedError) as refused:
+        sandbox.apply("main.py")
+    assert (refused.value.operation, refused.value.path) == ("apply", "main.py")
+
+
 def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
     assert sandbox.policy.explain("main.py").permission is Permission.WRITE
     sandbox.set_policy(
@@ -303,8 +326,9 @@ def test_audit_and_stats(sandbox: Sandbox) -> None:
     assert (stats.execs, stats.sessions) == (0, 0)
     assert stats.view_requests["lookup"] > 0
     sandbox.stop()
-    with pytest.raises(SandboxNotRunningError):
+    with pytest.raises(SandboxNotRunningError) as caught:
         sandbox.stats()
+    assert caught.value.current_status == "stopped"
 
 
 @on_both
@@ -316,7 +340,7 @@ def test_life(runtime: RuntimeType, project: Path) -> None:
         assert (sb.info.labels, sb.codebase.owner_id, sb.codebase.name) == ({"task": "42"}, "me", "c")
         with pytest.raises(SandboxNotRunningError) as caught:
             sb.run("true")
-        assert caught.value.sandbox_id == sb.id
+        assert (caught.value.sandbox_id, caught.value.current_status) == (sb.id, "pending")
         assert sb.start().status is SandboxStatus.RUNNING
         with (
             Sandbox.connect(sb.id) as same,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Optional, Protocol
+from typing import Any, Dict, List, Optional, Protocol
 
 import grpc
 
 from ._skew import Versions
+from ._wire import decode_path
 from .exceptions import (
     CodebaseError,
     CodebaseNotFoundError,
     CommandTimeoutError,
+    ConflictError,
     ConnectionError,
     ExecNotFoundError,
     FileNotFoundError,
@@ -39,6 +41,9 @@ class RpcError(Protocol):
     def details(self) -> Optional[str]:
         """Return the status's text."""
 
+    def trailing_metadata(self) -> Any:
+        """Return what came after the answer, where its details are."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -56,13 +61,44 @@ class Call:
     versions: Versions = field(default_factory=Versions, compare=False)
 
 
+@dataclass(frozen=True)
+class Details:
+    """What the server says of an error beside its text: see internal/service/detail.go."""
+
+    said: Dict[str, str] = field(default_factory=dict)
+    conflicts: List[str] = field(default_factory=list)
+    refused: List[str] = field(default_factory=list)
+
+
+_DETAILS = "grpc-status-details-bin"
+
+
+def details_of(error: RpcError) -> Details:
+    """Return the details of an error, empty where it has none that are known here."""
+    from google.rpc import error_details_pb2, status_pb2
+
+    found = Details()
+    packed = next((value for name, value in error.trailing_metadata() or () if name == _DETAILS), b"")
+    for detail in status_pb2.Status.FromString(packed).details:
+        info, failure = error_details_pb2.ErrorInfo(), error_details_pb2.PreconditionFailure()
+        if detail.Unpack(info) and info.domain == "agentfense":
+            found.said.update(info.metadata)
+        elif detail.Unpack(failure):
+            for violation in failure.violations:
+                paths = {"conflict": found.conflicts, "refused": found.refused}.get(violation.type, [])
+                paths.append(decode_path(violation.subject))
+    return found
+
+
 def error_of(error: RpcError, call: Call) -> SandboxError:
     """Return the most specific error of this package for one of gRPC."""
     code, text = error.code(), error.details() or ""
     if not isinstance(code, grpc.StatusCode):
         code = grpc.StatusCode.UNKNOWN
-    make = _MAKERS.get(code, _internal)
-    result = make(call, text)
+    if code in _DETAILED:
+        result = _DETAILED[code](call, text, details_of(error))
+    else:
+        result = _MAKERS.get(code, _internal)(call, text)
     result.details, result.grpc_code = text, code.value
     return result
 
@@ -82,6 +118,8 @@ def write_error(path: str, said: str) -> SandboxError:
         return PermissionDeniedError("write", path)
     if words in ("No such file or directory", "Not a directory", "Directory nonexistent", "File exists"):
         return FileNotFoundError("", path, f"write {path}: {words}")
+    if words in ("No space left on device", "Disk quota exceeded"):
+        return ResourceLimitExceededError("disk", None, f"write {path}: {words}")
     return SandboxError(f"write {path}: {words}")
 
 
@@ -128,9 +166,13 @@ def _invalid(call: Call, text: str) -> SandboxError:
     return InvalidConfigurationError(text)
 
 
-def _precondition(call: Call, text: str) -> SandboxError:
+def _precondition(call: Call, text: str, details: Details) -> SandboxError:
+    if details.conflicts:
+        return ConflictError(call.sandbox_id, details.conflicts, text)
+    if details.refused:
+        return PermissionDeniedError(call.operation, details.refused[0], text)
     if "sandbox is not running" in text:
-        return SandboxNotRunningError(call.sandbox_id, "", text)
+        return SandboxNotRunningError(call.sandbox_id, details.said.get("status", ""), text)
     if "session is closed" in text:
         return SessionClosedError(call.session_id, text)
     if call.operation == "upload":
@@ -154,13 +196,20 @@ def _deadline(call: Call, text: str) -> SandboxError:
     )
 
 
-def _exhausted(call: Call, text: str) -> SandboxError:
-    return ResourceLimitExceededError(call.operation, None, f"{call.operation}: {text}")
+def _exhausted(call: Call, text: str, details: Details) -> SandboxError:
+    limit = details.said.get("limit")
+    what = details.said.get("resource", call.operation)
+    return ResourceLimitExceededError(what, None if limit is None else int(limit), f"{call.operation}: {text}")
 
 
 def _unimplemented(call: Call, text: str) -> SandboxError:
     return call.versions.mismatch(call.operation, call.endpoint, text)
 
+
+_DETAILED = {
+    grpc.StatusCode.FAILED_PRECONDITION: _precondition,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
+}
 
 _MAKERS = {
     grpc.StatusCode.UNAVAILABLE: _unavailable,
@@ -169,9 +218,7 @@ _MAKERS = {
     grpc.StatusCode.NOT_FOUND: _not_found,
     grpc.StatusCode.INVALID_ARGUMENT: _invalid,
     grpc.StatusCode.OUT_OF_RANGE: _invalid,
-    grpc.StatusCode.FAILED_PRECONDITION: _precondition,
     grpc.StatusCode.ALREADY_EXISTS: _exists,
     grpc.StatusCode.DEADLINE_EXCEEDED: _deadline,
-    grpc.StatusCode.RESOURCE_EXHAUSTED: _exhausted,
     grpc.StatusCode.UNIMPLEMENTED: _unimplemented,
 }

@@ -6,7 +6,7 @@ be asked about.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 GrpcCode = Tuple[int, str]
 """A gRPC status: its number and its name, such as ``(5, "not found")``."""
@@ -59,6 +59,17 @@ class SandboxNotRunningError(SandboxError):
         super().__init__(message or f"sandbox {sandbox_id}: sandbox is not running{status}", **more)
         self.sandbox_id = sandbox_id
         self.current_status = current_status
+        """``pending``, ``stopped`` or ``error``."""
+
+
+class ConflictError(SandboxError):
+    """Changes conflict with the source, which is not what the sandbox saw any more: nothing was applied."""
+
+    def __init__(self, sandbox_id: str = "", paths: Sequence[str] = (), message: str = "", **more: Any) -> None:
+        super().__init__(message or f"sandbox {sandbox_id}: conflict with the source: {', '.join(paths)}", **more)
+        self.sandbox_id = sandbox_id
+        self.paths = list(paths)
+        """As many as there was room for; ``apply`` with ``dry_run`` has all."""
 
 
 class CodebaseError(SandboxError):
@@ -178,7 +189,9 @@ class ResourceLimitExceededError(SandboxError):
         of = "" if limit is None else f" of {limit}"
         super().__init__(message or f"{resource_type}: the limit{of} is exceeded", **more)
         self.resource_type = resource_type
+        """What there may be only so many of: ``bytes``, ``files``, ``sandboxes``; else what was done."""
         self.limit = limit
+        """How many; None where no limit of the server's was met, or it is not told."""
 
 
 class InvalidConfigurationError(SandboxError):

@@ -1,0 +1,82 @@
+package service
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
+)
+
+// The reasons of a google.rpc.ErrorInfo in the domain "agentfense".
+const (
+	domain       = "agentfense"
+	isNotRunning = "SANDBOX_NOT_RUNNING" // with "status", as in SandboxStatus
+	isExceeded   = "LIMIT_EXCEEDED"      // with "resource" and "limit"
+)
+
+// detailed is an error with what a program is to know of it.
+type detailed struct {
+	error
+	detail protoadapt.MessageV1
+}
+
+// Unwrap is the error.
+func (d *detailed) Unwrap() error { return d.error }
+
+// detailsOf are the details that go with the status of an error.
+func detailsOf(err error) []protoadapt.MessageV1 {
+	var details []protoadapt.MessageV1
+	if d, ok := errors.AsType[*detailed](err); ok {
+		details = append(details, d.detail)
+	}
+	if l, ok := errors.AsType[*fault.Limit](err); ok {
+		details = append(details, &errdetails.ErrorInfo{
+			Reason: isExceeded, Domain: domain, Metadata: map[string]string{"resource": l.Resource, "limit": strconv.FormatInt(l.Most, 10)},
+		})
+	}
+	return details
+}
+
+// withStatus tells how a sandbox stands that does not run.
+func withStatus(status string, err error) error {
+	return &detailed{err, &errdetails.ErrorInfo{Reason: isNotRunning, Domain: domain, Metadata: map[string]string{"status": status}}}
+}
+
+func notRunning(sb *sandbox.Sandbox) error {
+	status, _ := statusOf(sb.Record().Served, false)
+	return withStatus(
+		strings.ToLower(strings.TrimPrefix(status.String(), "SANDBOX_STATUS_")),
+		fault.New(fault.Precondition, "sandbox %s: sandbox is not running", sb.ID()),
+	)
+}
+
+// maxDetailBytes bounds the paths of an error: clients take 8 KiB of metadata,
+// and details are among it, in base64.
+const maxDetailBytes = 4 << 10
+
+// withPaths tells which paths stand in the way of an apply, as many as there is
+// room for: a google.rpc.PreconditionFailure, whose violations are of the type
+// "conflict" or "refused" and have the path as their subject.
+func withPaths(result sandbox.ApplyResult, err error) error {
+	failure := &errdetails.PreconditionFailure{}
+	left := maxDetailBytes
+	for _, p := range result.Paths {
+		if p.Outcome != sandbox.Conflict && p.Outcome != sandbox.Refused {
+			continue
+		}
+		v := &errdetails.PreconditionFailure_Violation{Type: string(p.Outcome), Subject: p.Path.Text()}
+		if left -= len(v.Type) + len(v.Subject) + 8; left < 0 { // 8: of the encoding
+			break
+		}
+		failure.Violations = append(failure.Violations, v)
+	}
+	if len(failure.Violations) == 0 {
+		return err
+	}
+	return &detailed{err, failure}
+}
