@@ -143,7 +143,7 @@ func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	var content whole
 	err := f.Copy(ctx, name, &content)
 	if content.over {
-		return nil, failure("read " + name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
+		return nil, failure("read "+name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
 	}
 	if err != nil {
 		return nil, err
