@@ -228,12 +228,25 @@ func (fs *FS) end() {
 }
 
 // Unmount ends the mount; whoever still uses it gets ENOTCONN. It returns when
-// everything has ended. Errors: Internal.
+// everything has ended, which copies of the mount in other mount namespaces put
+// off until they are gone. Errors: Internal.
 func (fs *FS) Unmount() error {
 	err := unix.Unmount(fs.mountpoint, unix.UMOUNT_NOFOLLOW)
 	if err == unix.EBUSY {
-		err = unix.Unmount(fs.mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		return fs.Abort()
 	}
+	return fs.unmounted(err)
+}
+
+// Abort is Unmount for all who use the mount, by copies of it too. What a
+// program that still runs has written through a mapping alone may be lost.
+func (fs *FS) Abort() error {
+	// By MNT_FORCE the kernel ends the connection first (umount(2)).
+	return fs.unmounted(unix.Unmount(fs.mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
+}
+
+// unmounted waits for the end after an unmount.
+func (fs *FS) unmounted(err error) error {
 	if err != nil {
 		select {
 		case <-fs.done:

@@ -110,6 +110,44 @@ func TestUnmountWhileInUse(t *testing.T) {
 	}
 }
 
+// TestAbortWithACopyOfTheMount: one in another mount namespace keeps nobody waiting.
+func TestAbortWithACopyOfTheMount(t *testing.T) {
+	v := mount(t, tree{"f": "1"}, "**=write")
+	cmd := exec.Command("/bin/sh", "-c", `cat "$0/f" && read x; exec cat "$0/f"`, v.dir)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	aborted := make(chan error, 1)
+	go func() { aborted <- v.Abort() }()
+	select {
+	case err = <-aborted:
+	case <-time.After(20 * time.Second):
+		err = errors.New("it waits for the copy")
+	}
+	in.Close()
+	var exit *exec.ExitError
+	if ended := cmd.Wait(); !errors.As(ended, &exit) || !strings.Contains(complaint.String(), "not connected") {
+		t.Errorf("who has the copy ended with %v, %q", ended, complaint.String())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDoneWhenSomebodyElseUnmounts(t *testing.T) {
 	v := mount(t, nil, "**=write")
 	if err := unix.Unmount(v.dir, 0); err != nil {

@@ -41,7 +41,11 @@ func (s *supervisor) tearDown() {
 		s.warn("cgroup: delete", s.group.Delete())
 	}
 	if s.view != nil {
-		s.warn("view: unmount", within(letGoPatience, s.view.Unmount))
+		unmount := s.view.Unmount
+		if s.docker() { // it is in the host's namespace, of which whatever runs there has copies
+			unmount = s.view.Abort
+		}
+		s.warn("view: unmount", within(letGoPatience, unmount))
 	}
 	if s.docker() && s.box != nil {
 		s.warn("mounts: clear", clearMounts(s.box.Dir()))

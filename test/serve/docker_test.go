@@ -1,7 +1,9 @@
 package serve_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -89,21 +91,36 @@ func (s *server) dockerWorks(host string) {
 	must(t, empty, err)
 }
 
+// runtimesSideBySide has the second sandbox's supervisor start with a copy of what
+// docker's has mounted on the host, which must keep that from nothing.
 func (s *server) runtimesSideBySide() {
 	t := s.t
 	cb := s.codebase(nil)
-	for runtime, command := range map[sandboxv1.RuntimeType]string{
-		sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:  "test ! -e /run/agentfense/init",
-		sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER: "test -e /run/agentfense/init",
+	var ids []string
+	for _, tt := range []struct {
+		runtime sandboxv1.RuntimeType
+		command string
+	}{
+		{sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER, "test -e /run/agentfense/init"},
+		{sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP, "test ! -e /run/agentfense/init"},
 	} {
-		made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: everything, Runtime: runtime})
+		made, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Permissions: everything, Runtime: tt.runtime})
 		id := must(t, made, err).Id
-		if made.Runtime != runtime {
-			t.Errorf("runtime %s, want %s", made.Runtime, runtime)
+		if made.Runtime != tt.runtime {
+			t.Errorf("runtime %s, want %s", made.Runtime, tt.runtime)
 		}
 		started, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
 		must(t, started, err)
-		s.exec(id, command)
+		s.exec(id, tt.command)
+		ids = append(ids, id)
+	}
+	for _, id := range ids {
+		stopped, err := s.sandboxes.StopSandbox(t.Context(), &sandboxv1.StopSandboxRequest{SandboxId: id})
+		must(t, stopped, err)
+		warned, err := os.ReadFile(filepath.Join(s.home, "sandboxes", id, "supervisor.log"))
+		if len(must(t, warned, err)) > 0 {
+			t.Errorf("the end of %s was not smooth: %s", stopped.Runtime, warned)
+		}
 		empty, err := s.sandboxes.DestroySandbox(t.Context(), &sandboxv1.DestroySandboxRequest{SandboxId: id})
 		must(t, empty, err)
 	}
