@@ -46,8 +46,7 @@ type Error struct {
 	// Status is how the sandbox of ErrNotRunning stands.
 	Status SandboxStatus
 	// Limit is that of ErrExhausted and Resource what there may be so many of:
-	// "bytes", "files", "sandboxes". 0 and "": it is not a limit of the server's,
-	// or not told.
+	// "bytes", "files", "sandboxes". 0 and "": not known.
 	Limit    int64
 	Resource string
 

@@ -143,7 +143,9 @@ func (f SandboxFiles) Read(ctx context.Context, name string) ([]byte, error) {
 	var content whole
 	err := f.Copy(ctx, name, &content)
 	if content.over {
-		return nil, failure("read "+name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
+		e := failure("read "+name, fmt.Sprintf("larger than %d bytes: take it in pieces, by Copy or from an open file of FS", MaxRead), ErrExhausted)
+		e.Limit, e.Resource = MaxRead, "bytes"
+		return nil, e
 	}
 	if err != nil {
 		return nil, err

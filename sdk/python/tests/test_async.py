@@ -149,6 +149,13 @@ async def test_files_changes_policy_audit(async_sandbox: AsyncSandbox, project: 
     assert (await (await sb.stop()).start()).status is SandboxStatus.RUNNING
 
 
+async def test_closing_leaves_the_sandbox(async_sandbox: AsyncSandbox) -> None:
+    async with await AsyncSandbox.connect(async_sandbox.id) as found:
+        assert (await found.run("echo x > output/x")).success
+        await found.close()
+    assert (await (await async_sandbox.refresh()).run("cat output/x")).stdout == "x\n"
+
+
 async def test_uploads(home: Path, project: Path) -> None:
     async with await AsyncSandbox.from_local(project, preset="full-access", link=False) as sb:
         assert not sb.codebase.linked

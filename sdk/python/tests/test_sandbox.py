@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from agentfense import (
     CommandTimeoutError,
     ConflictError,
     FileNotFoundError,
+    InvalidConfigurationError,
     Outcome,
     Permission,
     PermissionDeniedError,
@@ -275,6 +277,17 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
 
 
 @on_both
+def test_closing_leaves_the_sandbox(sandbox: Sandbox) -> None:
+    with closing(Sandbox.connect(sandbox.id)) as found:
+        assert found.run("echo x > output/x").success
+    with Sandbox.connect(sandbox.id) as left:
+        left.close()
+        left.close()
+        with pytest.raises(InvalidConfigurationError, match="closed"):
+            left.destroy()
+    assert sandbox.refresh().run("cat output/x").stdout == "x\n"
+
+
 def test_conflict(sandbox: Sandbox, project: Path) -> None:
     sandbox.run("echo agent > README.md; echo agent > main.py", raise_on_error=True)
     (project / "README.md").write_text("somebody else\n")

@@ -108,7 +108,7 @@ def too_large(call: Call, max_bytes: int) -> SandboxError:
     text = f"{call.operation} {call.path}: larger than {max_bytes} bytes"
     if max_bytes == MAX_READ:
         text += ": give a higher max_bytes=, None for any size, or take it in pieces, from exec_stream of cat"
-    return ResourceLimitExceededError("size", max_bytes, text)
+    return ResourceLimitExceededError("bytes", max_bytes, text)
 
 
 def write_error(path: str, said: str) -> SandboxError:

@@ -37,6 +37,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         self._codebase = codebase
         self._owns_codebase = owns_codebase
         self._destroyed = False
+        self._left = False
         self.files = AsyncSandboxFiles(client, info.id)
         """The files as a command inside sees them."""
         self.policy = AsyncSandboxPolicy(client, info.id)
@@ -154,7 +155,10 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def connect(
         cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
     ) -> AsyncSandbox:
-        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id."""
+        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id.
+
+        Leaving its ``with`` block destroys it, unless ``close`` has been called, which leaves it as it is.
+        """
         client = AsyncSandboxClient(endpoint, secure, token=token)
         try:
             info = await client.get_sandbox(sandbox_id)
@@ -247,13 +251,22 @@ class AsyncSandbox(AsyncSandboxExecs):
         self._destroyed = True
         await self._client.close()
 
+    async def close(self) -> None:
+        """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
+
+        What still runs over the connection is ended, unless it is detached. A second time does nothing.
+        """
+        self._left = True
+        await self._client.close()
+
     async def __aenter__(self) -> AsyncSandbox:
         return self
 
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        await asyncio.shield(self.destroy())
+        if not self._left:
+            await asyncio.shield(self.destroy())
 
     # Commands
 

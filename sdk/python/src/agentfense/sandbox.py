@@ -36,6 +36,7 @@ class Sandbox(SandboxExecs):
         self._codebase = codebase
         self._owns_codebase = owns_codebase
         self._destroyed = False
+        self._left = False
         self.files = SandboxFiles(client, info.id)
         """The files as a command inside sees them."""
         self.policy = SandboxPolicy(client, info.id)
@@ -154,7 +155,10 @@ class Sandbox(SandboxExecs):
     def connect(
         cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
     ) -> Sandbox:
-        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id."""
+        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id.
+
+        Leaving its ``with`` block destroys it, unless ``close`` has been called, which leaves it as it is.
+        """
         client = SandboxClient(endpoint, secure, token=token)
         try:
             info = client.get_sandbox(sandbox_id)
@@ -247,13 +251,22 @@ class Sandbox(SandboxExecs):
         self._destroyed = True
         self._client.close()
 
+    def close(self) -> None:
+        """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
+
+        What still runs over the connection is ended, unless it is detached. A second time does nothing.
+        """
+        self._left = True
+        self._client.close()
+
     def __enter__(self) -> Sandbox:
         return self
 
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        self.destroy()
+        if not self._left:
+            self.destroy()
 
     # Commands
 
