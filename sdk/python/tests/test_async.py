@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Awaitable, Callable
@@ -224,11 +224,9 @@ def test_a_second_event_loop(home: Path) -> None:
         await use()
         await client.close()
 
-    first = asyncio.new_event_loop()
-    try:
+    # asyncio.run would leave the tests after it without a loop, for which pytest-asyncio makes one that nobody closes.
+    with closing(asyncio.new_event_loop()) as first, closing(asyncio.new_event_loop()) as second:
         first.run_until_complete(use())
         with pytest.raises(InvalidConfigurationError, match="belongs to another event loop"):
-            asyncio.run(use())
+            second.run_until_complete(use())
         first.run_until_complete(close())
-    finally:
-        first.close()

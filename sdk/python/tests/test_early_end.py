@@ -35,8 +35,8 @@ class Full(Other):
         return super().service(details)
 
     def _begin(self, messages: Iterator[Any], context: Any) -> Iterator[Any]:
-        next(messages)
-        yield sandbox_pb2.ExecOutput(exec_id="ex")
+        if self.after > 1:
+            yield sandbox_pb2.ExecOutput(exec_id="ex")
         self._refuse(messages, context)
 
     def _refuse(self, messages: Iterator[Any], context: Any) -> None:

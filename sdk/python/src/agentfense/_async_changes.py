@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import List, Optional, Sequence, Union
@@ -14,7 +13,7 @@ from ._connection import WORK, within
 from ._errors import MAX_READ, Call, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
-from ._streams import AsyncAuditStream
+from ._streams import AsyncAuditStream, AsyncExecStream
 from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,
@@ -28,8 +27,6 @@ from ._wire import (
     view_entry_of,
     wire_rules,
 )
-from .async_attach import AsyncAttachedExec
-from .exceptions import ExecEndedError
 
 
 class AsyncChangeCalls(AsyncCalls):
@@ -56,14 +53,12 @@ class AsyncChangeCalls(AsyncCalls):
 
     async def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
-        start = partial(self._connection.talk, "Attach", requests.store(sandbox_id, path, WORK), within(WORK))
-        # Sent only once it is taken: gRPC forgets why a call was refused that is still written to.
-        async with AsyncAttachedExec(start, Call("write", sandbox_id, path=path), self._connection) as command:
-            with suppress(ExecEndedError):  # it has said why
-                await command.write(content)
-                await command.close_stdin()
-            said = [chunk.data async for chunk in command.chunks()]
-        if command.exit_code != 0:
+        # Read while it is sent: in gRPC before 1.60 a message that cannot be sent waits for that.
+        messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
+        start = partial(self._connection.stream, "Attach", messages, within(WORK))
+        async with AsyncExecStream(start, Call("write", sandbox_id, path=path), self._connection) as output:
+            said = [chunk.data async for chunk in output.chunks()]
+        if output.exit_code != 0:
             raise write_error(path, b"".join(said).decode(errors="replace"))
 
     def watch_view(

@@ -309,7 +309,9 @@ class AsyncConnection(_Base):
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
         request = await self._fit(request, Call(method))
-        return self._methods[method](request, timeout=limit, metadata=self._metadata)
+        call = self._methods[method](request, timeout=limit, metadata=self._metadata)
+        self._ends[call] = End(call)
+        return call
 
     async def talk(self, method: str, first: Any, limit: Optional[float] = None) -> Any:
         """Return a call to which more messages can be written than the first."""
