@@ -82,13 +82,15 @@ func modeOf(mode uint32) fs.FileMode {
 }
 
 func (f SandboxFiles) view(ctx context.Context, operation, name string, itself bool) ([]ViewEntry, error) {
-	got, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Path: inside(name), Itself: itself})
-	if err != nil {
-		return nil, f.c.fail(ctx, operation+" "+name, err)
-	}
-	entries := make([]ViewEntry, len(got.Entries))
-	for i, e := range got.Entries {
-		entries[i] = entryFrom(e)
+	entries := []ViewEntry{}
+	for e, err := range pages(func(token string) ([]*sandboxv1.ViewEntry, string, error) {
+		page, err := f.c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: f.id, Path: inside(name), Itself: itself, PageToken: token})
+		return page.GetEntries(), page.GetNextPageToken(), f.c.fail(ctx, operation+" "+name, err)
+	}, entryFrom) {
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }

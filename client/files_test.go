@@ -5,8 +5,12 @@ package client_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -59,6 +63,29 @@ func TestFilesAreWhatACommandSees(t *testing.T) {
 	}
 	if changes, err := box.DiffNames(ctx, "output"); err != nil || len(changes) == 0 || changes[len(changes)-1].Path != "output/new/it's \xff" || len(changes[0].Patch) > 0 {
 		t.Errorf("%+v %v", changes, err)
+	}
+}
+
+// It is more than one message of the server.
+func TestADirectoryOfManyFilesIsListedWhole(t *testing.T) {
+	const most = 16_000
+	dir := t.TempDir()
+	for i := range most {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0250dx", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	box, err := client.FromLocal(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	list, err := fs.ReadDir(box.Files.FS(t.Context()), ".")
+	if err != nil || len(list) != most || list[most-1].Name() != fmt.Sprintf("%0250dx", most-1) {
+		t.Errorf("%d files, %v", len(list), err)
+	}
+	if out, err := exec.Command(binary, "files", "ls", box.ID).Output(); err != nil || bytes.Count(out, []byte("\n")) != most {
+		t.Errorf("files ls lists %d, %v", bytes.Count(out, []byte("\n")), err)
 	}
 }
 

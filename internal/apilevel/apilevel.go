@@ -30,6 +30,9 @@ const (
 	// Additions is the first number of the fields and values that agentfense has
 	// added to messages and enums that were there before.
 	Additions = 100
+	// MaxAnswerBytes bounds a message of a server. Lists have pages, and contents
+	// pieces, that every client takes; what has neither is refused beyond it.
+	MaxAnswerBytes = 64 << 20
 )
 
 // Range are the levels that a server speaks.

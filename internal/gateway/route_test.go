@@ -213,11 +213,11 @@ var additionRoutes = []route{
 		answer: &sandboxv1.ExplainPolicyResponse{RuleIndex: -1}, json: `{"permission":"PERMISSION_UNSPECIFIED","rule":null,"ruleIndex":-1,"reason":"","traversable":false,"ancestor":"","matches":[]}`,
 	},
 	{
-		name: "list a view", method: "GET", path: "/v1/sandboxes/sb_1/view?path=a/b&itself=true", rpc: "ListView",
-		want:   &sandboxv1.ListViewRequest{SandboxId: "sb_1", Path: "a/b", Itself: true},
+		name: "list a view", method: "GET", path: "/v1/sandboxes/sb_1/view?path=a/b&itself=true&pageSize=3&page_token=a", rpc: "ListView",
+		want:   &sandboxv1.ListViewRequest{SandboxId: "sb_1", Path: "a/b", Itself: true, PageSize: 3, PageToken: "a"},
 		answer: &sandboxv1.ListViewResponse{Entries: []*sandboxv1.ViewEntry{{Path: "a/b", Size: 3}}},
 		json: `{"entries":[{"path":"a/b","permission":"PERMISSION_UNSPECIFIED","mode":0,"size":"3","modifiedAt":null,` +
-			`"origin":"VIEW_ORIGIN_UNSPECIFIED","symlinkTarget":""}]}`,
+			`"origin":"VIEW_ORIGIN_UNSPECIFIED","symlinkTarget":""}],"nextPageToken":""}`,
 	},
 	{
 		name: "stats, of which what is not counted is absent", method: "GET", path: "/v1/sandboxes/sb_1/stats", rpc: "GetStats",

@@ -19,22 +19,27 @@ var viewOriginOf = map[sandboxv1.ViewOrigin]sandbox.Origin{
 // ListView lists a directory of a sandbox's view, or describes a file; with
 // itself it describes a directory too.
 func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error) {
-	list, err := c.sandboxes.ListView(ctx, &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself})
-	if err != nil {
-		return nil, c.failed(err)
-	}
-	entries := make([]sandbox.ViewEntry, len(list.Entries))
-	for i, e := range list.Entries {
-		p, err := parsePath(e.Path)
+	var entries []sandbox.ViewEntry
+	r := &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself}
+	for {
+		page, err := c.sandboxes.ListView(ctx, r)
 		if err != nil {
-			return nil, err
+			return nil, c.failed(err)
 		}
-		entries[i] = sandbox.ViewEntry{
-			Path: p, Permission: permissionOf[e.Permission], Mode: e.Mode, SizeBytes: e.Size,
-			ModifiedAt: timeOf(e.ModifiedAt), Origin: viewOriginOf[e.Origin], Target: vpath.DecodeText(e.SymlinkTarget),
+		for _, e := range page.Entries {
+			p, err := parsePath(e.Path)
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, sandbox.ViewEntry{
+				Path: p, Permission: permissionOf[e.Permission], Mode: e.Mode, SizeBytes: e.Size,
+				ModifiedAt: timeOf(e.ModifiedAt), Origin: viewOriginOf[e.Origin], Target: vpath.DecodeText(e.SymlinkTarget),
+			})
+		}
+		if r.PageToken = page.NextPageToken; r.PageToken == "" {
+			return entries, nil
 		}
 	}
-	return entries, nil
 }
 
 // ReadView writes a file of a sandbox's view to w.

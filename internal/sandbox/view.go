@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -100,30 +101,48 @@ func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
 // List returns the visible entries of a directory by path, or the path itself
 // if it is no directory. Errors: as Stat.
 func (v *View) List(dir vpath.Path) ([]ViewEntry, error) {
-	self, err := v.Stat(dir)
-	if err != nil {
-		return nil, err
-	}
-	if !isDir(self.Mode) {
-		return []ViewEntry{self}, nil
-	}
-	children, err := v.stack.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
 	entries := []ViewEntry{}
-	for _, c := range children {
-		entry, err := v.Stat(dir.Child(c.Name))
-		if fault.Is(err, fault.NotFound) {
-			continue // hidden, or removed meanwhile
-		}
+	for entry, err := range v.ListAfter(dir, "") {
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, entry)
 	}
-	slices.SortFunc(entries, func(a, b ViewEntry) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	return entries, nil
+}
+
+// ListAfter yields of what List returns that which comes behind the path after.
+// It ends with the first error.
+func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
+	return func(yield func(ViewEntry, error) bool) {
+		self, err := v.Stat(dir)
+		if err == nil && !isDir(self.Mode) {
+			yield(self, nil)
+			return
+		}
+		var children []layer.DirEntry
+		if err == nil {
+			children, err = v.stack.ReadDir(dir)
+		}
+		if err != nil {
+			yield(ViewEntry{}, err)
+			return
+		}
+		slices.SortFunc(children, func(a, b layer.DirEntry) int { return strings.Compare(a.Name, b.Name) })
+		for _, c := range children {
+			path := dir.Child(c.Name)
+			if path <= after {
+				continue
+			}
+			entry, err := v.Stat(path)
+			if fault.Is(err, fault.NotFound) {
+				continue // hidden, or removed meanwhile
+			}
+			if !yield(entry, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Copy writes a file to w. Errors: as Stat; Denied for one of which the policy

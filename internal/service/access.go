@@ -212,10 +212,25 @@ func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo
 		answer, err = handle(ctx, request)
 		return err
 	})
+	if err == nil {
+		err = checkSize(answer)
+	}
 	if err != nil {
 		return nil, d.service.toStatus(ctx, info.FullMethod, err)
 	}
 	return answer, nil
+}
+
+// checkSize refuses an answer that clients do not take. Errors: Exhausted.
+func checkSize(answer any) error {
+	m, is := answer.(proto.Message)
+	if !is {
+		return nil
+	}
+	if size := proto.Size(m); size > apilevel.MaxAnswerBytes {
+		return fault.New(fault.Exhausted, "the answer: %d bytes are more than %d: ask for less at once, such as for one directory after the other", size, apilevel.MaxAnswerBytes)
+	}
+	return nil
 }
 
 // Stream is Unary for streams.

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -30,18 +29,13 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 	if err != nil {
 		return nil, err
 	}
-	if r.PageSize < 0 {
-		return nil, fault.New(fault.Invalid, "page_size: %d is negative", r.PageSize)
+	after, err := pageAfter(r.PageSize, r.PageToken)
+	if err != nil {
+		return nil, err
 	}
 	paths, err := selection(r.Paths)
 	if err != nil {
 		return nil, err
-	}
-	var after vpath.Path
-	if r.PageToken != "" {
-		if after, err = parsePath("page_token", r.PageToken); err != nil {
-			return nil, err
-		}
 	}
 	review, err := sb.Review(paths...)
 	if err != nil {
@@ -60,8 +54,7 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 		if err != nil {
 			return nil, err
 		}
-		const frame = 16 // tag, length, and a share of the token
-		size += proto.Size(d) + frame
+		size += proto.Size(d) + pageFrame
 		if i > 0 && (r.PageSize > 0 && i >= int(r.PageSize) || size+len(files[i].Path)*4 > maxResultBytes) {
 			answer.NextPageToken = files[i-1].Path.Text()
 			return answer, nil

@@ -52,6 +52,7 @@ type world struct {
 	conn      *grpc.ClientConn
 	home      *sandbox.Home
 	store     *store.Store
+	door      service.Door
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -108,7 +109,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, conn: conn, home: home, store: db,
+		t: t, conn: conn, home: home, store: db, door: s.Door(),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 	}
 	t.Cleanup(func() {

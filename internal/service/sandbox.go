@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -142,6 +144,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 		filter.CodebaseID = ident.Codebase(r.CodebaseId)
 	}
 	answer := &sandboxv1.ListSandboxesResponse{}
+	size, before := 0, ""
 	for {
 		entries, next, err := s.store.Sandboxes(ctx, filter, page)
 		if err != nil {
@@ -153,8 +156,14 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 				return nil, err
 			}
 			if described != nil {
+				size += proto.Size(described) + pageFrame
+				if len(answer.Sandboxes) > 0 && size > maxResultBytes {
+					answer.NextPageToken = before
+					return answer, nil
+				}
 				answer.Sandboxes = append(answer.Sandboxes, described)
 			}
+			before = entry.PageToken()
 		}
 		answer.NextPageToken = next
 		// A page may be shorter than was asked, but one that labels have

@@ -3,35 +3,66 @@ package service
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// ListView lists a directory of a sandbox's view.
+// ListView lists a directory of a sandbox's view. A page token is the last path
+// of the page before.
 func (c *sandboxServer) ListView(ctx context.Context, r *sandboxv1.ListViewRequest) (*sandboxv1.ListViewResponse, error) {
+	after, err := pageAfter(r.PageSize, r.PageToken)
+	if err != nil {
+		return nil, err
+	}
 	view, path, err := c.service.view(ctx, r.SandboxId, r.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer view.Close()
-	var entries []sandbox.ViewEntry
 	if r.Itself {
-		entries = make([]sandbox.ViewEntry, 1)
-		entries[0], err = view.Stat(path)
-	} else {
-		entries, err = view.List(path)
-	}
-	if err != nil {
-		return nil, err
+		entry, err := view.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		return &sandboxv1.ListViewResponse{Entries: []*sandboxv1.ViewEntry{wireViewEntry(entry)}}, nil
 	}
 	answer := &sandboxv1.ListViewResponse{}
-	for _, e := range entries {
-		answer.Entries = append(answer.Entries, wireViewEntry(e))
+	size := 0
+	for entry, err := range view.ListAfter(path, after) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		e := wireViewEntry(entry)
+		size += proto.Size(e) + pageFrame
+		if n := len(answer.Entries); n > 0 && (n == int(r.PageSize) || size+len(e.Path) > maxResultBytes) {
+			answer.NextPageToken = answer.Entries[n-1].Path
+			break
+		}
+		answer.Entries = append(answer.Entries, e)
 	}
 	return answer, nil
+}
+
+// pageFrame is what a message of a page costs besides itself: tag and length.
+const pageFrame = 16
+
+// pageAfter is the path behind which a page begins. Errors: Invalid.
+func pageAfter(size int32, token string) (vpath.Path, error) {
+	if size < 0 {
+		return "", fault.New(fault.Invalid, "page_size: %d is negative", size)
+	}
+	if token == "" {
+		return "", nil
+	}
+	return parsePath("page_token", token)
 }
 
 // ReadView sends a file of a sandbox's view in pieces.

@@ -24,6 +24,9 @@ func pageToken(createdAt time.Time, id string) string {
 	return base64.RawURLEncoding.EncodeToString(append(key, id...))
 }
 
+// PageToken is that of the page that begins after s in the listing of Sandboxes.
+func (s Sandbox) PageToken() string { return pageToken(s.CreatedAt, string(s.ID)) }
+
 // after returns the row at which the last page ended, and one before every row
 // for the first page.
 func (p Page) after(isID func(string) bool) (createdAt int64, id string, err error) {

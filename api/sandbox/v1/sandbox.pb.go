@@ -3345,7 +3345,11 @@ type ListViewRequest struct {
 	// Empty is the root.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Describes the path itself, also if it is a directory.
-	Itself        bool `protobuf:"varint,3,opt,name=itself,proto3" json:"itself,omitempty"`
+	Itself bool `protobuf:"varint,3,opt,name=itself,proto3" json:"itself,omitempty"`
+	// At most so many entries; 0: as many as fit a message of 4 MiB.
+	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// next_page_token of the page before.
+	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3401,10 +3405,26 @@ func (x *ListViewRequest) GetItself() bool {
 	return false
 }
 
+func (x *ListViewRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListViewRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type ListViewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By path.
-	Entries       []*ViewEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	Entries []*ViewEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3444,6 +3464,13 @@ func (x *ListViewResponse) GetEntries() []*ViewEntry {
 		return x.Entries
 	}
 	return nil
+}
+
+func (x *ListViewResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // ViewEntry is a file or directory as a sandbox sees it.
@@ -4620,14 +4647,18 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tRuleMatch\x12\x1d\n" +
 	"\n" +
 	"rule_index\x18\x01 \x01(\x05R\truleIndex\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\\\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\x98\x01\n" +
 	"\x0fListViewRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x16\n" +
-	"\x06itself\x18\x03 \x01(\bR\x06itself\"C\n" +
+	"\x06itself\x18\x03 \x01(\bR\x06itself\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\"k\n" +
 	"\x10ListViewResponse\x12/\n" +
-	"\aentries\x18\x01 \x03(\v2\x15.sandbox.v1.ViewEntryR\aentries\"\x93\x02\n" +
+	"\aentries\x18\x01 \x03(\v2\x15.sandbox.v1.ViewEntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x02\n" +
 	"\tViewEntry\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x126\n" +
 	"\n" +

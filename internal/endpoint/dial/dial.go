@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"math"
 	"net"
 	"os"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/agentfense/agentfense/internal/apilevel"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 )
@@ -45,7 +45,7 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 		grpc.WithUnaryInterceptor(greeting.unary),
 		grpc.WithStreamInterceptor(greeting.stream),
 		grpc.WithTransportCredentials(secure),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(apilevel.MaxAnswerBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
 	}, more...)
 	if at.Token != "" {

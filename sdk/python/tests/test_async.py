@@ -6,7 +6,7 @@ import asyncio
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Awaitable, Callable
+from typing import Any, Awaitable, Callable
 
 import pytest
 from conftest import LIMIT, on_both
@@ -230,3 +230,18 @@ def test_a_second_event_loop(home: Path) -> None:
         with pytest.raises(InvalidConfigurationError, match="belongs to another event loop"):
             second.run_until_complete(use())
         first.run_until_complete(close())
+
+
+async def test_all_pages_of_a_view_are_listed(async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = await async_sandbox.files.list()
+    connection, pages = async_sandbox.client._connection, []
+    call = connection.call
+
+    async def by_two(method: str, request: Any, *more: Any) -> Any:
+        request.page_size = 2
+        pages.append(await call(method, request, *more))
+        return pages[-1]
+
+    monkeypatch.setattr(connection, "call", by_two)
+    assert await async_sandbox.files.list() == whole
+    assert len(pages) == (len(whole) + 1) // 2 > 2

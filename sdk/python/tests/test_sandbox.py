@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import on_both, wait_until
@@ -216,6 +217,21 @@ def test_a_file_of_any_name_can_be_written(sandbox: Sandbox) -> None:
     found = {entry.path for entry in sandbox.files.list(recursive=True) if entry.changed and not entry.is_dir}
     assert found == set(names)
     assert all(os.fsdecode(sandbox.files.read_bytes(name)) == name for name in names)
+
+
+def test_all_pages_of_a_view_are_listed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sandbox.files.list()
+    connection, pages = sandbox.client._connection, []
+    call = connection.call
+
+    def by_two(method: str, request: Any, *more: Any) -> Any:
+        request.page_size = 2
+        pages.append(call(method, request, *more))
+        return pages[-1]
+
+    monkeypatch.setattr(connection, "call", by_two)
+    assert sandbox.files.list() == whole
+    assert len(pages) == (len(whole) + 1) // 2 > 2
 
 
 def test_a_sparse_file_does_not_fill_the_memory(sandbox: Sandbox) -> None:

@@ -37,8 +37,13 @@ class AsyncChangeCalls(AsyncCalls):
     async def list_view(self, sandbox_id: str, path: str = "") -> List[t.ViewEntry]:
         """List a directory as a command inside would see it; it need not run."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
-        answer = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
-        return [view_entry_of(entry) for entry in answer.entries]
+        found: List[t.ViewEntry] = []
+        while True:
+            page = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
+            found += map(view_entry_of, page.entries)
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                return found
 
     async def stat_view(self, sandbox_id: str, path: str) -> t.ViewEntry:
         """Describe a file or directory as a command inside would see it."""

@@ -666,20 +666,26 @@ class RuleMatch(_message.Message):
     def __init__(self, rule_index: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class ListViewRequest(_message.Message):
-    __slots__ = ("sandbox_id", "path", "itself")
+    __slots__ = ("sandbox_id", "path", "itself", "page_size", "page_token")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     ITSELF_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     path: str
     itself: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., itself: bool = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., path: _Optional[str] = ..., itself: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListViewResponse(_message.Message):
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "next_page_token")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     entries: _containers.RepeatedCompositeFieldContainer[ViewEntry]
-    def __init__(self, entries: _Optional[_Iterable[_Union[ViewEntry, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[ViewEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ViewEntry(_message.Message):
     __slots__ = ("path", "permission", "mode", "size", "modified_at", "origin", "symlink_target")
