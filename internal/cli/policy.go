@@ -117,7 +117,7 @@ func workspacePath(s string) (vpath.Path, error) {
 
 // ruleJSON is a rule in a JSON document.
 type ruleJSON struct {
-	Index int         `json:"index"`
+	Index int         `json:"rule_index"`
 	Rule  policy.Rule `json:"rule"`
 	Why   string      `json:"why,omitempty"`
 }

@@ -50,8 +50,8 @@ type explanationJSON struct {
 	Permission  policy.Permission `json:"permission"`
 	Traversable bool              `json:"traversable"`
 	Reason      string            `json:"reason"`
-	Ancestor    string            `json:"ancestor,omitempty"` // escaped; the directory with which it is hidden
-	Below       *int              `json:"below,omitempty"`    // the rule that may grant something below
+	Ancestor    string            `json:"ancestor,omitempty"`    // escaped; the directory with which it is hidden
+	Below       *int              `json:"below_index,omitempty"` // the rule that may grant something below
 	Matches     []ruleJSON        `json:"matches"`
 }
 
