@@ -174,6 +174,8 @@ _WORDS = {
     "not a directory": "not_directory",
     "too many levels of symbolic links": "invalid",
     "file name too long": "invalid",
+    "no space left on device": "failed",
+    "disk quota exceeded": "failed",
 }
 
 
