@@ -106,6 +106,8 @@ func TestTheBytesOfREST(t *testing.T) {
 	refused := func(code, message string) string {
 		return `{"code":` + code + `,"message":"` + message + `","details":[]}`
 	}
+	notRunning := strings.Replace(refused("9", "sandbox SB: sandbox is not running"), "[]",
+		`[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SANDBOX_NOT_RUNNING","domain":"agentfense","metadata":{"status":"pending"}}]`, 1)
 	for _, c := range []struct {
 		verb, path, body string
 		status           int
@@ -129,9 +131,9 @@ func TestTheBytesOfREST(t *testing.T) {
 				`"permission":"PERMISSION_WRITE","priority":-2}],"expiresIn":"3600.5s","labels":{"a":"1"},"runtime":"RUNTIME_TYPE_BWRAP",` +
 				`"resources":{"memoryBytes":268435456,"cpu_quota":"50000","pidsLimit":"100"}}`, 200, sandbox("PENDING", "null", "null"),
 		},
-		{"POST", "/v1/sandboxes/SB/exec", `{"command":"true"}`, 400, refused("9", "sandbox SB: sandbox is not running")},
-		{"POST", "/v1/sandboxes/SB/stop", "", 400, refused("9", "sandbox SB: sandbox is not running")},
-		{"POST", "/v1/sandboxes/SB/sessions", "{}", 400, refused("9", "sandbox SB: sandbox is not running")},
+		{"POST", "/v1/sandboxes/SB/exec", `{"command":"true"}`, 400, notRunning},
+		{"POST", "/v1/sandboxes/SB/stop", "", 400, notRunning},
+		{"POST", "/v1/sandboxes/SB/sessions", "{}", 400, notRunning},
 		{"POST", "/v1/sandboxes/SB/start", "", 200, sandbox("RUNNING", `"TIME"`, "null")},
 		{"POST", "/v1/sandboxes/SB/start", "{}", 400, refused("9", "sandbox SB: sandbox is already running")},
 		{"GET", "/v1/sandboxes/SB", "", 200, sandbox("RUNNING", `"TIME"`, "null")},
