@@ -91,13 +91,14 @@ type Stack struct {
 	writers sync.RWMutex
 	gen     atomic.Uint64 // counts freezes; changes under ns and writers
 
-	views   viewCache
-	quota   quota
-	inodes  inodes
-	journal journal
-	flights flights
-	seq     atomic.Uint64 // names in work and orphans
-	noClone atomic.Bool   // blocks cannot be shared with the source
+	views     viewCache
+	quota     quota
+	inodes    inodes
+	journal   journal
+	spellings spellings
+	flights   flights
+	seq       atomic.Uint64 // names in work and orphans
+	noClone   atomic.Bool   // blocks cannot be shared with the source
 
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64

@@ -3,8 +3,11 @@ package layer
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // spelling tells whether one directory of the source finds names by other
@@ -15,6 +18,36 @@ type spelling struct {
 	exact atomic.Bool // names are found as they are spelt only
 	mu    sync.Mutex
 	names map[string]struct{} // as they were listed last
+	born  time.Time
+}
+
+// spellings are what a read-only stack, which keeps no views, knows of the
+// directories that it looks into: without them each lookup of a name that has
+// no letters would list its directory.
+type spellings struct {
+	mu sync.Mutex
+	m  map[vpath.Path]*spelling
+}
+
+// maxSpellings bounds the directories that are known at a time.
+const maxSpellings = 16
+
+// spelling returns the spelling of the source's directory p.
+func (s *Stack) spelling(p vpath.Path) *spelling {
+	if !s.o.ReadOnly {
+		return &spelling{} // kept with the view
+	}
+	c := &s.spellings
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.m[p]; ok && time.Since(known.born) < sourceTTL {
+		return known
+	}
+	if c.m == nil || len(c.m) >= maxSpellings {
+		c.m = map[vpath.Path]*spelling{}
+	}
+	c.m[p] = &spelling{born: time.Now()}
+	return c.m[p]
 }
 
 // spelt reports whether the directory dir has the entry st, which was found as

@@ -206,7 +206,7 @@ func (s *Stack) rootView() (*view, error) {
 func (s *Stack) addPart(v *view, n, fd int) error {
 	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
 	if pt.origin == Source {
-		pt.spelling = &spelling{}
+		pt.spelling = s.spelling(v.path)
 		if absent := s.o.Absent; absent != nil {
 			pt.absent = func(name string, isDir bool) bool { return absent(v.path.Child(name), isDir) }
 		}
