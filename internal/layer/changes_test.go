@@ -207,7 +207,7 @@ func TestDropIfLeavesNoMomentForAWrite(t *testing.T) {
 		wantErr(t, "a write while it is decided", writeErr, unix.ESTALE)
 		looked[p] = err == nil && i.Origin == Delta
 		return p != "/b"
-	}, "/a", "/b", "/c")
+	}, nil, "/a", "/b", "/c")
 	must(t, err)
 	if want := map[vpath.Path]bool{"/a": true, "/b": true, "/c": false}; !maps.Equal(looked, want) {
 		t.Errorf("looked at %v, want %v", looked, want)

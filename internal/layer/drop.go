@@ -19,14 +19,19 @@ import (
 // the delta first. Files open for writing become stale, as after Freeze.
 // Errors: Exhausted, Internal.
 func (s *Stack) Drop(paths ...vpath.Path) error {
-	_, err := s.DropIf(nil, paths...)
+	_, err := s.DropIf(nil, nil, paths...)
 	return err
 }
 
 // DropIf is Drop of those paths for which holds says yes to what Lookup
 // answers there, and returns the others. holds is called while nothing in the
 // stack can change; it must not use the stack. Nil is a yes to everything.
-func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, paths ...vpath.Path) (kept []vpath.Path, err error) {
+//
+// The others have changed since they were applied. Where the source still is what
+// the apply made of it (applied; an Absent Base: it was removed), that becomes
+// durably what they are made of, and what the sandbox had removed before the apply
+// made it does not show.
+func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, applied map[vpath.Path]Base, paths ...vpath.Path) (kept []vpath.Path, err error) {
 	if err := s.writable(); err != nil {
 		return nil, wrap("drop", vpath.Root, err)
 	}
@@ -52,6 +57,9 @@ func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, paths ...vpath.
 			}
 			return no
 		})
+	}
+	if at, err := d.rebaseApplied(kept, applied); err != nil {
+		return kept, wrap("drop", at, err)
 	}
 	if err := s.squash(d.bases); err != nil {
 		return kept, wrap("drop", vpath.Root, err)

@@ -261,6 +261,14 @@ func (j *journal) sync(at span) error {
 	return nil
 }
 
+// syncAll makes durable what was written so far.
+func (j *journal) syncAll() error {
+	j.mu.Lock()
+	at := span{len: j.size}
+	j.mu.Unlock()
+	return j.sync(at)
+}
+
 // writesInPlace reports whether the file system of fd is known to write over a
 // file's blocks where they are: ext4 (and ext2, ext3), which has no other way.
 // Others share blocks or write elsewhere, if only now and then.

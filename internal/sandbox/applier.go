@@ -89,7 +89,7 @@ func (a *applier) each(ctx context.Context, steps []*step, do func(*step, entry)
 		if !a.mayGoOn(ctx, s) {
 			continue
 		}
-		a.finish(s, a.work.tree.at(s.Path, func(e entry) error { return do(s, e) }))
+		a.finish(s, a.act(s, do))
 	}
 }
 
@@ -188,7 +188,7 @@ func (a *applier) finishDirs() {
 		if !s.done {
 			continue
 		}
-		if err := a.work.tree.at(s.Path, func(e entry) error { return a.chmod(s, e) }); err != nil {
+		if err := a.act(s, a.chmod); err != nil {
 			s.done = false
 			a.finish(s, err)
 		}
@@ -234,7 +234,9 @@ func (a *applier) settle() error {
 	for _, s := range a.plan.steps {
 		all = all && s.done
 		if s.done {
-			versions = append(versions, s.version())
+			v := s.version()
+			v.Made = s.made
+			versions = append(versions, v)
 		}
 	}
 	crash.At("sync: settled")

@@ -210,12 +210,17 @@ func (a *applier) commit(b *batch) {
 	for _, s := range b.steps {
 		placed := err
 		if err == nil {
-			placed = a.work.tree.at(s.Path, func(e entry) error { return a.place(b, s, e) })
+			placed = a.act(s, func(s *step, e entry) error { return a.place(b, s, e) })
 		} else if b.files[s] != nil {
 			_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(b.files[s]) })
 		}
 		a.finish(s, placed)
 		crash.At("sync: one placed")
+	}
+	for _, s := range b.steps {
+		if s.done && s.Info.Nlink > 1 { // each further name has changed the file
+			_ = a.act(s, func(*step, entry) error { return nil })
+		}
 	}
 	for _, f := range b.files {
 		f.close()
@@ -243,23 +248,25 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
 	switch s.Info.Mode & typeBits {
 	case unix.S_IFREG:
+		s.becomes = unix.Stat_t{Mode: unix.S_IFREG | l.mode, Size: s.Info.Size, Mtim: l.mtime}
 		switch file := b.files[s]; {
 		case s.inPlace:
+			s.becomes = *before
+			s.becomes.Mode = unix.S_IFREG | l.mode
 			return e.chmod(before, l.mode)
 		case file != nil:
 			return e.place(file, before)
 		}
 		return e.link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
-		var target string
 		err := asOwner(func() (err error) {
-			target, err = a.work.stack.Readlink(s.Path)
+			s.target, err = a.work.stack.Readlink(s.Path)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return e.makeLink(target, before)
+		return e.makeLink(s.target, before)
 	case unix.S_IFIFO:
 		return e.makeFIFO(l)
 	}

@@ -22,6 +22,9 @@ type step struct {
 	// overwrites says that the source was not what the sandbox saw.
 	overwrites bool
 	was        *layer.Base // what is replaced
+	becomes    unix.Stat_t // mode, size and time of the file that is placed
+	target     string      // of the link that is placed
+	made       *layer.Base // what the source has now, nil if that is not known
 }
 
 func (s *step) stop(o Outcome, format string, args ...any) {

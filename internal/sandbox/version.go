@@ -24,6 +24,9 @@ type Version struct {
 	Mtime   unix.Timespec `json:"mtime"`
 	// Keep has the delta keep the entry, as made of what the source has now.
 	Keep bool `json:"keep,omitempty"`
+	// Made is what an apply has made of the source there, which the entry is made
+	// of from then on if it is not this version any more; nil: nothing that is known.
+	Made *layer.Base `json:"made,omitempty"`
 }
 
 func versionOf(p vpath.Path, i *layer.Info) Version {
@@ -44,16 +47,21 @@ func (c *change) version() Version {
 }
 
 // DropVersions forgets the entries of the delta that still are what versions
-// say, or keeps those that are so marked, and returns the paths of the others. It is for the process that owns
-// the stack: a command that holds the sandbox's lock, or the supervisor, who
-// then lets its view forget the paths too. Errors: Invalid for a path that is
+// say, or keeps those that are so marked, and returns the paths of the others,
+// which have then been made of what was applied (Version.Made). It is for the
+// process that owns the stack: a command that holds the sandbox's lock, or the
+// supervisor, who then lets its view forget the paths too. Errors: Invalid for a path that is
 // not escaped; those of layer.Stack.Drop.
 func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err error) {
 	current := map[vpath.Path]Version{}
+	made := map[vpath.Path]layer.Base{}
 	for _, v := range versions {
 		p, err := v.parse()
 		if err != nil {
 			return nil, err
+		}
+		if v.Made != nil {
+			made[p] = *v.Made
 		}
 		same, err := v.holds(s, p)
 		switch {
@@ -68,11 +76,11 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	if err := adoptKept(s, current); err != nil {
 		return nil, err
 	}
-	var paths []vpath.Path
+	paths := slices.Clone(stale)
 	gone := map[vpath.Path]bool{} // directories deleted with all below
 	for p, v := range current {
 		if v.Deleted && !noteGone(s, p, current, gone) {
-			continue
+			delete(current, p)
 		}
 		paths = append(paths, p)
 	}
@@ -83,13 +91,17 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 			gone[p] = err != nil
 			return false
 		}
-		same, err := current[p].isAt(p, i, err)
+		v, mayGo := current[p]
+		if !mayGo {
+			return false
+		}
+		same, err := v.isAt(p, i, err)
 		if !same || err != nil {
 			stale = append(stale, p)
 			return false
 		}
 		return true
-	}, slices.AppendSeq(paths, maps.Keys(gone))...)
+	}, made, slices.AppendSeq(paths, maps.Keys(gone))...)
 	if err != nil {
 		return stale, err
 	}
@@ -167,6 +179,6 @@ func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	v.Keep = false
+	v.Keep, v.Made = false, nil
 	return versionOf(p, &info) == v, nil
 }

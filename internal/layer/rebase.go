@@ -1,0 +1,109 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// rebaseApplied records what an apply has made of the source at these paths as
+// what the delta's entries there are made of: the entries, or their removal, came
+// after what was applied, so that the next apply is in no conflict with this one.
+// Where the source is not what the apply made of it any more, nothing is recorded,
+// and that is a conflict. A crash that loses a record leaves the earlier one, and
+// a conflict, too. It says where it failed. What is below a directory comes first.
+func (d *dropping) rebaseApplied(paths []vpath.Path, applied map[vpath.Path]Base) (at vpath.Path, err error) {
+	found := false
+	for _, p := range paths {
+		base, ok := applied[p]
+		if !ok {
+			continue
+		}
+		if err := d.rebaseOne(p, &base); err != nil {
+			return p, err
+		}
+		found = true
+	}
+	if !found {
+		return vpath.Root, nil
+	}
+	return vpath.Root, d.s.journal.syncAll()
+}
+
+func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
+	s := d.s
+	var now Base
+	err := s.atSource(p, func(e entry) error {
+		now = baseOf(&e.st)
+		if e.st.isRegular() {
+			s.addContent(&now, e)
+		}
+		return nil
+	})
+	switch {
+	case isAbsent(err) && applied.Absent:
+		delete(d.bases, p)
+		delete(s.covered, p)
+		return s.journal.append(record{kind: recordDrop, path: p})
+	case isAbsent(err), err == unix.EACCES, err == unix.EXDEV:
+		return nil
+	case err != nil:
+		return err
+	case !applied.isStill(&now):
+		return nil
+	}
+	if counts, err := d.hideIfRemoved(p, now.Mode); err != nil || !counts {
+		return err
+	}
+	d.bases[p] = now
+	return s.journal.append(baseRecord(p, now))
+}
+
+// hideIfRemoved hides what the apply made of an entry that the sandbox had removed
+// already: then there was nothing to hide. It says whether the delta has or hides
+// something at p.
+func (d *dropping) hideIfRemoved(p vpath.Path, mode uint32) (bool, error) {
+	if p.IsRoot() {
+		return true, nil
+	}
+	s := d.s
+	v, e, err := s.locate(p)
+	if err != nil {
+		if err == unix.EACCES {
+			return false, nil
+		}
+		return !s.isLeftOut(p, mode&typeMask == unix.S_IFDIR), orAbsent(err)
+	}
+	defer s.views.release(v)
+	if e.part.origin != Source {
+		return true, nil
+	}
+	if _, known := d.bases[p]; known || e.st.isDir() && s.checkEmpty(p, nil) != nil {
+		return false, nil
+	}
+	defer s.views.purge(p)
+	return true, s.hide(p, v, e)
+}
+
+// isStill reports whether now is what b recorded. What a directory holds does not
+// count.
+func (b *Base) isStill(now *Base) bool {
+	if b.Mode&typeMask == unix.S_IFDIR {
+		return b.Dev == now.Dev && b.Ino == now.Ino && b.Mode == now.Mode
+	}
+	return b.sameIdentity(now)
+}
+
+// isLeftOut reports whether the view shows nothing of the source at p.
+func (s *Stack) isLeftOut(p vpath.Path, isDir bool) bool {
+	absent := s.o.Absent
+	if absent == nil {
+		return false
+	}
+	for a := range p.Ancestors() {
+		if absent(a, true) {
+			return true
+		}
+	}
+	return absent(p, isDir)
+}
