@@ -221,7 +221,7 @@ def upload_file(codebase_id: str, file_path: str, content: Union[str, bytes], ch
 def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
     """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out."""
     directory = utils.check_directory(path)
-    for entry in utils.walk_entries(directory, utils.ignore_spec(directory, ignore_patterns)):
+    for entry in utils.walk_entries(directory, utils.ignore_matcher(directory, ignore_patterns)):
         mode = stat.S_IMODE(entry.status.st_mode)
         if entry.is_dir:
             yield upload_metadata(codebase_id, entry.path, directory=True, mode=mode)

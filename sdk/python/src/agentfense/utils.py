@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import re
 import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import BinaryIO, Iterator, List, Optional, Sequence, Tuple, Union
 
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from ._ignore import Matcher
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -101,42 +99,45 @@ def parse_ignore_file(path: PathLike) -> List[str]:
         return []
     if len(data) > MAX_IGNORE_SIZE:
         raise ValueError(f"{os.fspath(path)}: patterns of more than {MAX_IGNORE_SIZE} bytes")
-    with io.StringIO(data.decode("utf-8", "surrogateescape"), newline=None) as text:
-        lines = [line.rstrip("\r\n") for line in text]
-    return [line for line in lines if line.strip() and not line.startswith("#")]
+    text = data.decode("utf-8", "surrogateescape")
+    return _patterns(text[1:] if text.startswith("\ufeff") else text)
 
 
-def ignore_spec(
+def _patterns(text: str) -> List[str]:
+    lines = [line[:-1] if line.endswith("\r") else line for line in text.split("\n")]
+    return [line for line in lines if line.strip(" ") and not line.startswith("#")]
+
+
+def ignore_matcher(
     directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None, include_default_ignores: bool = True
-) -> GitIgnoreSpec:
+) -> Matcher:
     """Return what an upload of a directory leaves out; later patterns win, as in a .gitignore."""
-    from pathspec import GitIgnoreSpec  # a sixth of what the package takes to import, and only uploads need it
-
     lines: List[str] = list(DEFAULT_IGNORE_PATTERNS) if include_default_ignores else []
     for name in IGNORE_FILES:
         lines += parse_ignore_file(Path(directory, name))
-    lines += ignore_patterns or ()
-    return GitIgnoreSpec.from_lines(lines)
+    for text in ignore_patterns or ():
+        lines += _patterns(text)
+    return Matcher(lines)
 
 
-def walk_entries(directory: PathLike, spec: GitIgnoreSpec) -> Iterator[Entry]:
-    """Yield what ``spec`` does not leave out below a directory, sorted, each directory before what is in it.
+def walk_entries(directory: PathLike, matcher: Matcher) -> Iterator[Entry]:
+    """Yield what ``matcher`` does not leave out below a directory, sorted, each directory before what is in it.
 
     Symbolic links are not followed. What is neither file, link nor directory is left out.
     """
-    yield from _walk(os.fspath(directory), "", spec)
+    yield from _walk(os.fspath(directory), "", matcher)
 
 
-def _walk(directory: str, prefix: str, spec: GitIgnoreSpec) -> Iterator[Entry]:
+def _walk(directory: str, prefix: str, matcher: Matcher) -> Iterator[Entry]:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda e: e.name)
     for e in entries:
         entry = Entry(prefix + e.name, e.path, e.stat(follow_symlinks=False))
-        if spec.match_file(entry.path + "/" if entry.is_dir else entry.path):
+        if matcher.excludes(entry.path, entry.is_dir):
             continue
         if entry.is_dir:
             yield entry
-            yield from _walk(e.path, entry.path + "/", spec)
+            yield from _walk(e.path, entry.path + "/", matcher)
         elif entry.is_file or entry.is_symlink:
             yield entry
 
@@ -155,7 +156,7 @@ def _files(
     path: PathLike, ignore_patterns: Optional[Sequence[str]], include_default_ignores: bool, max_file_size: int
 ) -> Iterator[Entry]:
     directory = check_directory(path)
-    for entry in walk_entries(directory, ignore_spec(directory, ignore_patterns, include_default_ignores)):
+    for entry in walk_entries(directory, ignore_matcher(directory, ignore_patterns, include_default_ignores)):
         if entry.is_file and entry.status.st_size <= max_file_size:
             yield entry
 
