@@ -49,17 +49,15 @@ _process: Optional[int] = None
 
 
 def _check_fork() -> None:
-    """Refuse what may hang: gRPC's threads do not come along when a process is forked, but its locks do."""
+    """Refuse what may hang: gRPC's threads do not come along when a process is forked, but its locks do.
+
+    What gRPC does about that (GRPC_ENABLE_FORK_SUPPORT) hangs too, where a fork meets a call of another thread.
+    """
     global _process
-    get = os.environ.get
-    enabled = (
-        get("GRPC_ENABLE_FORK_SUPPORT", "").lower() in ("1", "true", "yes") and get("GRPC_POLL_STRATEGY") == "poll"
-    )
-    if _process not in (None, os.getpid()) and not enabled:
+    if _process not in (None, os.getpid()):
         raise InvalidConfigurationError(
             "this process was forked from one that had a client, and gRPC may hang in it: start it anew "
-            "(multiprocessing: spawn), fork before the first client, or set GRPC_ENABLE_FORK_SUPPORT=1 and "
-            "GRPC_POLL_STRATEGY=poll before Python starts"
+            "(multiprocessing: spawn), or fork before the first client"
         )
     _process = os.getpid()
 
@@ -76,9 +74,7 @@ class _Base:
     def _check(self) -> None:
         if self._closed:
             raise InvalidConfigurationError("the client is closed")
-        if self._pid != os.getpid():
-            _check_fork()
-            raise InvalidConfigurationError("the client was made before this process was forked: make one of its own")
+        _check_fork()
 
 
 class Connection(_Base):

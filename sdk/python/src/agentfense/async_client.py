@@ -40,7 +40,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
     The connection is made when it is first used, and belongs to the event loop that runs then. A process that was
-    forked cannot use it, nor make one of its own unless gRPC was told of forks: both raise InvalidConfigurationError.
+    forked cannot use it, nor make one of its own: both raise InvalidConfigurationError.
     Each method raises the errors of ``agentfense.exceptions``, ConnectionError among them where the server is not
     there; none waits without a limit for a server that does not answer.
     """

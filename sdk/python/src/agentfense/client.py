@@ -38,8 +38,8 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     if that answers and root or this user listens there, else one that is started. Without ``token`` it is that of
     $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
 
-    Threads may share a client. A process that was forked cannot use it, nor make one of its own unless gRPC was told
-    of forks: both raise InvalidConfigurationError. Each method raises the errors of
+    Threads may share a client. A process that was forked cannot use it, nor make one of its own: both raise
+    InvalidConfigurationError. Each method raises the errors of
     ``agentfense.exceptions``, ConnectionError among them where the server is not there; none waits without a limit for
     a server that does not answer.
     """
