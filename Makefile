@@ -13,7 +13,7 @@ VERSION    ?= $(shell scripts/version)
 LDFLAGS    := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
 LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
 # The stories and attacks drive the static binary as it ships; everything else
-# is tested under the race detector.
+# is tested under the race detector. go vet is among the linters.
 UNIT        = $(shell $(GO) list ./... | grep -v '^$(MODULE)/test/')
 TESTFLAGS  ?=
 BENCHFLAGS ?=
@@ -79,11 +79,11 @@ format: ## format the Go files
 
 .PHONY: race
 race: ## unit, property and self-tests under the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m $(TESTFLAGS) $(UNIT)
+	CGO_ENABLED=1 $(GO) test -vet=off -race -timeout 15m $(TESTFLAGS) $(UNIT)
 
 .PHONY: e2e
 e2e: ## stories, attacks and the documentation's examples on the real binary
-	$(GO) test -count=1 -timeout 15m $(TESTFLAGS) ./test/...
+	$(GO) test -vet=off -count=1 -timeout 15m $(TESTFLAGS) ./test/...
 
 PYTHON_BIN  := ../../bin/python
 PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m
