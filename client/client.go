@@ -110,6 +110,12 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	}
 	own, serves := endpoint.FindOwn(dir)
 	found.sameHost = serves && own.Meet(&found.at)
+	switch {
+	case found.sameHost:
+		found.at.Guard(own.Whose(dir))
+	case found.own:
+		found.at.Guard(endpoint.WhoseUsual(found.at.Address()))
+	}
 	if !found.sameHost {
 		own.TokenFile = ""
 	}

@@ -4,6 +4,7 @@ package client_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
@@ -110,10 +112,10 @@ func TestTheUsualServerIsAskedOnlyIfItCanBeTrusted(t *testing.T) {
 			}
 			endServer(t, dir)
 		}
-		if text := said.String(); strings.Count(text, "user 65534 listens there") != 1 || !strings.Contains(text, "WithEndpoint") {
+		if text := said.String(); strings.Count(text, "127.0.0.1:9000 is in doubt: user 65534 listens there") != 1 || !strings.Contains(text, "WithEndpoint") {
 			t.Errorf("said is %q", text)
 		}
-		if text := codebases(); !strings.Contains(text, "localhost:9000: not asked, for user 65534 listens there") {
+		if text := codebases(); !strings.Contains(text, "localhost:9000: not asked, for 127.0.0.1:9000 is in doubt: user 65534 listens there") {
 			t.Errorf("codebase ls says %q", text)
 		}
 	})
@@ -125,9 +127,49 @@ func TestTheUsualServerIsAskedOnlyIfItCanBeTrusted(t *testing.T) {
 			t.Errorf("codebase ls says %q", text)
 		}
 	})
+	portIsTakenLater(t)
 	if text := codebases(); !strings.Contains(text, "none listens at localhost:9000") {
 		t.Errorf("codebase ls says %q", text)
 	}
+}
+
+// portIsTakenLater has a client outlive the server that it found.
+func portIsTakenLater(t *testing.T) {
+	t.Helper()
+	var c *client.Client
+	ask := func() error {
+		for _, err := range c.Codebases(t.Context(), "") {
+			return err
+		}
+		return nil
+	}
+	whileServing(t, "us", func() {
+		var err error
+		if c, err = client.New(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := ask(); !errors.Is(err, client.ErrVersion) {
+			t.Errorf("a server that can nothing: %v", err)
+		}
+	})
+	defer c.Close()
+	whileServing(t, "nobody", func() {
+		if err := ask(); !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "user 65534 listens there") {
+			t.Errorf("somebody else has the port: %v", err)
+		}
+	})
+	whileServing(t, "us", func() {
+		// It waits before it connects again.
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			err := ask()
+			if errors.Is(err, client.ErrVersion) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("our own server is there again: %v", err)
+			}
+		}
+	})
 }
 
 // endpointOf is where a client finds its server.

@@ -148,8 +148,14 @@ func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
 	if err != nil {
 		return at, usageError{err}
 	}
-	own, serves := e.ownServer()
+	own, dir, serves := e.ownServer()
 	serves = serves && own.Meet(&at)
+	switch {
+	case serves:
+		at.Guard(own.Whose(dir))
+	case e.address() == "":
+		at.Guard(endpoint.WhoseUsual(at.Address()))
+	}
 	at.Token, at.TokenFrom, err = e.token()
 	if at.Token == "" && err == nil && serves {
 		at.Token, err = e.parts.ReadToken(own.TokenFile)
@@ -180,20 +186,21 @@ func (e *env) token() (token, from string, err error) {
 	return token, sandbox.HostPath(path).String(), err
 }
 
-// ownServer finds this user's server.
-func (e *env) ownServer() (own endpoint.Own, serves bool) {
+// ownServer finds this user's server, and its state directory.
+func (e *env) ownServer() (own endpoint.Own, dir string, serves bool) {
 	dir, err := statedir.Path(e.getenv)
 	if err != nil {
-		return own, false
+		return own, "", false
 	}
-	return endpoint.FindOwn(dir)
+	own, serves = endpoint.FindOwn(dir)
+	return own, dir, serves
 }
 
 // defaultEndpoint is the server of the verbs that need one: this user's, else
 // the address where one listens that was told nothing else. Errors: Denied for a
 // listener there that may be somebody else's, Unavailable for none.
 func (e *env) defaultEndpoint() (string, error) {
-	if own, serves := e.ownServer(); serves {
+	if own, _, serves := e.ownServer(); serves {
 		return own.Address(), nil
 	}
 	if e.files() != (endpoint.Files{}) { // its certificate tells who it is

@@ -28,6 +28,18 @@ type Endpoint struct {
 	// Token is what the client shows; "" for none. TokenFrom says, for people,
 	// where it is from.
 	Token, TokenFrom string
+	// Whose, for a server that was found, says who listens there, or why nobody who
+	// is there can be trusted. It is asked before and after each connection is made,
+	// because the port may be another's by then. nil for no question.
+	Whose func() (who string, err error)
+}
+
+// Guard has Whose asked where a connection does not tell by itself whom it is
+// with, as TLS and a socket of the file system do.
+func (e *Endpoint) Guard(whose func() (who string, err error)) {
+	if e.Unix == "" && !e.TLS {
+		e.Whose = whose
+	}
 }
 
 // Files are the PEM files of an Endpoint.

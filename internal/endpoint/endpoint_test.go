@@ -1,6 +1,7 @@
 package endpoint_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -88,7 +89,7 @@ func FuzzParseEndpoint(f *testing.F) {
 			t.Errorf("%q is %+v", text, e)
 		}
 		again, err := endpoint.Parse(e.String(), endpoint.Files{})
-		if err != nil || again != e {
+		if err != nil || !reflect.DeepEqual(again, e) {
 			t.Errorf("%q is %+v; %q is %+v, %v", text, e, e.String(), again, err)
 		}
 	})

@@ -3,4 +3,7 @@
 package endpoint
 
 // Trusted is FindUsual at another port.
-var Trusted = trusted
+func Trusted(port string) (address string, err error) {
+	address, _, err = trusted(port)
+	return address, err
+}

@@ -22,30 +22,25 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 )
 
-// FindUsual is the address, as Parse takes it, of who listens at Usual, "" if
-// nobody does. It is an address, not a name, for that may stand for a second one
-// at which somebody else begins to listen. Errors: Denied unless it is certain
-// that each that listens there is of this user or of root and, if of this user,
-// sees the files that we see: a command in a sandbox on the host's network does
-// not.
-func FindUsual() (address string, err error) { return trusted(DefaultPort) }
-
-func trusted(port string) (string, error) {
+// trusted is FindUsual at a port, and which sockets listen there.
+func trusted(port string) (address, who string, err error) {
 	all, err := listeners(port)
 	for i := 0; i < len(all) && err == nil; i++ {
-		err = all[i].trusted()
+		err = all[i].trusted(port)
+		who += all[i].inode + " "
 	}
 	if err != nil {
-		return "", fault.New(fault.Denied, "localhost:%s: not asked, for %v: if a server of yours is there, name it: set AGENTFENSE_ENDPOINT", port, err)
+		const advice = "only if you trust a listener there, name it by its address, 127.0.0.1:%[1]s or [::1]:%[1]s, for the name may lead to another: set AGENTFENSE_ENDPOINT"
+		return "", "", fault.New(fault.Denied, "localhost:%[1]s: not asked, for %[2]w: "+advice, port, err)
 	}
 	if len(all) == 0 {
-		return "", nil
+		return "", "", nil
 	}
 	host := "127.0.0.1"
 	if !slices.ContainsFunc(all, listener.takesIPv4) {
 		host = "::1"
 	}
-	return net.JoinHostPort(host, port), nil
+	return net.JoinHostPort(host, port), who, nil
 }
 
 // listener is a socket, as proc_pid_net(5) shows it.
@@ -55,7 +50,9 @@ type listener struct {
 	inode string
 }
 
-func (l listener) takesIPv4() bool { return l.addr != netip.IPv6Loopback() }
+// takesIPv4 reports whether it is certain that it does. One at [::] may leave
+// 127.0.0.1 to anybody.
+func (l listener) takesIPv4() bool { return l.addr.Is4() }
 
 // listeners are those that may be reached at localhost and a port.
 func listeners(port string) (all []listener, err error) {
@@ -124,15 +121,20 @@ func parseHex(text string) (netip.Addr, error) {
 	return addr.Unmap(), nil
 }
 
-// trusted says why a listener is not, nil if it is.
-func (l listener) trusted() error {
+// trusted says why a listener at a port is not, nil if it is.
+func (l listener) trusted(port string) error {
+	var err error
 	switch l.uid {
 	case os.Geteuid():
-		return l.seesOurRoot()
+		err = l.seesOurRoot()
 	case 0:
-		return nil
+	default:
+		err = fmt.Errorf("user %d listens there", l.uid)
 	}
-	return fmt.Errorf("user %d listens there", l.uid)
+	if err != nil {
+		return fmt.Errorf("%s is in doubt: %w", net.JoinHostPort(l.addr.String(), port), err)
+	}
+	return nil
 }
 
 // seesOurRoot makes sure that a socket of our own user is that of processes

@@ -115,7 +115,11 @@ func TestAListenerOfOurOwnIsTrusted(t *testing.T) {
 	port := as(t, "us")
 	wantTrusted(t, port, "127.0.0.1:"+port)
 	for _, address := range []string{"0.0.0.0:0", "[::1]:0", "[::]:0", "127.0.0.2:0"} {
-		l, err := net.Listen("tcp", address)
+		network := "tcp6"
+		if !strings.HasPrefix(address, "[") {
+			network = "tcp4"
+		}
+		l, err := net.Listen(network, address)
 		if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.EAFNOSUPPORT) {
 			continue // a host without IPv6
 		}
@@ -125,7 +129,7 @@ func TestAListenerOfOurOwnIsTrusted(t *testing.T) {
 		_, port, _ := net.SplitHostPort(l.Addr().String())
 		want := "127.0.0.1:" + port
 		switch address {
-		case "[::1]:0":
+		case "[::1]:0", "[::]:0": // the latter leaves 127.0.0.1 to anybody
 			want = "[::1]:" + port
 		case "127.0.0.2:0": // localhost does not lead there
 			want = ""
@@ -139,11 +143,44 @@ func TestAListenerOfOurOwnIsTrusted(t *testing.T) {
 func TestAListenerOfSomebodyElseIsNotTrusted(t *testing.T) {
 	needs.Root(t)
 	port := as(t, "nobody")
-	wantDoubt(t, port, "user 65534 listens there")
+	wantDoubt(t, port, "127.0.0.1:"+port+" is in doubt: user 65534 listens there")
 	// Neither does it become so beside ours.
 	if l, err := net.Listen("tcp", "[::1]:"+port); err == nil {
 		defer l.Close()
 		wantDoubt(t, port, "user 65534 listens there")
+	}
+}
+
+// The name may lead to the one that is in doubt.
+func TestTheAdviceIsAnAddress(t *testing.T) {
+	needs.Root(t)
+	port := as(t, "nobody")
+	wantDoubt(t, port, "only if you trust a listener there, name it by its address, 127.0.0.1:"+port+" or [::1]:"+port+",")
+}
+
+// So it is noticed when a port goes from hand to hand.
+func TestWhoseListenerItIs(t *testing.T) {
+	listen := func(address string) (net.Listener, string) {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l, l.Addr().String()
+	}
+	l, address := listen("127.0.0.1:0")
+	whose := endpoint.WhoseUsual(address)
+	first, err := whose()
+	if again, errAgain := whose(); first == "" || again != first || err != nil || errAgain != nil {
+		t.Errorf("%q, %v, then %q, %v", first, err, again, errAgain)
+	}
+	l.Close()
+	if _, err := whose(); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	listen(address)
+	if second, err := whose(); second == first || err != nil {
+		t.Errorf("%q, %v, another listener than %q", second, err, first)
 	}
 }
 

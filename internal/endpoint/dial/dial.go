@@ -59,11 +59,37 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 	case at.IsLocal():
 		options = append(options, grpc.WithNoProxy())
 	}
+	if at.Whose != nil {
+		options = append(options, grpc.WithContextDialer(dialGuarded(at.Whose)))
+	}
 	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
 		return nil, nil, fault.New(fault.Invalid, "endpoint %s: %w", at, err)
 	}
 	return conn, settings, nil
+}
+
+// dialGuarded connects only while the same one listens as whose says.
+func dialGuarded(whose func() (string, error)) func(context.Context, string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		before, err := whose()
+		if err != nil {
+			return nil, err
+		}
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		after, err := whose()
+		if err == nil && after != before {
+			err = fault.New(fault.Unavailable, "%s: another began to listen there", address)
+		}
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return conn, nil
+	}
 }
 
 // bearer shows a token with each call.
