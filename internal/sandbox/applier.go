@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -38,8 +39,11 @@ type applier struct {
 	late    []*step             // directories that get their mode when they are full
 	tried   int                 // steps
 	total   int
-	failure error // the first
-	stopped bool  // no use in going on
+	failure error // the first, but for those in own
+	// own is a failure that a command can bring about at will: it closes a file, or,
+	// which counts less, keeps writing to one. It never hides another.
+	own     error
+	stopped bool // no use in going on
 	stale   []vpath.Path
 }
 
@@ -70,7 +74,7 @@ func (a *applier) run(ctx context.Context) error {
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
-	if a.failure != nil {
+	if a.failure != nil || a.own != nil {
 		// A rename is an addition and a deletion. Where the one did not come
 		// to pass, the other must not.
 		a.stopped = true
@@ -120,7 +124,8 @@ func (a *applier) finish(s *step, err error) {
 		return
 	}
 	kind := hostfile.Kind(err)
-	if kind != fault.Exhausted && !errors.Is(err, errMoved) && a.hasMovedOn(s) {
+	hosts := kind == fault.Exhausted || kind == fault.Unavailable || errors.Is(err, unix.EROFS)
+	if !hosts && !errors.Is(err, errMoved) && a.hasMovedOn(s) {
 		err = ErrBusy // the rest is but a consequence
 	}
 	switch {
@@ -133,14 +138,23 @@ func (a *applier) finish(s *step, err error) {
 	default:
 		s.stop(Failed, "%s", unwrapErrno(err))
 	}
+	a.keep(s, kind, errors.Is(err, ErrBusy), hosts)
+	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
+}
+
+// keep keeps the failure of a step, unless one is kept that counts as much. hosts
+// says that the host failed, and not because of what a command did.
+func (a *applier) keep(s *step, kind fault.Kind, busy, hosts bool) {
 	switch {
-	case a.failure != nil:
-	case errors.Is(err, ErrBusy):
-		a.failure = fault.New(kind, "apply %s: %w", s.Path, ErrBusy)
-	default:
+	case busy:
+		a.own = cmp.Or(a.own, fault.New(kind, "apply %s: %w", s.Path, ErrBusy))
+	case kind == fault.Denied && !hosts:
+		if a.own == nil || errors.Is(a.own, ErrBusy) {
+			a.own = fault.New(kind, "apply %s: %s", s.Path, s.reason)
+		}
+	case a.failure == nil:
 		a.failure = fault.New(kind, "apply %s: %s", s.Path, s.reason)
 	}
-	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
 }
 
 // hasMovedOn reports whether the sandbox, which runs, has made something else

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -85,8 +86,11 @@ func (r *ApplyResult) Count(o Outcome) int {
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path at
 // which nothing changed; Denied and Exhausted as the host has it; Canceled;
-// ErrBusy.
+// ErrBusy. ErrBusy and Denied stand for failures that a command in the sandbox can
+// bring about; where anything else failed too, the error tells of that alone.
 func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
+	var own error // see applier
+	defer func() { err = cmp.Or(err, own) }()
 	w, err := s.openTo(PurposeApply, o.Drop != nil, o.DryRun)
 	if err != nil {
 		return result, err
@@ -124,7 +128,8 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		told = true
 		return log.Append(event)
 	}
-	stale, err := p.run(ctx, o, tell)
+	var stale []vpath.Path
+	stale, err, own = p.run(ctx, o, tell)
 	result = p.result()
 	result.Changed, result.Growth = stale, p.growth()
 	return result, errors.Join(err, tell())
@@ -147,8 +152,8 @@ func (p *plan) answer(how OnConflict, name string) error {
 }
 
 // run carries the plan out, and calls tell when it is done and the delta still
-// has it. It returns what the sandbox wrote to meanwhile.
-func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err error) {
+// has it. It returns what the sandbox wrote to meanwhile; own is applier.own.
+func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err, own error) {
 	paths := p.paths()
 	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []Version, all bool) ([]vpath.Path, error) {
 		v, forgets, err := p.work.markKept(v)
@@ -167,12 +172,12 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 		a.progress = func(int, int) {}
 	}
 	if err := p.work.turn.intend(paths); err != nil {
-		return nil, err
+		return nil, err, nil
 	}
 	crash.At("sync: intended")
 	err = a.run(ctx)
 	crash.At("sync: dropped")
-	return a.stale, errors.Join(err, p.work.turn.done())
+	return a.stale, errors.Join(err, p.work.turn.done()), a.own
 }
 
 // paths lists the paths of the source that will be touched.

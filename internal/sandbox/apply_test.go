@@ -359,7 +359,7 @@ func TestApplyOfWhatTheSandboxIsWritingIsBusy(t *testing.T) {
 					},
 				}
 				r, err := b.box.Apply(t.Context(), o)
-				if !errors.Is(err, sandbox.ErrBusy) || !fault.Is(err, fault.Unavailable) {
+				if !errors.Is(err, sandbox.ErrBusy) || !fault.Is(err, fault.Precondition) {
 					t.Errorf("Apply = %v, want that the sandbox is writing to it", err)
 				}
 				if r.Count(sandbox.Applied) != 1 || r.Count(sandbox.Failed) != 1 || r.Count(sandbox.Skipped) != 1 {

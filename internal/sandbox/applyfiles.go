@@ -1,8 +1,8 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -17,7 +17,7 @@ import (
 
 // ErrBusy says that the sandbox, which runs, changed an entry while it was
 // applied. Another apply may find it at rest.
-var ErrBusy = fault.New(fault.Unavailable, "the sandbox is writing to it")
+var ErrBusy = fault.New(fault.Precondition, "the sandbox is writing to it; apply again, or stop the sandbox")
 
 // batch are files written to the source that have no place in it yet.
 type batch struct {
@@ -186,7 +186,7 @@ func (a *applier) write(s *step, e entry) (*staged, error) {
 	}
 	if err := isUnchanged(src, s); err != nil {
 		file.close()
-		return nil, errors.Join(err, e.removeIfNamed(file))
+		return nil, cmp.Or(e.removeIfNamed(file), err)
 	}
 	return file, nil
 }

@@ -107,6 +107,12 @@ func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
 	if got, want := b.changes(), []string{"D /gone", "M /sealed/f", "A /sealed/g"}; !cmp.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
 	}
+	// What a command may have brought about hides nothing else.
+	broken := errors.New("broken")
+	drop := func([]sandbox.Version) ([]vpath.Path, error) { return nil, broken }
+	if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Drop: drop}); !errors.Is(err, broken) || fault.Is(err, fault.Denied) {
+		t.Errorf("Apply that fails to drop = %v, want that", err)
+	}
 	if err := os.Chmod(sealed, 0o755); err != nil {
 		t.Fatal(err)
 	}

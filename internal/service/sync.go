@@ -185,12 +185,12 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 }
 
 // carryOver brings changes of sb into an uploaded codebase and tells the other
-// sandboxes of it; told is what went wrong with that.
+// sandboxes of it; told is what went wrong with that, or with counting what was
+// brought.
 func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (result sandbox.ApplyResult, err, told error) {
-	err = files.Change(func() (*codebase.Growth, error) {
-		var err error
+	counted := files.Change(func() (*codebase.Growth, error) {
 		result, err = sb.Apply(ctx, o)
-		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, err
+		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, nil
 	})
 	crash.At("sync: applied")
 	var applied []vpath.Path
@@ -199,5 +199,5 @@ func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *s
 			applied = append(applied, p.Path)
 		}
 	}
-	return result, err, s.tell(ctx, files.ID(), sb.ID(), applied)
+	return result, err, errors.Join(counted, s.tell(ctx, files.ID(), sb.ID(), applied))
 }
