@@ -80,6 +80,9 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if err != nil && !toTell {
 		return nil, withPaths(result, err)
 	}
+	if !mayKnowPolicy(ctx) {
+		withoutReasons(result.Paths)
+	}
 	return wireApplied(result), nil
 }
 
@@ -97,6 +100,15 @@ func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.Appl
 		return result, told
 	}
 	return result, err
+}
+
+// withoutReasons keeps the rules from a caller who may not know the policy.
+func withoutReasons(paths []sandbox.PathResult) {
+	for i := range paths {
+		if paths[i].Outcome == sandbox.Refused {
+			paths[i].Reason = "the policy does not let the sandbox write there"
+		}
+	}
 }
 
 func wireApplied(result sandbox.ApplyResult) *sandboxv1.ApplyResponse {

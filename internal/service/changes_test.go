@@ -1,12 +1,15 @@
 package service_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/store"
 )
 
 func TestApplyAndDiscardByHand(t *testing.T) {
@@ -102,5 +105,33 @@ func TestThePolicyOfALiveSandboxChanges(t *testing.T) {
 	}
 	if _, err := w.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: sb}); err != nil {
 		t.Error(err)
+	}
+}
+
+// A token that may apply, but neither read nor manage, is not told the rules.
+func TestARefusalTellsNoRuleToOneWhoMayNotKnowThePolicy(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Sandbox.Sync = config.SyncManual })
+	ctx := w.as("alice", store.AllScopes)
+	sb := w.sandbox(ctx, w.codebase(ctx, "alice"))
+	if _, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: sb, Command: "echo x > f"}); err != nil {
+		t.Fatal(err)
+	}
+	rules := []*sandboxv1.PermissionRule{{Pattern: "?", Permission: sandboxv1.Permission_PERMISSION_VIEW}}
+	if _, err := w.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: sb, Permissions: rules}); err != nil {
+		t.Fatal(err)
+	}
+	reason := func(ctx context.Context) string {
+		t.Helper()
+		planned, err := w.sandboxes.Apply(ctx, &sandboxv1.ApplyRequest{SandboxId: sb, DryRun: true})
+		if err != nil || len(planned.Results) != 1 || planned.Results[0].Outcome != sandboxv1.Outcome_OUTCOME_REFUSED {
+			t.Fatalf("dry run: %v, %v", planned, err)
+		}
+		return planned.Results[0].Reason
+	}
+	if got := reason(w.as("alice", store.ScopeApply|store.ScopeRead)); !strings.Contains(got, "?") {
+		t.Errorf("a reader is told %q, without the rule", got)
+	}
+	if got := reason(w.as("alice", store.ScopeApply)); got != "the policy does not let the sandbox write there" {
+		t.Errorf("who may only apply is told %q", got)
 	}
 }
