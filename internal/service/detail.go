@@ -55,16 +55,36 @@ func notRunning(sb *sandbox.Sandbox) error {
 	)
 }
 
-// maxDetailBytes bounds the paths of an error: clients take 8 KiB of metadata,
-// and details are among it, in base64.
-const maxDetailBytes = 4 << 10
+// Clients take 8 KiB of metadata, which a status is in twice: its message, and its
+// details in base64, which repeat the message. Message and paths share
+// maxDetailBytes; a message of more than mostBeside goes alone.
+const (
+	maxDetailBytes = 4 << 10
+	mostBeside     = 2 << 10
+)
+
+// sentBytes is how long a message is in the metadata, where all but printable
+// ASCII takes three bytes for one.
+func sentBytes(message string) int {
+	n := len(message)
+	for _, b := range []byte(message) {
+		if b < ' ' || b > '~' || b == '%' {
+			n += 2
+		}
+	}
+	return n
+}
 
 // withPaths tells which paths stand in the way of an apply, as many as there is
 // room for: a google.rpc.PreconditionFailure, whose violations are of the type
-// "conflict" or "refused" and have the path as their subject.
+// "conflict" or "refused" and have the path as their subject. It means that nothing
+// was applied: an apply that failed midway gets none.
 func withPaths(result sandbox.ApplyResult, err error) error {
+	if !fault.Is(err, fault.Precondition) || result.Count(sandbox.Applied) > 0 {
+		return err
+	}
 	failure := &errdetails.PreconditionFailure{}
-	left := maxDetailBytes
+	left := maxDetailBytes - sentBytes(err.Error())
 	for _, p := range result.Paths {
 		if p.Outcome != sandbox.Conflict && p.Outcome != sandbox.Refused {
 			continue

@@ -52,6 +52,9 @@ func (s *Service) toStatus(ctx context.Context, method string, err error) error 
 		return status.Errorf(codes.Internal, "internal error, incident %s: the server's log says more", id)
 	}
 	told := status.New(codeOf[kind], s.scrub(err.Error()))
+	if sentBytes(told.Message()) > mostBeside {
+		return told.Err()
+	}
 	if more, wrong := told.WithDetails(detailsOf(err)...); wrong == nil {
 		told = more
 	}
