@@ -103,7 +103,8 @@ type SandboxServiceClient interface {
 	Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error)
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
 	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
-	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. NOT_FOUND for a path at which nothing changed.
+	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
+	// failed midway, because the source or a running sandbox changed one of them just then. NOT_FOUND for a path at which nothing changed.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error)
 	// Discard forgets changes: the sandbox shows the source's files again. NOT_FOUND for a path at
 	// which nothing changed.
@@ -511,7 +512,8 @@ type SandboxServiceServer interface {
 	Diff(context.Context, *DiffRequest) (*DiffResponse, error)
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
 	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
-	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. NOT_FOUND for a path at which nothing changed.
+	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
+	// failed midway, because the source or a running sandbox changed one of them just then. NOT_FOUND for a path at which nothing changed.
 	Apply(context.Context, *ApplyRequest) (*ApplyResponse, error)
 	// Discard forgets changes: the sandbox shows the source's files again. NOT_FOUND for a path at
 	// which nothing changed.

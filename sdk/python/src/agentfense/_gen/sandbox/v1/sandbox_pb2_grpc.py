@@ -288,7 +288,8 @@ class SandboxServiceServicer(object):
     def Apply(self, request, context):
         """Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
         there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
-        google.rpc.PreconditionFailure, and a dry run tells what stands in the way. NOT_FOUND for a path at which nothing changed.
+        google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
+        failed midway, because the source or a running sandbox changed one of them just then. NOT_FOUND for a path at which nothing changed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
