@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import fcntl
+import json
 import socket
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import pytest
 from conftest import LIMIT, need, root
 from test_server import own_home
 
+from agentfense._endpoint import channel_options
+from agentfense._server import running
 from agentfense._usual import Doubt, find_usual
 
 __all__ = ["own_home"]
@@ -44,7 +48,7 @@ def listening(become: str = "") -> Iterator[int]:
     [
         ("127.0.0.1", "127.0.0.1"),
         ("0.0.0.0", "127.0.0.1"),
-        ("::", "127.0.0.1"),
+        ("::", "[::1]"),
         ("::ffff:127.0.0.1", "127.0.0.1"),
         ("::ffff:0.0.0.0", "127.0.0.1"),
         ("::1", "[::1]"),
@@ -69,7 +73,10 @@ def test_a_listener_of_somebody_else_is_not(tmp_path: Path) -> None:
     root()
     with listening() as port:
         assert find_usual(port) == f"127.0.0.1:{port}"
-    with listening("os.setuid(65534)") as port, pytest.raises(Doubt, match=r"^user 65534 listens there$"):
+    with (
+        listening("os.setuid(65534)") as port,
+        pytest.raises(Doubt, match=r"^127\.0\.0\.1:\d+ is in doubt: user 65534 listens there$"),
+    ):
         find_usual(port)
     with (
         listening(f"os.chroot({str(tmp_path)!r})") as port,
@@ -116,16 +123,31 @@ server.stop(0).wait()
 """A server that is well and can nothing."""
 
 FIND = """
-import subprocess, sys
-from agentfense import SandboxClient
+import asyncio, subprocess, sys
+from agentfense import AsyncSandboxClient, SandboxClient, SandboxError
 
-for uid in ("0", "65534"):
-    program = [sys.executable, "-c", sys.argv[1], uid]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        with SandboxClient() as client:
-            print(client.endpoint)
-        process.stdin.close()
+async def main():
+    threads = loop = None
+    for uid in ("0", "65534"):
+        program = [sys.executable, "-c", sys.argv[1], uid]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            with SandboxClient() as client:
+                print(client.endpoint)
+            threads, loop = threads or SandboxClient(), loop or AsyncSandboxClient()
+            try:
+                threads.list_codebases()
+            except SandboxError as error:
+                print(type(error).__name__, error)
+            try:
+                await loop.list_codebases()
+            except SandboxError as error:
+                print(type(error).__name__, error)
+            process.stdin.close()
+    threads.close()
+    await loop.close()
+
+asyncio.run(main())
 """
 
 
@@ -134,5 +156,28 @@ def test_what_is_not_trusted_is_passed_over(own_home: Path) -> None:
     # A network of its own: the port may be anybody's.
     network = ["bwrap", "--unshare-net", "--cap-add", "ALL", "--dev-bind", "/", "/", sys.executable]
     found = subprocess.run([*network, "-c", FIND, WELL], capture_output=True, timeout=LIMIT)
-    assert found.stdout.decode() == f"127.0.0.1:9000\nunix://{own_home}/server.sock\n"
-    assert "localhost:9000: not asked, for user 65534 listens there" in found.stderr.decode()
+    first, *earlier, second, threads, loop = found.stdout.decode().splitlines()
+    assert (first, second) == ("127.0.0.1:9000", f"unix://{own_home}/server.sock")
+    assert [said.split()[0] for said in earlier] == ["VersionMismatchError"] * 2
+    # Those that were there when the port changed hands ask nobody.
+    lost = "ConnectionError the server at 127.0.0.1:9000 was lost, and who has its port now may be somebody else"
+    assert threads == loop == f"{lost}: make a new client"
+    warning = found.stderr.decode()
+    assert "localhost:9000: not asked, for 127.0.0.1:9000 is in doubt: user 65534 listens there" in warning
+    assert "only if you trust a listener there, name it by its address, 127.0.0.1:9000 or [::1]:9000" in warning
+
+
+def test_a_server_of_our_own_that_has_ended_or_is_elsewhere_is_lost(tmp_path: Path) -> None:
+    state = {"pid": 1, "grpc": "127.0.0.1:9000", "tls": False, "token_file": "/t"}
+    with open(tmp_path / "server.json", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        json.dump(state, file)
+        file.flush()
+        found = running(tmp_path)
+        assert found and found.is_there and found.is_there()
+        assert ("grpc.enable_retries", 0) in channel_options(found)
+        (tmp_path / "server.json").write_text(json.dumps({**state, "grpc": "127.0.0.1:9001"}))
+        assert not found.is_there()
+        (tmp_path / "server.json").write_text(json.dumps(state))
+        assert found.is_there()
+    assert not found.is_there()

@@ -65,6 +65,8 @@ def _check_fork() -> None:
 class _Base:
     """What both connections have."""
 
+    endpoint: Endpoint
+
     def __init__(self) -> None:
         _check_fork()
         self._pid = os.getpid()
@@ -75,6 +77,13 @@ class _Base:
         if self._closed:
             raise InvalidConfigurationError("the client is closed")
         _check_fork()
+
+    def _check_there(self) -> None:
+        """Make sure, before each call, that gRPC does not connect again to who has taken the port of the server."""
+        endpoint = self.endpoint
+        if endpoint.is_there and not endpoint.is_there():
+            lost = "was lost, and who has its port now may be somebody else: make a new client"
+            raise ConnectionError(endpoint.text, f"the server at {endpoint.text} {lost}")
 
 
 class Connection(_Base):
@@ -114,6 +123,7 @@ class Connection(_Base):
     def _fit(self, request: Any, about: Call) -> Any:
         """Return a request that this server, which is asked for its version once, will not read in part."""
         self._check()
+        self._check_there()
         with self._greeting:
             if not self._versions.known:
                 self._greet()
@@ -253,6 +263,7 @@ class AsyncConnection(_Base):
                 if time.monotonic() > limit:
                     raise _unreachable(self.endpoint) from None
         try:
+            await asyncio.to_thread(self._check_there)
             self._metadata = metadata_of(find_token(self.endpoint, token))
             await self._greet(channel)
         except BaseException:
@@ -272,7 +283,9 @@ class AsyncConnection(_Base):
             raise error_of(await end.of(error) or error, self.about(about)) from None
 
     async def _fit(self, request: Any, about: Call) -> Any:
-        await self.open()
+        endpoint = await self.open()
+        if endpoint.is_there:
+            await asyncio.to_thread(self._check_there)
         return self._versions.fit(about.operation, self.endpoint.text, request)
 
     async def _greet(self, channel: Any) -> None:

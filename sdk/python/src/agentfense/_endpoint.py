@@ -6,9 +6,9 @@ import ipaddress
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import grpc
 
@@ -39,6 +39,8 @@ class Endpoint:
     """Whether it was looked for, not named: it may be gone, and another be found."""
     token_file: Optional[Path] = None
     """Where a server that was found keeps its token."""
+    is_there: Optional[Callable[[], bool]] = field(default=None, compare=False)
+    """Whether the server that was found still has the port, which may be another's by then; None for no question."""
 
 
 def state_directory() -> Optional[Path]:
@@ -200,4 +202,7 @@ def channel_options(endpoint: Endpoint) -> List[Tuple[str, Any]]:
     ]
     if endpoint.local:
         options.append(("grpc.enable_http_proxy", 0))
+    if endpoint.is_there:
+        # A call that is sent again may connect again, unasked.
+        options.append(("grpc.enable_retries", 0))
     return options

@@ -12,8 +12,9 @@ import time
 import warnings
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional
+from typing import Callable, Dict, Iterator, List, Optional
 
 import grpc
 
@@ -65,11 +66,28 @@ def _usual(secure: bool) -> Optional[Endpoint]:
         address = find_usual(int(DEFAULT_PORT))
     except Doubt as doubt:
         if _answers(parse_endpoint(DEFAULT_ENDPOINT)):
-            text = f"{DEFAULT_ENDPOINT}: not asked, for {doubt}: if a server of yours is there, name it: set "
-            warnings.warn(f"{text}AGENTFENSE_ENDPOINT or endpoint=", RuntimeWarning, stacklevel=2)
+            text = f"{DEFAULT_ENDPOINT}: not asked, for {doubt}: only if you trust a listener there, name it by its "
+            text += f"address, 127.0.0.1:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}, for the name may lead to another: "
+            warnings.warn(f"{text}set AGENTFENSE_ENDPOINT or endpoint=", RuntimeWarning, stacklevel=2)
         return None
-    found = parse_endpoint(address, secure) if address else None
-    return found if found and _answers(found) else None
+    if address is None:
+        return None
+    found = _guarded(parse_endpoint(address, secure), partial(_is_usual, address))
+    return found if _answers(found) else None
+
+
+def _is_usual(address: str) -> bool:
+    try:
+        return find_usual(int(DEFAULT_PORT)) == address
+    except Doubt:
+        return False
+
+
+def _guarded(endpoint: Endpoint, is_there: Callable[[], bool]) -> Endpoint:
+    """Return an endpoint that is asked for before calls, unless the connection itself tells whom it is with."""
+    if endpoint.secure or endpoint.target.startswith("unix:"):
+        return endpoint
+    return replace(endpoint, is_there=is_there)
 
 
 def _met(own: Endpoint, named: Endpoint) -> Endpoint:
@@ -78,7 +96,7 @@ def _met(own: Endpoint, named: Endpoint) -> Endpoint:
     To another, which another user of this host may run, its token would give everything of ours. The name localhost may
     also be an address at which ours does not listen.
     """
-    ours = replace(named, same_host=True, token_file=own.token_file)
+    ours = replace(named, same_host=True, token_file=own.token_file, is_there=own.is_there)
     host, _, port = own.target.rpartition(":")
     if own.secure != named.secure:
         return named
@@ -106,7 +124,13 @@ def running(home: Path) -> Optional[Endpoint]:
         return None
     except (ValueError, KeyError, TypeError) as cause:
         raise InvalidConfigurationError(f"{home / _STATE_FILE}: cannot be read: {cause!r}") from None
-    return replace(parse_endpoint(address, tls), same_host=True, found=True, token_file=token_file)
+    found = replace(parse_endpoint(address, tls), same_host=True, found=True, token_file=token_file)
+    return _guarded(found, partial(_is_running, home, found.target))
+
+
+def _is_running(home: Path, target: str) -> bool:
+    now = running(home)
+    return now is not None and now.target == target
 
 
 def _is_locked(fd: int) -> bool:

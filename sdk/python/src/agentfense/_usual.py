@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
 
-_IPV4 = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::ffff:0.0.0.0", "::")
-"""Where those listen who are reached at 127.0.0.1."""
+_IPV4 = ("127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "::ffff:0.0.0.0")
+"""Where those listen who are reached at 127.0.0.1. One at ``::`` may leave that to anybody."""
+
+_IPV6 = ("::1", "::")
 
 _LISTENS = "0A"
 
@@ -39,7 +41,7 @@ def find_usual(port: int) -> Optional[str]:
     try:
         found = list(_listeners(port))
         for listener in found:
-            _check(listener)
+            _check(listener, port)
     except (OSError, ValueError, IndexError, struct.error) as cause:
         raise Doubt(f"it cannot be told who listens there: {cause}") from None
     if not found:
@@ -61,7 +63,7 @@ def _listeners(port: int) -> Iterator[_Listener]:
             if columns[3] != _LISTENS or int(at, 16) != port:
                 continue
             address = _address(host, family)
-            if address in (*_IPV4, "::1"):
+            if address in (*_IPV4, *_IPV6):
                 yield _Listener(address, int(columns[7]), columns[9])
 
 
@@ -72,18 +74,21 @@ def _address(text: str, family: int) -> str:
     return socket.inet_ntop(family, struct.pack(f"={count}I", *struct.unpack(f">{count}I", data)))
 
 
-def _check(listener: _Listener) -> None:
+def _check(listener: _Listener, port: int) -> None:
+    address = listener.address[7:] if listener.address.startswith("::ffff:") else listener.address
+    host = f"[{address}]" if ":" in address else address
+    doubt = f"{host}:{port} is in doubt: "
     if listener.uid != os.geteuid():
         if listener.uid != 0:
-            raise Doubt(f"user {listener.uid} listens there")
+            raise Doubt(f"{doubt}user {listener.uid} listens there")
         return
     ours = _root("self")
     holders = [pid for pid in os.listdir("/proc") if pid.isdigit() and _holds(pid, f"socket:[{listener.inode}]")]
     if not holders:
-        raise Doubt("it cannot be told which process listens there")
+        raise Doubt(f"{doubt}it cannot be told which process listens there")
     for pid in holders:
         if _root(pid) != ours:
-            raise Doubt(f"process {pid}, which listens there, has another root, as in a sandbox or a container")
+            raise Doubt(f"{doubt}process {pid}, which listens there, has another root, as in a sandbox or a container")
 
 
 def _root(pid: str) -> Tuple[int, int]:
