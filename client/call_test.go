@@ -75,6 +75,23 @@ func TestOnlyWhatReadsIsSentAgain(t *testing.T) {
 	}
 }
 
+func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
+	asked := 0
+	var got []string
+	var last error
+	for one, err := range pages(func(token string) ([]string, string, error) {
+		asked++
+		return []string{token}, "again", nil
+	}, strings.ToUpper) {
+		if last = err; err == nil {
+			got = append(got, one)
+		}
+	}
+	if asked != 2 || len(got) != 1 || !errors.Is(last, ErrInternal) || last.Error() != "list: the server names the same page again" {
+		t.Errorf("asked %d times for %q, %v", asked, got, last)
+	}
+}
+
 func TestWhatIsMadeForNobodyIsUndone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	call := func(inner context.Context, request string, _ ...grpc.CallOption) (string, error) {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/endpoint/dial"
 	"github.com/agentfense/agentfense/internal/statedir"
@@ -153,6 +154,11 @@ func pages[M, T any](page func(token string) ([]M, string, error), convert func(
 	return func(yield func(T, error) bool) {
 		for token := ""; ; {
 			list, next, err := page(token)
+			if err == nil {
+				if token, err = carry.NextPage(token, next); err != nil {
+					err = local("list", err)
+				}
+			}
 			if err != nil {
 				var none T
 				yield(none, err)
@@ -163,7 +169,7 @@ func pages[M, T any](page func(token string) ([]M, string, error), convert func(
 					return
 				}
 			}
-			if token = next; token == "" {
+			if token == "" {
 				return
 			}
 		}

@@ -78,18 +78,17 @@ func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, e
 
 func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]FileDiff, error) {
 	var changes []FileDiff
-	for {
+	for change, err := range pages(func(token string) ([]*sandboxv1.FileDiff, string, error) {
+		r.PageToken = token
 		page, err := s.c.sandboxes.Diff(ctx, r)
+		return page.GetFiles(), page.GetNextPageToken(), s.c.fail(ctx, "diff", err)
+	}, changeFrom) {
 		if err != nil {
-			return nil, s.c.fail(ctx, "diff", err)
+			return nil, err
 		}
-		for _, f := range page.Files {
-			changes = append(changes, changeFrom(f))
-		}
-		if r.PageToken = page.NextPageToken; r.PageToken == "" {
-			return changes, nil
-		}
+		changes = append(changes, change)
 	}
+	return changes, nil
 }
 
 // PathOutcome is what became of one path.

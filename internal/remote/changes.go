@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -86,7 +87,10 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 			files = append(files, f)
 			contents[f.Path] = d
 		}
-		if r.PageToken = page.NextPageToken; r.PageToken == "" {
+		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil {
+			return nil, err
+		}
+		if r.PageToken == "" {
 			break
 		}
 	}

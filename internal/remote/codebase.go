@@ -52,8 +52,8 @@ func (c *Client) Codebases(ctx context.Context, owner string) ([]control.Codebas
 		for _, found := range page.Codebases {
 			all = append(all, codebaseOf(found))
 		}
-		if r.PageToken = page.NextPageToken; r.PageToken == "" {
-			return all, nil
+		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
+			return all, err
 		}
 	}
 }

@@ -42,6 +42,36 @@ func (f *fake) UploadTree(s sandboxv1.CodebaseService_UploadTreeServer) error { 
 
 func (f *fake) Attach(s sandboxv1.SandboxService_AttachServer) error { return f.attach(s) }
 
+func (*fake) ListView(context.Context, *sandboxv1.ListViewRequest) (*sandboxv1.ListViewResponse, error) {
+	return &sandboxv1.ListViewResponse{NextPageToken: "again"}, nil
+}
+
+func (*fake) Diff(context.Context, *sandboxv1.DiffRequest) (*sandboxv1.DiffResponse, error) {
+	return &sandboxv1.DiffResponse{NextPageToken: "again"}, nil
+}
+
+func (*fake) ListSandboxes(context.Context, *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
+	return &sandboxv1.ListSandboxesResponse{NextPageToken: "again"}, nil
+}
+
+func (*fake) ListCodebases(context.Context, *sandboxv1.ListCodebasesRequest) (*sandboxv1.ListCodebasesResponse, error) {
+	return &sandboxv1.ListCodebasesResponse{NextPageToken: "again"}, nil
+}
+
+func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
+	client := connected(t, new(fake))
+	for name, list := range map[string]func() error{
+		"view":      func() error { _, err := client.ListView(t.Context(), "sb", "", false); return err },
+		"diff":      func() error { _, err := client.Review(t.Context(), control.Sandbox{}, nil, true); return err },
+		"sandboxes": func() error { _, err := client.Sandboxes(t.Context()); return err },
+		"codebases": func() error { _, err := client.Codebases(t.Context(), ""); return err },
+	} {
+		if err := list(); !fault.Is(err, fault.Internal) || err.Error() != "the server names the same page again" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // connected serves f on a socket and connects to it.
 func connected(t *testing.T, f *fake) *Client {
 	t.Helper()

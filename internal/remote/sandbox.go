@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
@@ -101,8 +102,8 @@ func (c *Client) list(ctx context.Context, r *sandboxv1.ListSandboxesRequest) ([
 			}
 			all = append(all, found)
 		}
-		if r.PageToken = page.NextPageToken; r.PageToken == "" {
-			return all, nil
+		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
+			return all, err
 		}
 	}
 }

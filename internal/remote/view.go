@@ -36,8 +36,8 @@ func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itsel
 				ModifiedAt: timeOf(e.ModifiedAt), Origin: viewOriginOf[e.Origin], Target: vpath.DecodeText(e.SymlinkTarget),
 			})
 		}
-		if r.PageToken = page.NextPageToken; r.PageToken == "" {
-			return entries, nil
+		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
+			return entries, err
 		}
 	}
 }

@@ -124,6 +124,29 @@ def test_details(code: Any, text: str, details: Any, cls: type, has: Dict[str, A
     assert {name: getattr(error, name) for name in has} == has
 
 
+@pytest.mark.parametrize("packed", [b"\xff", b"\x1a\x02\xff\xff"], ids=["no status", "a detail that is none"])
+def test_details_that_are_none(packed: bytes) -> None:
+    error = Rpc(S.RESOURCE_EXHAUSTED, "full")
+    error.trailing_metadata = lambda: (("grpc-status-details-bin", packed),)  # type: ignore[method-assign]
+    assert type(error_of(error, SANDBOX)) is e.ResourceLimitExceededError
+    broken = status_pb2.Status()
+    detail = broken.details.add()
+    detail.Pack(info(limit="1"))
+    detail.value = b"\xff"
+    error.trailing_metadata = lambda: (  # type: ignore[method-assign]
+        ("grpc-status-details-bin", broken.SerializeToString()),
+    )
+    result = error_of(error, SANDBOX)
+    assert isinstance(result, e.ResourceLimitExceededError) and result.limit is None
+
+
+@pytest.mark.parametrize("limit", ["", "x", "1.5", "-1", "\u00b2", "9" * 5000])
+def test_a_limit_that_is_no_number(limit: str) -> None:
+    error = error_of(Rpc(S.RESOURCE_EXHAUSTED, "full", info(resource="files", limit=limit)), SANDBOX)
+    assert isinstance(error, e.ResourceLimitExceededError)
+    assert (error.resource_type, error.limit) == ("files", None)
+
+
 def test_a_status_that_is_new() -> None:
     assert error_of(Rpc(99, None), SANDBOX).grpc_code == S.UNKNOWN.value
 

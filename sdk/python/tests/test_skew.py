@@ -17,6 +17,7 @@ from agentfense import (
     InvalidConfigurationError,
     Sandbox,
     SandboxClient,
+    SandboxError,
     VersionMismatchError,
     _skew,
 )
@@ -142,6 +143,35 @@ def test_streams_too(home: Path, tmp_path: Path) -> None:
         with pytest.raises(VersionMismatchError, match="older than this package"):
             list(client.audit("sb"))
     assert other.asked == ["Check", "Audit"]
+
+
+async def test_a_page_that_is_its_own_next_is_an_error(home: Path, tmp_path: Path) -> None:
+    class Again(Other):
+        def service(self, details: Any) -> Any:
+            answer = {
+                "ListView": sandbox_pb2.ListViewResponse,
+                "Diff": sandbox_pb2.DiffResponse,
+                "ListSandboxes": sandbox_pb2.ListSandboxesResponse,
+                "ListCodebases": codebase_pb2.ListCodebasesResponse,
+            }.get(details.method.rsplit("/", 1)[1])
+            if answer is None:
+                return super().service(details)
+            page = answer(next_page_token="again").SerializeToString()
+            return grpc.unary_unary_rpc_method_handler(lambda message, context: page)
+
+    lists: List[Callable[[Any], Any]] = [
+        lambda c: c.list_view("sb"),
+        lambda c: c.diff("sb"),
+        lambda c: c.list_sandboxes(),
+        lambda c: c.list_codebases(),
+    ]
+    with serving(Again("1-1"), tmp_path) as address, SandboxClient(address) as plain:
+        async with AsyncSandboxClient(address) as client:
+            for ask in lists:
+                with pytest.raises(SandboxError, match="the server names the same page again"):
+                    ask(plain)
+                with pytest.raises(SandboxError, match="the server names the same page again"):
+                    await ask(client)
 
 
 def test_a_directory_cannot_be_uploaded_whole_to_a_server_that_is_not_ours(

@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 from . import _requests as requests
 from . import types as t
 from ._connection import WORK, AsyncConnection
-from ._errors import MAX_READ, Call, too_large
+from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
 from ._streams import AsyncStream
 from ._wire import (
@@ -80,7 +80,7 @@ class AsyncCodebaseCalls(AsyncCalls):
             request = codebase_pb2.ListCodebasesRequest(owner_id=owner_id or "", page_token=token)
             page = await self._connection.call("ListCodebases", request, Call("list codebases"))
             found += map(codebase_of, page.codebases)
-            token = page.next_page_token
+            token = next_page(token, page.next_page_token)
             if not token:
                 return found
 

@@ -9,7 +9,7 @@ from . import _requests as requests
 from . import types as t
 from ._codebases import Calls
 from ._connection import WORK, within
-from ._errors import MAX_READ, Call, write_error
+from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
 from ._streams import AuditStream, ExecStream
@@ -40,7 +40,7 @@ class ChangeCalls(Calls):
         while True:
             page = self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
             found += map(view_entry_of, page.entries)
-            request.page_token = page.next_page_token
+            request.page_token = next_page(request.page_token, page.next_page_token)
             if not request.page_token:
                 return found
 
@@ -86,7 +86,7 @@ class ChangeCalls(Calls):
             request = requests.diff(sandbox_id, paths, names_only, token)
             page = self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
             found += map(file_diff_of, page.files)
-            token = page.next_page_token
+            token = next_page(token, page.next_page_token)
             if not token:
                 return found
 

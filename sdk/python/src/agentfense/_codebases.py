@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Union
 from . import _requests as requests
 from . import types as t
 from ._connection import WORK, Connection
-from ._errors import MAX_READ, Call, too_large
+from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
 from ._streams import Stream
 from ._wire import (
@@ -76,7 +76,7 @@ class CodebaseCalls(Calls):
             request = codebase_pb2.ListCodebasesRequest(owner_id=owner_id or "", page_token=token)
             page = self._connection.call("ListCodebases", request, Call("list codebases"))
             found += map(codebase_of, page.codebases)
-            token = page.next_page_token
+            token = next_page(token, page.next_page_token)
             if not token:
                 return found
 

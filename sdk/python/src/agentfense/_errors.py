@@ -71,22 +71,28 @@ class Details:
 
 
 _DETAILS = "grpc-status-details-bin"
+_MAX_DIGITS = 20
+"""Of a number of 64 bits."""
 
 
 def details_of(error: RpcError) -> Details:
     """Return the details of an error, empty where it has none that are known here."""
+    from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2, status_pb2
 
     found = Details()
     packed = next((value for name, value in error.trailing_metadata() or () if name == _DETAILS), b"")
-    for detail in status_pb2.Status.FromString(packed).details:
-        info, failure = error_details_pb2.ErrorInfo(), error_details_pb2.PreconditionFailure()
-        if detail.Unpack(info) and info.domain == "agentfense":
-            found.said.update(info.metadata)
-        elif detail.Unpack(failure):
-            for violation in failure.violations:
-                paths = {"conflict": found.conflicts, "refused": found.refused}.get(violation.type, [])
-                paths.append(decode_path(violation.subject))
+    try:
+        for detail in status_pb2.Status.FromString(packed).details:
+            info, failure = error_details_pb2.ErrorInfo(), error_details_pb2.PreconditionFailure()
+            if detail.Unpack(info) and info.domain == "agentfense":
+                found.said.update(info.metadata)
+            elif detail.Unpack(failure):
+                for violation in failure.violations:
+                    paths = {"conflict": found.conflicts, "refused": found.refused}.get(violation.type, [])
+                    paths.append(decode_path(violation.subject))
+    except (DecodeError, ValueError):
+        return Details()
     return found
 
 
@@ -109,6 +115,13 @@ def too_large(call: Call, max_bytes: int) -> SandboxError:
     if max_bytes == MAX_READ:
         text += ": give a higher max_bytes=, None for any size, or take it in pieces, from exec_stream of cat"
     return ResourceLimitExceededError("bytes", max_bytes, text)
+
+
+def next_page(asked: str, token: str) -> str:
+    """Return the token of the page after the one that was asked for, empty after the last."""
+    if token and token == asked:  # it would be asked without end
+        raise SandboxError("list: the server names the same page again")
+    return token
 
 
 def write_error(path: str, said: str) -> SandboxError:
@@ -197,9 +210,10 @@ def _deadline(call: Call, text: str) -> SandboxError:
 
 
 def _exhausted(call: Call, text: str, details: Details) -> SandboxError:
-    limit = details.said.get("limit")
+    limit = details.said.get("limit", "")
     what = details.said.get("resource", call.operation)
-    return ResourceLimitExceededError(what, None if limit is None else int(limit), f"{call.operation}: {text}")
+    is_number = limit.isascii() and limit.isdecimal() and len(limit) <= _MAX_DIGITS
+    return ResourceLimitExceededError(what, int(limit) if is_number else None, f"{call.operation}: {text}")
 
 
 def _unimplemented(call: Call, text: str) -> SandboxError:

@@ -13,7 +13,7 @@ from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
 from ._connection import WORK, AsyncConnection, within
-from ._errors import Call
+from ._errors import Call, next_page
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
 from ._results import exec_result_of
@@ -119,7 +119,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
             request = requests.list_sandboxes(codebase_id, owner_id, name, labels, token)
             page = await self._connection.call("ListSandboxes", request, Call("list sandboxes"))
             found += map(sandbox_of, page.sandboxes)
-            token = page.next_page_token
+            token = next_page(token, page.next_page_token)
             if not token:
                 return found
 

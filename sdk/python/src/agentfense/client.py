@@ -11,7 +11,7 @@ from . import types as t
 from ._changes import ChangeCalls
 from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
-from ._errors import Call
+from ._errors import Call, next_page
 from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
@@ -112,7 +112,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
             request = requests.list_sandboxes(codebase_id, owner_id, name, labels, token)
             page = self._connection.call("ListSandboxes", request, Call("list sandboxes"))
             found += map(sandbox_of, page.sandboxes)
-            token = page.next_page_token
+            token = next_page(token, page.next_page_token)
             if not token:
                 return found
 
