@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"syscall"
 
@@ -85,21 +86,42 @@ func (t *Tree) patterns(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is no regular file")
-	}
-	if err != nil {
-		return "", err
-	}
 	text, err := io.ReadAll(io.LimitReader(f, ignore.MaxBytes+1))
 	return string(text), err
 }
 
-// open opens a file to be read. A FIFO would be waited for.
+// open opens a regular file to be read, by no link: os.Root follows those that
+// lead to another file of the directory, which may be one that is left out.
 func (t *Tree) open(name string) (*os.File, error) {
-	return t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|noFollow, 0)
+	is, err := t.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !is.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errNotRegular}
+	}
+	f, err := t.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO, which would be waited for
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(is, opened) {
+		err = &fs.PathError{Op: "open", Path: name, Err: errNotRegular}
+	}
+	for dir := path.Dir(name); err == nil && dir != "."; dir = path.Dir(dir) {
+		var above fs.FileInfo
+		if above, err = t.root.Lstat(dir); err == nil && !above.IsDir() {
+			err = &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR}
+		}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
+
+var errNotRegular = errors.New("is no regular file")
 
 // Close lets go of the directory.
 func (t *Tree) Close() error { return t.root.Close() }
@@ -155,7 +177,7 @@ func (t *Tree) add(path vpath.Path, info fs.FileInfo) error {
 }
 
 // Next returns the next entry, a regular file opened, and io.EOF behind the
-// last. Errors: Denied; Precondition for a file that became something else.
+// last. Errors: Denied, also for a file that became something else.
 func (t *Tree) Next() (File, *os.File, error) {
 	if t.at == len(t.files) {
 		return File{}, nil, io.EOF
@@ -170,9 +192,6 @@ func (t *Tree) Next() (File, *os.File, error) {
 		return f, nil, fault.New(fault.Denied, "%w", err)
 	}
 	info, err := content.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fault.New(fault.Precondition, "%s: it became something else while the directory was read", f.Path)
-	}
 	if err != nil {
 		content.Close()
 		return f, nil, err

@@ -91,15 +91,50 @@ func TestWhatChangesWhileItIsReadIsNotFollowed(t *testing.T) {
 	}
 }
 
+// A link within the directory gets past os.Root, and past the patterns that leave
+// out what it leads to.
+func TestWhatBecomesALinkToAFileLeftOutIsNotFollowed(t *testing.T) {
+	for name, swap := range map[string]func(dir string) error{
+		"the file": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "d/a")), os.Symlink("../.env/a", filepath.Join(dir, "d/a")))
+		},
+		"its directory": func(dir string) error {
+			return errors.Join(os.RemoveAll(filepath.Join(dir, "d")), os.Symlink(".env", filepath.Join(dir, "d")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := directory(t, map[string]string{"d/a": "a", ".env/a": "secret"})
+			tree, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tree.Close()
+			if f, _, err := tree.Next(); f.Path.Rel() != "d" || err != nil {
+				t.Fatal(f.Path, err)
+			}
+			if err := swap(dir); err != nil {
+				t.Fatal(err)
+			}
+			if _, content, err := tree.Next(); !fault.Is(err, fault.Denied) || content != nil {
+				t.Errorf("%v, %v", content, err)
+			}
+		})
+	}
+}
+
 // Neither is waited for, nor read into memory.
 func TestIgnoreFilesThatAreNone(t *testing.T) {
 	for name, try := range map[string]struct {
 		make func(path string) error
 		says string
 	}{
-		"a directory":   {func(path string) error { return os.Mkdir(path, 0o700) }, "is no regular file"},
-		"a FIFO":        {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "is no regular file"},
-		"a link out":    {func(path string) error { return os.Symlink("/dev/zero", path) }, "ignore"},
+		"a directory": {func(path string) error { return os.Mkdir(path, 0o700) }, "is no regular file"},
+		"a FIFO":      {func(path string) error { return syscall.Mkfifo(path, 0o600) }, "is no regular file"},
+		"a link out":  {func(path string) error { return os.Symlink("/dev/zero", path) }, "ignore"},
+		"a link": {func(path string) error {
+			return errors.Join(os.WriteFile(filepath.Join(filepath.Dir(path), "other"), nil, 0o600), os.Symlink("other", path))
+		}, "is no regular file"},
+		"a broken link": {func(path string) error { return os.Symlink("absent", path) }, "is no regular file"},
 		"a sparse file": {func(path string) error { return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, 1<<40)) }, "bytes are more than 131072"},
 	} {
 		for _, file := range ignore.Names {
