@@ -78,11 +78,17 @@ class AsyncChangeCalls(AsyncCalls):
     # Changes
 
     async def diff(self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
-        """Return what a sandbox changed against its source: what could act on the host first, then by path."""
+        """Return what a sandbox changed against its source: what could act on the host first, then by path.
+
+        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        """
+        wanted = requests.chosen(paths)
         found: List[t.FileDiff] = []
+        if wanted == []:
+            return found
         token = ""
         while True:
-            request = requests.diff(sandbox_id, paths, names_only, token)
+            request = requests.diff(sandbox_id, wanted, names_only, token)
             page = await self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
             found += map(file_diff_of, page.files)
             token = next_page(token, page.next_page_token)
@@ -90,13 +96,25 @@ class AsyncChangeCalls(AsyncCalls):
                 return found
 
     async def apply(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
-        """Bring changes, all or those at and below ``paths``, into the source: all of them, or none and an error."""
-        request = requests.apply(sandbox_id, paths, dry_run)
+        """Bring changes into the source: all that are asked for, or none and an error.
+
+        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        """
+        wanted = requests.chosen(paths)
+        if wanted == []:
+            return t.ApplyResult([], 0, 0)
+        request = requests.apply(sandbox_id, wanted, dry_run)
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes, all or those at and below ``paths``."""
-        request = requests.discard(sandbox_id, paths, dry_run)
+        """Forget changes.
+
+        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        """
+        wanted = requests.chosen(paths)
+        if wanted == []:
+            return t.DiscardResult([], 0)
+        request = requests.discard(sandbox_id, wanted, dry_run)
         return discard_result_of(await self._connection.call("Discard", request, Call("discard", sandbox_id), WORK))
 
     # Policy and audit

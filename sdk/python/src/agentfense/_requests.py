@@ -158,26 +158,33 @@ def signal(number: int) -> Any:
     return sandbox_pb2.AttachRequest(signal=number)
 
 
-def _paths(paths: Paths) -> Sequence[str]:
-    chosen = [paths] if isinstance(paths, str) else paths or ()
-    return [encode_path(inside_path(path)) for path in chosen]
+Chosen = Optional[List[str]]
+"""Paths as the API spells them; None is all. An empty list, none, is not for a request: to the server it is all."""
 
 
-def diff(sandbox_id: str, paths: Paths, names_only: bool, page_token: str) -> Any:
+def chosen(paths: Paths) -> Chosen:
+    """Return which changes are meant. ValueError for an empty path."""
+    if paths is None:
+        return None
+    given = [paths] if isinstance(paths, str) else list(paths)
+    if "" in given:
+        raise ValueError('an empty path: leave it out for all, or say "/"')
+    return [encode_path(inside_path(path)) for path in given]
+
+
+def diff(sandbox_id: str, paths: Chosen, names_only: bool, page_token: str) -> Any:
     """Return the request of one page of Diff."""
-    return sandbox_pb2.DiffRequest(
-        sandbox_id=sandbox_id, paths=_paths(paths), names_only=names_only, page_token=page_token
-    )
+    return sandbox_pb2.DiffRequest(sandbox_id=sandbox_id, paths=paths, names_only=names_only, page_token=page_token)
 
 
-def apply(sandbox_id: str, paths: Paths, dry_run: bool) -> Any:
+def apply(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
     """Return the request of Apply."""
-    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=_paths(paths), dry_run=dry_run)
+    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run)
 
 
-def discard(sandbox_id: str, paths: Paths, dry_run: bool) -> Any:
+def discard(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
     """Return the request of Discard."""
-    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=_paths(paths), dry_run=dry_run)
+    return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run)
 
 
 def audit(

@@ -347,11 +347,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         return await self._client.diff(self.id, paths, names_only=names_only)
 
     async def apply(self, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
-        """Bring changes into the source; see AsyncSandboxClient.apply."""
+        """Bring changes, all where ``paths`` is None, into the source; see AsyncSandboxClient.apply."""
         return await self._client.apply(self.id, paths, dry_run=dry_run)
 
     async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes; see AsyncSandboxClient.discard."""
+        """Forget changes, all where ``paths`` is None; see AsyncSandboxClient.discard."""
         return await self._client.discard(self.id, paths, dry_run=dry_run)
 
     # Policy, audit and use

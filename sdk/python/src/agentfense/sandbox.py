@@ -347,11 +347,11 @@ class Sandbox(SandboxExecs):
         return self._client.diff(self.id, paths, names_only=names_only)
 
     def apply(self, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
-        """Bring changes into the source; see SandboxClient.apply."""
+        """Bring changes, all where ``paths`` is None, into the source; see SandboxClient.apply."""
         return self._client.apply(self.id, paths, dry_run=dry_run)
 
     def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes; see SandboxClient.discard."""
+        """Forget changes, all where ``paths`` is None; see SandboxClient.discard."""
         return self._client.discard(self.id, paths, dry_run=dry_run)
 
     # Policy, audit and use
