@@ -175,6 +175,17 @@ func (o *sandboxOptions) flagRules(e *env, isDir func(string) bool) ([]policy.Ru
 	return rules, nil
 }
 
+// notOnHost refuses patterns that are paths of the host below source: from the
+// workspace's root they match nothing, and what was to be hidden is not.
+func notOnHost(rules []policy.Rule, source string) error {
+	for _, r := range rules {
+		if inside, ok := strings.CutPrefix(r.Pattern, strings.TrimSuffix(source, "/")+"/"); ok && source != "/" {
+			return fault.New(fault.Invalid, "pattern %q: it is a path of this host, and patterns begin at the workspace's root: write %q", r.Pattern, "/"+inside)
+		}
+	}
+	return nil
+}
+
 // rules returns the policy of a sandbox and, for people, where it is from:
 // --policy, --preset, the project's policy file or the default preset, in this
 // order, then the flags' own rules.
@@ -184,6 +195,9 @@ func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]pol
 		return nil, "", err
 	}
 	extra, err := o.flagRules(e, isDirBelow(source))
+	if err == nil {
+		err = notOnHost(extra, source)
+	}
 	if err != nil {
 		return nil, "", err
 	}
