@@ -46,3 +46,34 @@ def test_changes_stay_where_no_paths_are_chosen(sandbox: Sandbox, project: Path)
     assert [change.path for change in sandbox.diff("/")] == ["new.txt"]
     assert sandbox.apply(["/"]).applied_count == 1
     assert (project / "new.txt").read_text() == "new\n"
+
+
+EXECS = ["exec", "exec_stream", "exec_detached"]
+ONE_STRING = "^command is one string for /bin/sh: join a list by shlex.join, or use attach$"
+
+TYPES = pytest.mark.parametrize(
+    ("method", "arguments", "says"),
+    [
+        *((method, (["ls", "-l"],), ONE_STRING) for method in EXECS),
+        *((f"session_{method}", (["ls", "-l"],), ONE_STRING) for method in EXECS),
+        *((method, ("true", None, {"X": 1}), "^env: X: want a string, not int$") for method in EXECS),
+        ("exec", ("true", None, {1: "x"}), "^env: 1: want a string, not int$"),
+        ("create_session", ("/bin/sh", {"X": None}), "^env: X: want a string, not NoneType$"),
+        ("attach", (["sleep", 5],), r"^argv\[1\]: want a string, not int$"),
+        ("create_sandbox", (None, {"n": 1}), "^labels: n: want a string, not int$"),
+    ],
+)
+
+
+@TYPES
+def test_what_is_no_string_is_refused(client: SandboxClient, method: str, arguments: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        getattr(client, method)(NO_SANDBOX, *arguments)
+
+
+@TYPES
+async def test_what_is_no_string_is_refused_async(
+    async_client: AsyncSandboxClient, method: str, arguments: Any, says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        await getattr(async_client, method)(NO_SANDBOX, *arguments)

@@ -13,7 +13,7 @@ from ._execs import exec_id_of
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Timeout, WindowSize
 from ._streams import AsyncStream
-from ._wire import duration_of, seconds_of
+from ._wire import seconds_of
 from .async_attach import AsyncAttachedExec, AsyncDetaching
 from .attach import DetachedExec, detached_exec_of
 
@@ -87,9 +87,7 @@ class AsyncExecCalls(AsyncCalls):
 
         It can be sent no input and no signals. ``timeout`` is a timedelta, or seconds; None is 30 s.
         """
-        request = sandbox_pb2.SessionExecRequest(
-            session_id=session_id, command=command, timeout=duration_of(seconds_of(timeout)), detach=True
-        )
+        request = requests.session_execute(session_id, command, seconds_of(timeout), detach=True)
         return await self._start("SessionExecStream", request, Call("exec", session_id=session_id))
 
     async def _start(self, method: str, request: Any, about: Call) -> str:

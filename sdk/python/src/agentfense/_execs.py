@@ -12,7 +12,7 @@ from ._errors import Call
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Timeout, WindowSize
 from ._streams import Stream
-from ._wire import duration_of, seconds_of
+from ._wire import seconds_of
 from .attach import AttachedExec, DetachedExec, Input, detached_exec_of
 from .exceptions import SandboxError
 
@@ -88,9 +88,7 @@ class ExecCalls(Calls):
 
         It can be sent no input and no signals. ``timeout`` is a timedelta, or seconds; None is 30 s.
         """
-        request = sandbox_pb2.SessionExecRequest(
-            session_id=session_id, command=command, timeout=duration_of(seconds_of(timeout)), detach=True
-        )
+        request = requests.session_execute(session_id, command, seconds_of(timeout), detach=True)
         return self._start("SessionExecStream", request, Call("exec", session_id=session_id))
 
     def _start(self, method: str, request: Any, about: Call) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from datetime import datetime, timedelta
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import types as t
 from . import utils
@@ -28,6 +28,22 @@ Paths = Union[str, Sequence[str], None]
 Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
 
 
+def _command(command: str) -> str:
+    if not isinstance(command, str):
+        raise TypeError("command is one string for /bin/sh: join a list by shlex.join, or use attach")
+    return command
+
+
+def _words(name: str, words: Optional[Mapping[str, str]]) -> Dict[str, str]:
+    """Return a mapping for the API. TypeError, with its name, unless it is of strings alone."""
+    found = dict(words or {})
+    for key, value in found.items():
+        for word in (key, value):
+            if not isinstance(word, str):
+                raise TypeError(f"{name}: {key}: want a string, not {type(word).__name__}")
+    return found
+
+
 def create_sandbox(
     codebase_id: str,
     permissions: Optional[Sequence[t.RuleLike]],
@@ -42,7 +58,7 @@ def create_sandbox(
     return sandbox_pb2.CreateSandboxRequest(
         codebase_id=codebase_id,
         permissions=wire_rules(permissions),
-        labels=dict(labels or {}),
+        labels=_words("labels", labels),
         expires_in=duration_of(seconds_of(expires_in, "expires_in")),
         runtime=wire_runtime(runtime),
         image=image or "",
@@ -63,7 +79,7 @@ def list_sandboxes(
         codebase_id=codebase_id or "",
         owner_id=owner_id or "",
         name=name or "",
-        labels=dict(labels or {}),
+        labels=_words("labels", labels),
         page_token=page_token,
     )
 
@@ -77,15 +93,27 @@ def execute(
     timeout: Optional[float],
     detach: bool = False,
 ) -> Any:
-    """Return the request of Exec and ExecStream."""
+    """Return the request of Exec and ExecStream. TypeError for a command or a variable that is no string."""
     return sandbox_pb2.ExecRequest(
         sandbox_id=sandbox_id,
-        command=command,
-        env=dict(env or {}),
+        command=_command(command),
+        env=_words("env", env),
         workdir=encode_path(workdir or ""),
         timeout=duration_of(timeout),
         detach=detach,
         **wire_stdin(stdin),
+    )
+
+
+def create_session(sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> Any:
+    """Return the request of CreateSession. TypeError for a variable that is no string."""
+    return sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=_words("env", env))
+
+
+def session_execute(session_id: str, command: str, timeout: Optional[float], detach: bool = False) -> Any:
+    """Return the request of SessionExec and SessionExecStream. TypeError for a command that is no string."""
+    return sandbox_pb2.SessionExecRequest(
+        session_id=session_id, command=_command(command), timeout=duration_of(timeout), detach=detach
     )
 
 
@@ -113,10 +141,13 @@ def attach(
     """Return the first message of an Attach that starts a command. ValueError unless argv is a list with a program."""
     if isinstance(argv, (str, bytes)) or not argv:
         raise ValueError(f"argv {argv!r}: is a list of the program and its arguments")
+    for i, word in enumerate(argv):
+        if not isinstance(word, str):
+            raise TypeError(f"argv[{i}]: want a string, not {type(word).__name__}")
     start = sandbox_pb2.AttachRequest.Start(
         sandbox_id=sandbox_id,
         argv=argv,
-        env=dict(env or {}),
+        env=_words("env", env),
         workdir=encode_path(workdir or ""),
         timeout=duration_of(timeout),
         terminal=None if terminal is None else window_size(terminal),

@@ -19,7 +19,6 @@ from ._requests import Resources, Timeout
 from ._results import exec_result_of
 from ._streams import AsyncExecStream
 from ._wire import (
-    duration_of,
     sandbox_of,
     seconds_of,
     session_of,
@@ -195,7 +194,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     async def _create_session(
         self, sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]
     ) -> AsyncSessionWrapper:
-        request = sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=dict(env or {}))
+        request = requests.create_session(sandbox_id, shell, env)
         about = Call("create session", sandbox_id)
         answer = await self._connection.make(
             "CreateSession", request, about, lambda made: self.destroy_session(made.id)
@@ -231,14 +230,14 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         has been ended; the session stays.
         """
         seconds = seconds_of(timeout)
-        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
         return exec_result_of(await self._connection.call("SessionExec", request, about, within(seconds)), command)
 
     def session_exec_stream(self, session_id: str, command: str, timeout: Timeout = None) -> AsyncExecStream:
         """Run a command in a session's shell and return its output as it comes."""
         seconds = seconds_of(timeout)
-        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
         return AsyncExecStream(
             partial(self._connection.stream, "SessionExecStream", request, within(seconds)), about, self._connection

@@ -18,7 +18,6 @@ from ._requests import Resources, Timeout
 from ._results import exec_result_of
 from ._streams import ExecStream
 from ._wire import (
-    duration_of,
     sandbox_of,
     seconds_of,
     session_of,
@@ -179,7 +178,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         self, sandbox_id: str, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None
     ) -> SessionWrapper:
         """Start a shell that stays, with its directory, variables, functions and jobs."""
-        request = sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=dict(env or {}))
+        request = requests.create_session(sandbox_id, shell, env)
         about = Call("create session", sandbox_id)
         answer = self._connection.make("CreateSession", request, about, lambda made: self.destroy_session(made.id))
         return SessionWrapper(self, session_of(answer))
@@ -211,14 +210,14 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         has been ended; the session stays.
         """
         seconds = seconds_of(timeout)
-        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
         return exec_result_of(self._connection.call("SessionExec", request, about, within(seconds)), command)
 
     def session_exec_stream(self, session_id: str, command: str, timeout: Timeout = None) -> ExecStream:
         """Run a command in a session's shell and return its output as it comes."""
         seconds = seconds_of(timeout)
-        request = sandbox_pb2.SessionExecRequest(session_id=session_id, command=command, timeout=duration_of(seconds))
+        request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
         call = self._connection.stream("SessionExecStream", request, within(seconds))
         return ExecStream(call, self._connection.about(about))
