@@ -51,6 +51,15 @@ func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 	if err != nil || would.AppliedCount != 1 || len(would.Results) != 1 || would.Results[0].Path != "kept" {
 		t.Errorf("dry run: %v, %v", would, err)
 	}
+	if all, err := box.ApplyDryRun(t.Context(), "/workspace"); err != nil || all.AppliedCount != 2 {
+		t.Errorf("dry run of the root: %v, %v", all, err)
+	}
+	if _, err := box.Apply(t.Context(), ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("apply of an empty path: %v", err)
+	}
+	if _, err := box.Discard(t.Context(), "kept", ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("discard of an empty path: %v", err)
+	}
 	done, err := box.Apply(t.Context(), "kept")
 	if err != nil || len(done.Results) != 1 || done.Results[0].Outcome != "applied" || done.AppliedCount != 1 {
 		t.Errorf("apply: %v, %v", done, err)

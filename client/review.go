@@ -56,24 +56,29 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 	}
 }
 
-// encoded are paths as the API has them.
-func encoded(paths []string) []string {
+// selection are paths as the API has them, "/workspace" as "/". An empty one
+// stays empty, and is refused.
+func selection(paths []string) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		out[i] = inside(p)
+		if out[i] = inside(p); out[i] == "" && p != "" {
+			out[i] = "/"
+		}
 	}
 	return out
 }
 
-// Diff is what the sandbox changed, in paths and below them; none: all. What
+// Diff is what the sandbox changed, in paths and below them; no paths: all. What
 // could act on the host comes first.
+// Errors: ErrInvalid for an empty path; ErrNotFound for one at which nothing
+// changed.
 func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error) {
-	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: encoded(paths)})
+	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
 // DiffNames is Diff without patches and lines.
 func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, error) {
-	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: encoded(paths), NamesOnly: true})
+	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths), NamesOnly: true})
 }
 
 func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]FileDiff, error) {
@@ -109,18 +114,20 @@ type ApplyResult struct {
 	WrittenAgain []string
 }
 
-// Apply carries changes over to the codebase; no paths: all changes. It does all
-// of it or nothing.
+// Apply carries changes over to the codebase, those in paths and below them. It
+// does all of it or nothing. Without paths it is everything: check that a list of
+// your own (Apply(ctx, list...)) is not empty.
 // Errors: ErrConflict for what conflicts with what is there, ErrDenied for what
 // the policy does not let the sandbox write, and without the scope apply:
-// ApplyDryRun tells what; ErrNotFound for a path at which nothing changed.
+// ApplyDryRun tells what; ErrInvalid for an empty path; ErrNotFound for one at
+// which nothing changed.
 func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, error) {
-	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: encoded(paths)})
+	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
 // ApplyDryRun says what Apply would do, and does nothing.
 func (s *Sandbox) ApplyDryRun(ctx context.Context, paths ...string) (*ApplyResult, error) {
-	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: encoded(paths), DryRun: true})
+	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), DryRun: true})
 }
 
 func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
@@ -144,15 +151,17 @@ type DiscardResult struct {
 	WrittenAgain []string // by the sandbox meanwhile: they are still changes
 }
 
-// Discard forgets changes; no paths: all.
-// Errors: ErrNotFound for a path at which nothing changed.
+// Discard forgets changes, those in paths and below them. Without paths it is
+// everything: check that a list of your own (Discard(ctx, list...)) is not empty.
+// Errors: ErrInvalid for an empty path; ErrNotFound for one at which nothing
+// changed.
 func (s *Sandbox) Discard(ctx context.Context, paths ...string) (*DiscardResult, error) {
-	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: encoded(paths)})
+	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
 // DiscardDryRun says what Discard would do, and does nothing.
 func (s *Sandbox) DiscardDryRun(ctx context.Context, paths ...string) (*DiscardResult, error) {
-	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: encoded(paths), DryRun: true})
+	return s.discard(ctx, &sandboxv1.DiscardRequest{SandboxId: s.ID, Paths: selection(paths), DryRun: true})
 }
 
 func (s *Sandbox) discard(ctx context.Context, r *sandboxv1.DiscardRequest) (*DiscardResult, error) {

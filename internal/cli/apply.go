@@ -34,7 +34,7 @@ replaced whole, and leaves the delta once the source holds it.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := workspacePaths(args[1:])
+		paths, err := changedPaths(args[1:])
 		if err != nil {
 			return err
 		}

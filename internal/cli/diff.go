@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -35,7 +37,7 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := workspacePaths(args[1:])
+		paths, err := changedPaths(args[1:])
 		if err != nil {
 			return err
 		}
@@ -95,6 +97,15 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error)) e
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
 	return review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour})
+}
+
+// changedPaths reads which changes are meant. An empty word, as an unset variable
+// leaves one, is no path: read as the root it would be all of them.
+func changedPaths(args []string) ([]vpath.Path, error) {
+	if slices.Contains(args, "") {
+		return nil, usageError{fault.New(fault.Invalid, `an empty path: leave it out for all, or name one ("/" is all)`)}
+	}
+	return workspacePaths(args)
 }
 
 func workspacePaths(args []string) ([]vpath.Path, error) {

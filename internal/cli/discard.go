@@ -25,7 +25,7 @@ is not touched; the sandbox then sees it there again.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := workspacePaths(args[1:])
+		paths, err := changedPaths(args[1:])
 		if err != nil {
 			return err
 		}

@@ -38,10 +38,12 @@ var (
 	}
 )
 
-func texts(paths []vpath.Path) []string {
+// selection is which changes are meant. The root is "/", as an empty path is
+// refused.
+func selection(paths []vpath.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		out[i] = p.Text()
+		out[i] = cmp.Or(p.Text(), string(vpath.Root))
 	}
 	return out
 }
@@ -71,7 +73,7 @@ func parsePath(text string) (vpath.Path, error) {
 // Review shows what a sandbox changed at and below the paths; without paths,
 // all. With namesOnly it has no contents.
 func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error) {
-	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: texts(paths), NamesOnly: namesOnly}
+	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), NamesOnly: namesOnly}
 	var files []sandbox.FileDiff
 	contents := map[vpath.Path]*sandboxv1.FileDiff{}
 	for {
@@ -198,7 +200,7 @@ func contentOfLink(f *sandbox.FileDiff, target string) sandbox.Content {
 // Apply brings changes into the codebase. If something stands in the way, the
 // result tells what, beside the error.
 func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error) {
-	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: texts(paths), DryRun: dryRun}
+	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), DryRun: dryRun}
 	answer, err := c.sandboxes.Apply(ctx, r)
 	if err = c.failed(err); !dryRun && fault.Is(err, fault.Precondition) {
 		if result, dryErr := c.Apply(ctx, s, paths, true); fault.Is(dryErr, fault.Precondition) {
@@ -246,7 +248,7 @@ func applyResultOf(answer *sandboxv1.ApplyResponse) (sandbox.ApplyResult, error)
 // Discard forgets changes. It returns which, and which paths were written again
 // meanwhile.
 func (c *Client) Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error) {
-	answer, err := c.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: id, Paths: texts(paths), DryRun: dryRun})
+	answer, err := c.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: id, Paths: selection(paths), DryRun: dryRun})
 	if err != nil {
 		return sandbox.DiscardResult{}, c.failed(err)
 	}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/codebase"
@@ -33,11 +34,16 @@ var (
 	}
 )
 
-// selection reads which changes are meant.
+// selection reads which changes are meant. An empty path, as an unset variable
+// leaves one, is none: read as the root it would be all of them. Errors: Invalid.
 func selection(paths []string) ([]vpath.Path, error) {
 	var list []vpath.Path
-	for _, text := range paths {
-		p, err := parsePath("paths", text)
+	for i, text := range paths {
+		field := fmt.Sprintf("paths[%d]", i)
+		if text == "" {
+			return nil, fault.New(fault.Invalid, `%s: an empty path: leave it out for all, or name one ("/" is all)`, field)
+		}
+		p, err := parsePath(field, text)
 		if err != nil {
 			return nil, err
 		}

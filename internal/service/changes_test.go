@@ -52,6 +52,30 @@ func TestApplyAndDiscardByHand(t *testing.T) {
 	wantCode(t, "apply where nothing changed", err, codes.NotFound)
 	_, err = w.sandboxes.Apply(ctx, &sandboxv1.ApplyRequest{SandboxId: sb, Paths: []string{"../f"}})
 	wantCode(t, "apply of a path that leads out", err, codes.InvalidArgument)
+	for name, call := range map[string]func(paths ...string) error{
+		"apply": func(paths ...string) error {
+			_, err := w.sandboxes.Apply(ctx, &sandboxv1.ApplyRequest{SandboxId: sb, Paths: paths})
+			return err
+		},
+		"discard": func(paths ...string) error {
+			_, err := w.sandboxes.Discard(ctx, &sandboxv1.DiscardRequest{SandboxId: sb, Paths: paths})
+			return err
+		},
+		"diff": func(paths ...string) error {
+			_, err := w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, Paths: paths})
+			return err
+		},
+	} {
+		err := call("h", "")
+		wantCode(t, name+" of an empty path", err, codes.InvalidArgument)
+		if err == nil || !strings.Contains(err.Error(), "paths[1]: an empty path") {
+			t.Errorf("%s of an empty path: %v", name, err)
+		}
+	}
+	whole, err := w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, Paths: []string{"/"}})
+	if err != nil || len(whole.Files) != 1 || whole.Files[0].Path != "h" {
+		t.Errorf("diff of the root: %v, %v", whole, err)
+	}
 
 	if err := w.upload(ctx, cb, "h", "theirs"); err != nil {
 		t.Fatal(err)

@@ -200,7 +200,7 @@ def chosen(paths: Paths) -> Chosen:
     given = [paths] if isinstance(paths, str) else list(paths)
     if "" in given:
         raise ValueError('an empty path: leave it out for all, or say "/"')
-    return [encode_path(inside_path(path)) for path in given]
+    return [encode_path(inside_path(path)) or "/" for path in given]
 
 
 def diff(sandbox_id: str, paths: Chosen, names_only: bool, page_token: str) -> Any:
