@@ -19,6 +19,7 @@ from agentfense import (
     InvalidConfigurationError,
     PermissionDeniedError,
     PermissionRule,
+    PolicyError,
     ResourceLimitExceededError,
     Sandbox,
     SandboxClient,
@@ -201,8 +202,8 @@ def test_paths_that_are_refused(client: SandboxClient, path: str) -> None:
 
 BAD_SANDBOXES = {
     "preset": ({"preset": "agent-saef"}, ValueError, "did you mean 'agent-safe'"),
-    "rule": ({"permissions": [{"pattern": "x", "permission": "rwx"}]}, ValueError, "rwx"),
-    "pattern": ({"permissions": [{"pattern": "a["}]}, InvalidConfigurationError, r"a\["),
+    "rule": ({"permissions": [{"pattern": "x", "permission": "rwx"}]}, ValueError, "one of none, view, read, write"),
+    "pattern": ({"permissions": [{"pattern": "a["}]}, PolicyError, r"^rule 'a\[': "),
     "runtime": ({"runtime": "runc"}, InvalidConfigurationError, "want bwrap or docker"),
     "image": ({"runtime": "docker", "image": "no such image"}, InvalidConfigurationError, "(?i)image|docker"),
     "resources": ({"resources": {"memory": 1}}, InvalidConfigurationError, "unknown resource limit 'memory'"),

@@ -80,8 +80,14 @@ def test_register(registered: None) -> None:
     [
         ({}, "the pattern has to be"),
         ({"pattern": ""}, "the pattern has to be"),
-        ({"pattern": "x", "permission": "rwx"}, "'rwx' is not a valid Permission"),
-        ({"pattern": "x", "type": "regex"}, "'regex' is not a valid PatternType"),
+        (
+            {"pattern": "x", "permission": "rwx"},
+            "'rwx' is not a valid Permission: it is one of none, view, read, write",
+        ),
+        (
+            {"pattern": "x", "type": "regex"},
+            "'regex' is not a valid PatternType: it is one of glob, directory, file, auto",
+        ),
         ({"pattern": "x", "priority": "high"}, "invalid literal"),
         ({"pattern": "x", "permisson": "none"}, "unknown key 'permisson'"),
         ("**/*", "a rule is a PermissionRule or a mapping"),

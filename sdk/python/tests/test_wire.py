@@ -88,6 +88,12 @@ def test_rules_come_back_as_they_were() -> None:
     assert [_wire.rule_of(message) for message in _wire.wire_rules([rule.to_dict() for rule in rules])] == rules
 
 
+def test_a_wrong_rule_is_of_both_kinds() -> None:
+    for kind in (ValueError, InvalidConfigurationError):
+        with pytest.raises(kind, match="'rad' is not a valid Permission"):
+            _wire.wire_rules([{"pattern": "x", "permission": "rad"}])
+
+
 @pytest.mark.parametrize("resources", [{"memory": 1}, {"memory_bytes": "much"}, {"pids_limit": 2**70}])
 def test_wrong_resources(resources: object) -> None:
     with pytest.raises(InvalidConfigurationError, match="resources: "):

@@ -13,7 +13,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from . import types as t
 from ._gen.sandbox.v1 import common_pb2, sandbox_pb2
-from .exceptions import InvalidConfigurationError
+from .exceptions import InvalidConfigurationError, PolicyError
 from .presets import as_rules
 
 Seconds = Union[int, float]
@@ -98,11 +98,11 @@ def duration_of(seconds: Optional[float]) -> Optional[Duration]:
 
 
 def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
-    """Return rules for the API. InvalidConfigurationError names what is wrong with one."""
+    """Return rules for the API. PolicyError names what is wrong with one."""
     try:
         checked = as_rules(rules)
     except ValueError as cause:
-        raise InvalidConfigurationError(str(cause)) from None
+        raise PolicyError(str(cause)) from None
     return [
         common_pb2.PermissionRule(
             pattern=rule.pattern,

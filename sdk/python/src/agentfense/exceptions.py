@@ -203,7 +203,7 @@ class VersionMismatchError(InvalidConfigurationError):
 
 
 class PolicyError(InvalidConfigurationError, ValueError):
-    """A policy, or its file, is malformed."""
+    """A rule, a policy, or its file, is malformed."""
 
     def __init__(self, message: str = "", file: str = "", line: Optional[int] = None, **more: Any) -> None:
         super().__init__(message, **more)

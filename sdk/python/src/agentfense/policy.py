@@ -136,11 +136,15 @@ class Policy:
         return cls.from_yaml(_policyfile.decode(content, name), name)
 
 
-def _frozen(rule: PermissionRule) -> _Frozen:
+def _check(rule: PermissionRule) -> None:
     try:
         check_pattern(rule.pattern, rule.type)
     except ValueError as cause:
         raise PolicyError(f"rule {rule.pattern!r}: {cause}") from None
+
+
+def _frozen(rule: PermissionRule) -> _Frozen:
+    _check(rule)
     if rule.origin is not RuleOrigin.RULE:
         raise PolicyError(f"rule {rule.pattern!r}: a policy cannot hold what a flag of the command line says")
     return rule.pattern, rule.permission, rule.type, rule.priority
@@ -160,11 +164,17 @@ DEFAULT_PRESET = _Unsaid(PRESET_AGENT_SAFE)
 def rules_of(
     policy: Optional[PolicyLike], preset: Optional[str], permissions: Optional[Sequence[RuleLike]]
 ) -> List[PermissionRule]:
-    """Return the rules that are asked for: a policy's, or else a preset's and then ``permissions``."""
+    """Return the rules that are asked for: a policy's, or else a preset's and then ``permissions``.
+
+    ValueError for an unknown preset and a malformed rule; of a malformed pattern it is a PolicyError.
+    """
     if isinstance(permissions, Policy):
         raise ValueError("permissions are rules: give a Policy as policy=")
     if policy is None:
-        return ([] if preset is None else get_preset(preset)) + as_rules(permissions)
+        own = as_rules(permissions)
+        for rule in own:
+            _check(rule)  # here it is the caller's rule; the server would count the preset's too
+        return ([] if preset is None else get_preset(preset)) + own
     if permissions is not None or not (preset is None or isinstance(preset, _Unsaid)):
         raise ValueError("policy stands in place of preset and permissions: give one or the other")
     return (policy if isinstance(policy, Policy) else Policy.load(policy)).rules

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from enum import Enum
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
 from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
@@ -79,12 +80,28 @@ def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: An
         raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
     try:
         pattern.encode()
-        rule = PermissionRule(pattern, Permission(permission), PatternType(kind), int(priority), RuleOrigin(origin))
+        rule = PermissionRule(
+            pattern,
+            _word(Permission, permission),
+            _word(PatternType, kind),
+            int(priority),
+            _word(RuleOrigin, origin),
+        )
     except (ValueError, TypeError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
     if not -(2**31) <= rule.priority < 2**31:
         raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
     return rule
+
+
+_Word = TypeVar("_Word", bound=Enum)
+
+
+def _word(kind: Type[_Word], value: Any) -> _Word:
+    try:
+        return kind(value)
+    except ValueError as cause:
+        raise ValueError(f"{cause}: it is one of {', '.join(word.value for word in kind)}") from None
 
 
 def as_rules(items: Optional[Sequence[RuleLike]]) -> List[PermissionRule]:
