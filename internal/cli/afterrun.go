@@ -35,9 +35,9 @@ const afterRunVerb = "__afterrun"
 
 func newAfterRun(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:         afterRunVerb + " NAME SEQ APPLY",
+		Use:         afterRunVerb + " NAME SEQ APPLY TOGO",
 		Hidden:      true,
-		Args:        cobra.ExactArgs(3),
+		Args:        cobra.ExactArgs(4),
 		Annotations: map[string]string{annotationInside: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := strconv.ParseUint(args[1], 10, 64)
@@ -48,15 +48,16 @@ func newAfterRun(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return e.afterRun(cmd.Context(), sb, seq, args[2] == "true")
+			return e.afterRun(cmd.Context(), sb, seq, args[2] == "true", args[3] == "true")
 		},
 	}
 }
 
 // afterRun applies, if the person asked for it, and says what was changed, and
-// denied since the audit record afterSeq.
-func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64, apply bool) error {
-	args := []string{afterRunVerb, sb.Name(), strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply)}
+// denied since the audit record afterSeq. toGo says that the sandbox is removed
+// next.
+func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64, apply, toGo bool) error {
+	args := []string{afterRunVerb, sb.Name(), strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
 	if done, err := e.asOwner(ctx, sb, args); done || err != nil {
 		return err
 	}
@@ -64,5 +65,5 @@ func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64
 	if apply {
 		err = e.applyAll(ctx, sb)
 	}
-	return errors.Join(err, e.printSummary(sb, afterSeq))
+	return errors.Join(err, e.printSummary(sb, afterSeq, toGo))
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +53,7 @@ func (e *env) removeOnServer(ctx context.Context, s control.Server, name string,
 	case err != nil:
 		return err
 	case sb.Status == control.Running && !force:
-		return fault.New(fault.Precondition, "sandbox %s: running; stop it first, or rm --force", sb.Record.Name)
+		return fault.New(fault.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
 	}
 	return s.Destroy(ctx, string(sb.Record.ID))
 }
@@ -81,5 +83,14 @@ func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force b
 func (e *env) remove(home *sandbox.Home, name string) error {
 	p := e.progress("removing " + vpath.Escape(name))
 	defer p.stop()
-	return home.Remove(name)
+	err := home.Remove(name)
+	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == sandbox.PurposeSupervise {
+		return fault.New(fault.KindOf(err), "%w; %s", err, stopFirst(name))
+	}
+	return err
+}
+
+// stopFirst says how a sandbox that runs can be removed.
+func stopFirst(name string) string {
+	return fmt.Sprintf("stop it first: agentfense stop %[1]s, or remove it all the same: agentfense rm --force %[1]s", vpath.Escape(name))
 }

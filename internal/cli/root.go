@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -87,6 +88,9 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		help(cmd, args)
 	})
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
+			err = fault.New(fault.Invalid, "%w; want a unit, such as 10s or 5m", err)
+		}
 		return usageError{fault.New(fault.Invalid, "%w (see `%s --help`)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(

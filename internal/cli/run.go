@@ -164,7 +164,7 @@ func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.San
 	}
 	code := exitOf(exit)
 	e.explainExit(exit)
-	after := e.afterRun(ctx, sb, before, o.Apply && code == exitOK)
+	after := e.afterRun(ctx, sb, before, o.Apply && code == exitOK, o.Remove)
 	if o.Remove {
 		after = errors.Join(after, e.remove(home, sb.Name()))
 	}

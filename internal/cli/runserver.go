@@ -254,7 +254,7 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 	if o.Apply && exit.Code == exitOK {
 		after = e.applyOnServer(ctx, s, m)
 	}
-	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before))
+	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before, o.Remove))
 	if o.Remove {
 		m.isNew = true // as if it had not been there
 		after = errors.Join(after, m.undo(ctx, s))
@@ -298,7 +298,7 @@ func lastSeqOnServer(ctx context.Context, s control.Server, id string) (uint64, 
 }
 
 // summariseOnServer is printSummary of a server's sandbox.
-func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, before uint64) error {
+func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, before uint64, toGo bool) error {
 	review, err := s.Review(ctx, m.Sandbox, nil, true)
 	if err != nil {
 		return err
@@ -310,6 +310,6 @@ func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, 
 	if err != nil {
 		return err
 	}
-	e.saySummary(m.Record.Name, sum)
+	e.saySummary(m.Record.Name, sum, toGo)
 	return nil
 }

@@ -167,7 +167,14 @@ func (o *sandboxOptions) checkSource(home *sandbox.Home, sb *sandbox.Sandbox) er
 	if err != nil {
 		return err
 	}
-	return sb.CheckSource(source)
+	if err := sb.CheckSource(source); err != nil {
+		goThere := "go there, "
+		if source.Path == sb.Record().Source.Path { // what stood there is gone
+			goThere = ""
+		}
+		return fault.New(fault.KindOf(err), "%w; %stake another --name, or remove it: agentfense rm %s", err, goThere, sb.Name())
+	}
+	return nil
 }
 
 // resumeLimits stores changed limits. A running sandbox keeps those it was

@@ -27,20 +27,20 @@ func lastSeq(path string) (uint64, error) {
 }
 
 // printSummary says after a run, on stderr, what the sandbox changed, what it
-// was refused since the audit record afterSeq, and what to do now. It says
-// nothing where nothing happened.
-func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64) error {
+// was refused since the audit record afterSeq, and what to do now, or that the
+// sandbox is to go with its changes. It says nothing where nothing happened.
+func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64, toGo bool) error {
 	p := e.progress("looking at what changed")
 	s, err := sb.Summarise(afterSeq)
 	p.stop()
 	if err != nil {
 		return err
 	}
-	e.saySummary(sb.Name(), s)
+	e.saySummary(sb.Name(), s, toGo)
 	return nil
 }
 
-func (e *env) saySummary(name string, s sandbox.Summary) {
+func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
 	if len(s.Denials) > 0 {
 		e.printDenials(s.Denials)
 	}
@@ -69,6 +69,10 @@ func (e *env) saySummary(name string, s sandbox.Summary) {
 			line += e.colour(e.stderr, "33", fmt.Sprintf("  ! %s: %s", f.Mark.Risk, f.Mark.Reason))
 		}
 		fmt.Fprintln(e.stderr, line)
+	}
+	if toGo {
+		e.say("these changes are thrown away (--rm)")
+		return
 	}
 	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
 }
