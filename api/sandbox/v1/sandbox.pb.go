@@ -2387,7 +2387,7 @@ func (x *SessionExecRequest) GetDetach() bool {
 type DiffRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all.
+	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Leaves the patches out.
 	NamesOnly bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
@@ -2749,7 +2749,7 @@ func (x *FileState) GetSymlinkTarget() string {
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all.
+	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Says what would be done, and does nothing.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -2952,7 +2952,7 @@ func (x *ApplyResponse) GetWrittenAgain() []string {
 type DiscardRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all.
+	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Says what would be done, and does nothing.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
