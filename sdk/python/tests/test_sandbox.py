@@ -40,6 +40,7 @@ from agentfense import (
     SessionClosedError,
     SessionNotFoundError,
     SessionStatus,
+    _connection,
 )
 
 
@@ -506,6 +507,19 @@ def test_an_interrupt_while_it_is_made_leaves_nothing(client: SandboxClient, pro
         script.send_signal(signal.SIGINT)
         assert script.wait(60) == -signal.SIGINT
     assert client.list_codebases("interrupted") == []
+
+
+def test_an_interrupt_stays_one_where_a_condition_lets_go_of_its_lock() -> None:
+    def waiting() -> None:
+        condition = threading.Condition()
+        with condition:
+            condition.release()
+            raise KeyboardInterrupt
+
+    with pytest.raises(RuntimeError, match="release"):
+        waiting()
+    with pytest.raises(KeyboardInterrupt):
+        _connection._awaited(waiting)
 
 
 def test_a_lost_client_ends_the_command(sandbox: Sandbox) -> None:

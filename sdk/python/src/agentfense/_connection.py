@@ -62,6 +62,19 @@ def _check_fork() -> None:
     _process = os.getpid()
 
 
+def _awaited(waiting: Callable[[], T]) -> T:
+    """Return what a function waits for.
+
+    A threading.Condition that an interrupt meets as it lets go of its lock raises RuntimeError in its place.
+    """
+    try:
+        return waiting()
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
+
+
 class _Base:
     """What both connections have."""
 
@@ -107,7 +120,7 @@ class Connection(_Base):
     def _is_ready(self) -> bool:
         """Connect: a server of our own stays because of that. One that ends just now may be found once more."""
         try:
-            grpc.channel_ready_future(self._channel).result(timeout=READY)
+            _awaited(lambda: grpc.channel_ready_future(self._channel).result(timeout=READY))
         except grpc.FutureTimeoutError:
             return False
         return True
@@ -158,8 +171,8 @@ class Connection(_Base):
         # An interrupt strikes the main thread alone, and there only this wait.
         worker = threading.Thread(target=work, name="agentfense-make", daemon=True)
         try:
-            worker.start()
-            return made.result()
+            _awaited(worker.start)
+            return _awaited(made.result)
         except KeyboardInterrupt:
             # It may strike before there is a thread, which then need not begin.
             if not turn.acquire(blocking=False):
