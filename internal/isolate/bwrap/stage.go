@@ -137,8 +137,10 @@ func (p *plan) openSources() ([]source, error) {
 // bind puts s on the stage. Binds are recursive: in a user namespace the mounts
 // below a directory may not be left out.
 func (s source) bind() error {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(s.file.Fd()), &st); err != nil {
+	// Of the view this process would ask itself: killed meanwhile, it could
+	// neither answer nor end.
+	var st unix.Statx_t
+	if err := unix.Statx(int(s.file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
 		return fault.New(fault.Internal, "stat %s: %w", s.what, err)
 	}
 	var err error
