@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
@@ -20,13 +21,14 @@ const pieceBytes = 32 << 10
 type Output struct {
 	from  *os.File
 	taken atomic.Int64 // bytes of from
+	ended chan struct{} // closed when the command has ended
 	done  chan struct{}
 }
 
 // CopyOutput copies what comes from a pipe or a terminal until its end. When to
 // takes no more, from is closed, which tells the command by SIGPIPE.
 func CopyOutput(to io.Writer, from *os.File) *Output {
-	o := &Output{from: from, done: make(chan struct{})}
+	o := &Output{from: from, ended: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(o.done)
 		if _, err := io.Copy(to, pieces{o}); err != nil {
@@ -39,10 +41,21 @@ func CopyOutput(to io.Writer, from *os.File) *Output {
 // pieces reads what an Output copies.
 type pieces struct{ *Output }
 
+// Read waits for as long as no process has a terminal open: its command may go
+// on, or open it again, and would be hung up if our end were closed.
 func (r pieces) Read(b []byte) (int, error) {
-	n, err := r.from.Read(b[:min(len(b), pieceBytes)])
-	r.taken.Add(int64(n))
-	return n, err
+	for {
+		n, err := r.from.Read(b[:min(len(b), pieceBytes)])
+		if !errors.Is(err, unix.EIO) {
+			r.taken.Add(int64(n))
+			return n, err
+		}
+		select {
+		case <-r.ended:
+			return n, err
+		case <-time.After(drainPause):
+		}
+	}
 }
 
 // Finish waits until all is copied that was written before the command ended.
@@ -50,6 +63,7 @@ func (r pieces) Read(b []byte) (int, error) {
 // empty pipe counts as the end of the stream; and it may keep the pipe full for
 // ever, so what it writes after the end is not waited for.
 func (o *Output) Finish() {
+	close(o.ended)
 	// In this order what is copied meanwhile counts twice, and not never. One
 	// piece may have left the pipe without being counted yet.
 	enough := int64(o.waiting()) + pieceBytes

@@ -319,6 +319,12 @@ def test_an_attached_command_may_be_detached(sandbox: Sandbox) -> None:
     assert [e.exit_code for e in sandbox.execs()] == [0]
 
 
+def test_a_command_may_leave_its_terminal(sandbox: Sandbox) -> None:
+    script = "exec <&- >&- 2>&-; sleep 0.3; echo back >/dev/tty; exit 7"
+    with sandbox.attach(["sh", "-c", script], terminal=(24, 80), timeout=LIMIT) as attached:
+        assert (b"".join(attached), attached.exit_code) == (b"back\r\n", 7)
+
+
 def test_output_that_is_kept_no_longer(sandbox: Sandbox) -> None:
     exec_id = sandbox.exec_detached("head -c 1000000 /dev/zero", stdin="ignored", timeout=LIMIT)
     wait_until("it ends", lambda: not sandbox.execs()[0].running)
