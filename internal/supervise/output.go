@@ -20,7 +20,7 @@ const pieceBytes = 32 << 10
 // Output copies one stream of a command.
 type Output struct {
 	from  *os.File
-	taken atomic.Int64 // bytes of from
+	taken atomic.Int64  // bytes of from
 	ended chan struct{} // closed when the command has ended
 	done  chan struct{}
 }
