@@ -131,9 +131,7 @@ func nothingLeft(t *testing.T, s *harness.Sandbox, doc inspection) {
 	if left := mountsOf(t, s, doc.Record.Name); len(left) > 0 {
 		t.Errorf("a mount is left in %v", left)
 	}
-	if left := cgroupsOf(t, doc); len(left) > 0 {
-		t.Errorf("cgroups are left: %v", left)
-	}
+	eventually(t, "no cgroup is left", func() bool { return len(cgroupsOf(t, doc)) == 0 })
 }
 
 // events returns the sandbox's audit records of one kind.
