@@ -256,7 +256,7 @@ func (k kernel) remove(dir string) error {
 	for deadline := time.Now().Add(removePatience); ; time.Sleep(time.Millisecond) {
 		err := k.tryRemove(dir)
 		switch {
-		case err == nil, errors.Is(err, unix.ENOENT):
+		case err == nil:
 			return nil
 		case !errors.Is(err, unix.EBUSY):
 			return failed(dir, "remove", err)
@@ -266,8 +266,13 @@ func (k kernel) remove(dir string) error {
 	}
 }
 
+// tryRemove takes a group that is gone, whoever removed it, for removed: a
+// command's end removes its Sub while the sandbox's end removes everything.
 func (k kernel) tryRemove(dir string) error {
 	below, err := subgroups(dir)
+	if gone(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -276,5 +281,8 @@ func (k kernel) tryRemove(dir string) error {
 			return err
 		}
 	}
-	return k.rmdir(dir)
+	if err := k.rmdir(dir); !errors.Is(err, unix.ENOENT) {
+		return err
+	}
+	return nil
 }

@@ -210,6 +210,27 @@ func TestDeleteLeavesNothingAndSparesOthers(t *testing.T) {
 	}
 }
 
+// The end of a command and of its sandbox may come together.
+func TestDeleteWhileASubIsDeleted(t *testing.T) {
+	f := newFake(t, hybrid, "/own")
+	g := f.create("a", allLimits)
+	_, err := g.Sub("exec-1")
+	f.must(err)
+	rmdir := g.kernel.rmdir
+	g.kernel.rmdir = func(dir string) error {
+		if filepath.Base(dir) == "exec-1" {
+			f.must(rmdir(dir)) // another was faster
+		}
+		return rmdir(dir)
+	}
+	f.must(g.Delete())
+	for _, mount := range hybrid {
+		if entries, _ := filepath.Glob(f.root + mount + "/own/" + parentName); entries != nil {
+			t.Errorf("%v is left", entries)
+		}
+	}
+}
+
 func TestDeleteOfALiveGroupIsRefused(t *testing.T) {
 	f := newFake(t, map[string]string{"pids": "/cg/pids"}, "/own")
 	g := f.create("a", Limits{})

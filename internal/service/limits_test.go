@@ -197,8 +197,8 @@ func TestAConflictThatIsRefusedStaysInTheSandbox(t *testing.T) {
 	if m, err := stream.Recv(); err != nil {
 		t.Fatal(m, err)
 	}
-	for name, content := range map[string]string{"f": "outside", "go": ""} {
-		if err := w.upload(t.Context(), cb, name, content); err != nil {
+	for _, name := range []string{"f", "go"} {
+		if err := w.upload(t.Context(), cb, name, "outside"); err != nil {
 			t.Fatal(err)
 		}
 	}

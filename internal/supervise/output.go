@@ -44,15 +44,15 @@ type pieces struct{ *Output }
 // Read waits for as long as no process has a terminal open: its command may go
 // on, or open it again, and would be hung up if our end were closed.
 func (r pieces) Read(b []byte) (int, error) {
-	for {
+	for ended := false; ; {
 		n, err := r.from.Read(b[:min(len(b), pieceBytes)])
-		if !errors.Is(err, unix.EIO) {
+		if !errors.Is(err, unix.EIO) || ended {
 			r.taken.Add(int64(n))
 			return n, err
 		}
 		select {
 		case <-r.ended:
-			return n, err
+			ended = true // once more, for what was written meanwhile
 		case <-time.After(drainPause):
 		}
 	}
