@@ -50,6 +50,9 @@ func tryEnter(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, excl
 			return nil, fault.New(fault.Precondition, "sandbox %s: running already, and --exclusive was given", sb.Name())
 		}
 		stay, err := client.Join(ctx)
+		if fault.Is(err, fault.NotFound) {
+			return nil, fault.New(fault.Unavailable, "sandbox %s: ended meanwhile: %w", sb.Name(), err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -57,7 +57,7 @@ func (c *Client) connect(ctx context.Context) (conn, error) {
 	uc, err := dialer.DialContext(ctx, "unix", address)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
-		return conn{}, fault.New(fault.NotFound, "the sandbox is not running")
+		return conn{}, fault.New(fault.NotFound, "the sandbox is not running: it has no supervisor")
 	case err != nil:
 		return conn{}, fault.New(fault.Unavailable, "supervisor: %w", err)
 	}
