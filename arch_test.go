@@ -76,6 +76,7 @@ var mayImport = map[string]string{
 	// what programs import
 	"client": "fault statedir tree vpath policy carry endpoint endpoint/dial api/sandbox/v1",
 	// for tests, and apart from the product
+	"internal/dialogue":            "",
 	"internal/needs":               "",
 	"internal/seccomp/denylist":    "fault",
 	"internal/seccomp/gen":         "seccomp/denylist",
@@ -89,7 +90,7 @@ var mayImport = map[string]string{
 
 // forTests are imported by tests, and by what lies below test/, alone; they
 // import testing.
-var forTests = []string{"internal/needs", "internal/isolate/isolatetest"}
+var forTests = []string{"internal/dialogue", "internal/needs", "internal/isolate/isolatetest"}
 
 // rooms says which packages may import a module that is not ours. A module
 // missing here has not been decided upon. Where only tests need it, no package

@@ -22,6 +22,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/agentfense/agentfense/client"
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/needs"
 )
@@ -58,25 +59,11 @@ func whileServing(t *testing.T, who string, do func()) {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), serveAs+"="+who)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 8)); err != nil {
-		t.Error(err)
-	} else {
-		do()
-	}
-	in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
+	d := dialogue.Start(t, cmd)
+	d.Hear()
+	do()
+	if _, stderr, err := d.End(); err != nil {
+		t.Errorf("%v\n%s", err, stderr)
 	}
 }
 

@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/needs"
 )
@@ -339,28 +339,10 @@ func TestANamespaceHasItsRootWhereItsMakerEntered(t *testing.T) {
 	g := realGroup(t, realHost(t, Limits{}), Limits{})
 	const show = "cut -d: -f3 /proc/self/cgroup | sort -u; echo end"
 	cmd := exec.Command("sh", "-c", `read go; exec unshare -C sh -c "`+show+`; read go; `+show+`"`)
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	lines := bufio.NewScanner(out)
+	d := dialogue.Start(t, cmd)
 	answer := func() (groups []string) {
-		if _, err := io.WriteString(in, "go\n"); err != nil {
-			t.Fatal(err)
-		}
-		for lines.Scan() && lines.Text() != "end" {
-			groups = append(groups, lines.Text())
+		for line := d.Ask("go"); line != "end"; line = d.Hear() {
+			groups = append(groups, line)
 		}
 		return groups
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/fusefs"
 	"github.com/agentfense/agentfense/internal/layer"
@@ -83,26 +84,13 @@ func TestUnmountWhileInUse(t *testing.T) {
 	v := mount(t, tree{"f": "1"}, "**=write")
 	cmd := exec.Command("/bin/sh", "-c", `cd "$0" && echo in && read x; cat f`, v.dir)
 	cmd.Dir = "/"
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 3)); err != nil {
-		t.Fatal(err)
-	}
+	d := dialogue.Start(t, cmd)
+	d.Hear()
 	if err := v.Unmount(); err != nil {
 		t.Fatal(err)
 	}
-	in.Close()
 	var exit *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &exit) {
+	if _, _, err := d.End(); !errors.As(err, &exit) {
 		t.Errorf("the process ended with %v, want a failure to read", err)
 	}
 	if err := v.Unmount(); err != nil {
@@ -112,36 +100,22 @@ func TestUnmountWhileInUse(t *testing.T) {
 
 // TestAbortWithACopyOfTheMount: one in another mount namespace keeps nobody waiting.
 func TestAbortWithACopyOfTheMount(t *testing.T) {
-	v := mount(t, tree{"f": "1"}, "**=write")
+	v := mount(t, tree{"f": "1\n"}, "**=write")
 	cmd := exec.Command("/bin/sh", "-c", `cat "$0/f" && read x; exec cat "$0/f"`, v.dir)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	var complaint strings.Builder
-	cmd.Stderr = &complaint
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	d := dialogue.Start(t, cmd)
+	d.Hear()
 	aborted := make(chan error, 1)
 	go func() { aborted <- v.Abort() }()
+	var err error
 	select {
 	case err = <-aborted:
 	case <-time.After(20 * time.Second):
 		err = errors.New("it waits for the copy")
 	}
-	in.Close()
 	var exit *exec.ExitError
-	if ended := cmd.Wait(); !errors.As(ended, &exit) || !strings.Contains(complaint.String(), "not connected") {
-		t.Errorf("who has the copy ended with %v, %q", ended, complaint.String())
+	if _, complaint, ended := d.End(); !errors.As(ended, &exit) || !strings.Contains(complaint, "not connected") {
+		t.Errorf("who has the copy ended with %v, %q", ended, complaint)
 	}
 	if err != nil {
 		t.Error(err)

@@ -1,14 +1,13 @@
 package supervise
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
+
+	"github.com/agentfense/agentfense/internal/dialogue"
 )
 
 // family starts n processes, each the child of the one before and the last but
@@ -18,30 +17,13 @@ func family(t *testing.T, n int) []int {
 	const script = `if [ $1 -gt 2 ]; then sh -c "$0" "$0" $(($1 - 1)); exit; fi
 exec 3<&0; cat <&3 & echo $!; wait`
 	cmd := exec.CommandContext(context.Background(), "sh", "-c", script, script, strconv.Itoa(n))
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	text := bufio.NewReader(out)
+	d := dialogue.Start(t, cmd)
 	t.Cleanup(func() {
-		in.Close() // they end
-		_, _ = io.Copy(io.Discard, text)
-		if err := cmd.Wait(); err != nil {
-			t.Error(err)
+		if _, stderr, err := d.End(); err != nil {
+			t.Errorf("%v\n%s", err, stderr)
 		}
 	})
-	answer, err := text.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := strconv.Atoi(strings.TrimSpace(answer))
+	last, err := strconv.Atoi(d.Hear())
 	if err != nil {
 		t.Fatal(err)
 	}

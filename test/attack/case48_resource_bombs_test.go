@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
@@ -153,18 +154,8 @@ func TestOutputFloodIsNotStored(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "sh", "-c",
 		"head -c "+strconv.Itoa(flood)+" /dev/zero; read end")
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := io.CopyN(io.Discard, stdout, flood); err != nil {
+	d := dialogue.Start(t, cmd)
+	if n, err := io.CopyN(io.Discard, d.Out, flood); err != nil {
 		t.Fatalf("read %d bytes: %v", n, err)
 	}
 	for who, pid := range map[string]int{"client": cmd.Process.Pid, "supervisor": inspect(t, s, s.Name).Running.PID} {
@@ -172,11 +163,9 @@ func TestOutputFloodIsNotStored(t *testing.T) {
 			t.Errorf("the %s held %d KiB at most, want no more than %d", who, got, most)
 		}
 	}
-	if _, err := io.WriteString(stdin, "\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
+	d.Say("")
+	if _, stderr, err := d.End(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
 	}
 }
 

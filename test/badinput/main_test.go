@@ -16,6 +16,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/test/harness"
 )
@@ -60,16 +61,7 @@ func startServer(t *testing.T, dir, mountpoint string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", dir, mountpoint)
 	cmd.Dir, cmd.Env, cmd.Stderr = "/", []string{serverEnv + "=1"}, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	dialogue.Start(t, cmd).Hear()
 	return cmd
 }
 

@@ -3,7 +3,6 @@
 package session_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/agentfense/agentfense/internal/dialogue"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/needs"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -391,25 +391,14 @@ func TestAudit(t *testing.T) {
 func TestSessionsHoldTheSandbox(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	cmd := s.Command(t.Context(), "run", "--preset", "full-access", "--name", s.Name, "--", "sh", "-c", "echo up; cat")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
-		t.Fatalf("%q, %v", line, err)
+	d := dialogue.Start(t, cmd)
+	if line := d.Hear(); line != "up" {
+		t.Fatalf("heard %q", line)
 	}
 	client := s.Client()
 	x := s.OpenSession(client, supervise.SessionOptions{})
-	in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
+	if _, stderr, err := d.End(); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
 	}
 	x.Prints("echo on", "on\n")
 	if err := client.CloseSession(t.Context(), x.ID); err != nil {
