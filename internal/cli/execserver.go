@@ -128,7 +128,7 @@ func (e *env) attach(ctx context.Context, s control.Server, c control.Command) (
 	}
 	defer forwardSignals(running.Signal)()
 	go func() { // ends with this process
-		_, err := io.Copy(running, e.stdin)
+		_, err := io.Copy(running, e.input())
 		switch {
 		case !onTerminal:
 			running.CloseInput()

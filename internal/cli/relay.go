@@ -32,16 +32,15 @@ func (e *env) execute(ctx context.Context, client *supervise.Client, command sup
 }
 
 // interactive reports whether the command gets a terminal: all three streams
-// are one, and we are not in its background, where changing it would stop us.
-// One that does not control us (ENOTTY, ioctl_tty(2)) has no background.
+// are one, and we are not in its background.
 func (e *env) interactive() bool {
 	for _, f := range []*os.File{e.stdin, e.stdout, e.stderr} {
 		if !term.IsTerminal(int(f.Fd())) {
 			return false
 		}
 	}
-	foreground, err := unix.IoctlGetInt(int(e.stdin.Fd()), unix.TIOCGPGRP)
-	return errors.Is(err, unix.ENOTTY) || err == nil && foreground == unix.Getpgrp()
+	foreground, err := isForeground(e.stdin)
+	return foreground && err == nil
 }
 
 func (e *env) executePipes(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
@@ -67,7 +66,7 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 	}
 	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
 	go func() {
-		_, _ = io.Copy(outside[0], e.stdin) // a command that reads no more is its own affair
+		_, _ = io.Copy(outside[0], e.input()) // a command that reads no more is its own affair
 		outside[0].Close()
 	}()
 	out := supervise.CopyOutput(e.stdout, outside[1])
@@ -121,7 +120,7 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 		unix.IoctlSetWinsize(int(running.Terminal.Fd()), unix.TIOCSWINSZ, size)
 	})()
 	go func() { // ends with this process
-		if _, err := io.Copy(running.Terminal, e.stdin); hungUp(err) {
+		if _, err := io.Copy(running.Terminal, e.input()); hungUp(err) {
 			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
 		}
 	}()

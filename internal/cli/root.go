@@ -43,7 +43,9 @@ func (e *env) main(args []string) int {
 	if exit := exitError(0); errors.As(err, &exit) {
 		return int(exit)
 	}
-	fmt.Fprintf(e.stderr, "agentfense: %s\n", oneLine(err))
+	for line := range strings.SplitSeq(oneLine(err), "\n") { // errors of several names have one each
+		e.say("%s", line)
+	}
 	return exitCode(err, runsInside(verb))
 }
 

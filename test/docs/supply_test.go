@@ -25,7 +25,7 @@ var supply = []struct {
 	command string
 	env     func(t *testing.T) []string
 }{
-	{"pip install -q agentfense", wheels},
+	{"pip install -q 'agentfense>=", wheels},
 	{"go get ", proxy},
 	{"PIP_INDEX_URL", index},
 }

@@ -54,6 +54,19 @@ func start(t *testing.T, s *harness.Sandbox, args ...string) *screen {
 	return watch(t, cmd, tty)
 }
 
+// startShell starts a shell of the host, which has the program's path as $AGENTFENSE.
+func startShell(t *testing.T, s *harness.Sandbox) *screen {
+	t.Helper()
+	cmd := s.Command(context.Background())
+	cmd.Env = append(cmd.Env, "TERM=dumb", "PS1=ready> ", "AGENTFENSE="+cmd.Path)
+	cmd.Path, cmd.Args = "/bin/bash", []string{"bash", "--norc", "--noprofile", "--noediting", "-i"}
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 30, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return watch(t, cmd, tty)
+}
+
 // startUncontrolled gives the command a terminal that is not the controlling
 // one of its session, as programs do that call openpty(3) alone.
 func startUncontrolled(t *testing.T, s *harness.Sandbox, args ...string) *screen {
@@ -240,6 +253,30 @@ func TestEditor(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(s.Source, "notes.txt"))
 	if want := "first\nsecond line\n"; err != nil || string(data) != want {
 		t.Errorf("notes.txt = %q, %v, want %q", data, err, want)
+	}
+}
+
+// A job in the background runs, and gets what is typed once it is in front.
+func TestTheBackgroundOfATerminal(t *testing.T) {
+	needs.Command(t, "bash")
+	s := harness.New(t, binary, nil)
+	sc := startShell(t, s)
+	sc.expect("ready> ")
+	sc.send("\"$AGENTFENSE\" run --name one -- sh -c 'echo in $((40+2))' & wait %1; echo ended $?\n")
+	sc.expect("in 42")
+	sc.expect("ended 0")
+	sc.send("\"$AGENTFENSE\" run --name two -- sh -c 'echo asked $((40+3)); read x; echo got $x' &\n")
+	sc.expect("asked 43")
+	sc.send("echo mine $((40+4))\n") // not the job's
+	sc.expect("mine 44")
+	sc.send("fg\n")
+	sc.expect("run --name two")
+	sc.send("words\n")
+	sc.expect("got words")
+	sc.expect("ready> ")
+	sc.send("exit 3\n")
+	if got := sc.end(); got != 3 {
+		t.Errorf("exit code = %d, want 3", got)
 	}
 }
 
