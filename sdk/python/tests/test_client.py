@@ -7,11 +7,13 @@ import threading
 import time
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
 from agentfense import (
+    AsyncSandbox,
+    AsyncSandboxClient,
     Codebase,
     CodebaseError,
     CodebaseNotFoundError,
@@ -234,6 +236,22 @@ def test_a_directory_that_cannot_be(client: SandboxClient, project: Path) -> Non
     (project / "unreadable/file").write_text("x")
     (project / "unreadable/socket").symlink_to("nowhere")
     assert client.list_codebases("bad") == []
+
+
+@pytest.mark.parametrize("ignored", [None, ["*"]])
+async def test_a_directory_of_which_nothing_is_uploaded(
+    client: SandboxClient, async_client: AsyncSandboxClient, tmp_path: Path, ignored: Optional[List[str]]
+) -> None:
+    if ignored:
+        (tmp_path / "file").write_text("x")
+    with Sandbox.from_local(tmp_path, link=False, ignore_patterns=ignored) as sb:
+        assert sb.run("ls -A").stdout == ""
+    async with await AsyncSandbox.from_local(tmp_path, link=False, ignore_patterns=ignored) as asb:
+        assert (await asb.run("ls -A")).stdout == ""
+    with pytest.raises(CodebaseNotFoundError):
+        client.upload_tree(UNKNOWN["codebase"], tmp_path, ignored)
+    with pytest.raises(CodebaseNotFoundError):
+        await async_client.upload_tree(UNKNOWN["codebase"], tmp_path, ignored)
 
 
 def test_a_file_that_vanishes_while_it_is_uploaded(

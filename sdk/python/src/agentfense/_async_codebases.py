@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import chain
 from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 
 from . import _requests as requests
@@ -105,11 +106,16 @@ class AsyncCodebaseCalls(AsyncCalls):
         Modes, symbolic links and empty directories are kept. Left out is what the default patterns, .gitignore,
         .sandboxignore and ``ignore_patterns`` say.
         """
-        failed: List[Exception] = []
-        messages = _in_threads(requests.noting(requests.upload_tree(codebase_id, path, ignore_patterns), failed))
+        messages = requests.upload_tree(codebase_id, path, ignore_patterns)
         about = Call("upload", codebase_id=codebase_id, path=str(path))
+        first = await asyncio.to_thread(next, messages, None)
+        if first is None:  # a stream without a message would not say to which codebase it belongs
+            await self.get_codebase(codebase_id)
+            return 0
+        failed: List[Exception] = []
+        sent = _in_threads(requests.noting(chain([first], messages), failed))
         try:
-            answer = await self._connection.call("UploadTree", messages, about, None)
+            answer = await self._connection.call("UploadTree", sent, about, None)
         except (SandboxError, asyncio.CancelledError):
             if failed:  # the stream broke off because of us
                 raise failed[0] from None

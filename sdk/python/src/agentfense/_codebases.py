@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
@@ -101,9 +102,14 @@ class CodebaseCalls(Calls):
         """
         messages = requests.upload_tree(codebase_id, path, ignore_patterns)
         about = Call("upload", codebase_id=codebase_id, path=str(path))
+        first = next(messages, None)
+        if first is None:  # a stream without a message would not say to which codebase it belongs
+            self.get_codebase(codebase_id)
+            return 0
         failed: List[Exception] = []
+        messages = requests.noting(chain([first], messages), failed)
         try:
-            answer = self._connection.call("UploadTree", requests.noting(messages, failed), about, None)
+            answer = self._connection.call("UploadTree", messages, about, None)
         except SandboxError:
             if failed:  # the stream broke off because of us
                 raise failed[0] from None
