@@ -19,9 +19,10 @@ import (
 // View is what a sandbox sees, read from outside: its layers under its policy.
 // It only reads, also beside a running supervisor.
 type View struct {
-	stack  *layer.Stack
-	policy *policy.Policy
-	source *os.File
+	stack     *layer.Stack
+	policy    *policy.Policy
+	source    *os.File
+	workspace string // the source's path inside
 }
 
 // ViewEntry is a file or directory as a process inside would see it.
@@ -54,7 +55,7 @@ func (h *Home) OpenView(s *Sandbox) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{}
+	v := &View{workspace: s.record.Workspace}
 	if v.policy, err = policy.Compile(s.record.Rules, policy.Options{Reserved: reserved}); err != nil {
 		return nil, err
 	}
@@ -145,17 +146,18 @@ func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
 	}
 }
 
-// Copy writes a file to w. Errors: as Stat; Denied for one of which the policy
-// shows the name alone; what w returns.
+// Copy writes a file to w, also by way of symbolic links within the workspace.
+// Errors: as follow; Denied for a file of which the policy shows the name alone;
+// what w returns.
 func (v *View) Copy(w io.Writer, path vpath.Path) error {
-	entry, err := v.Stat(path)
+	entry, err := v.follow(path)
 	switch {
 	case err != nil:
 		return err
-	case entry.Permission < policy.Read:
-		return fault.New(fault.Denied, "%s: the policy shows its name only (%s)", path, entry.Permission)
+	case entry.Permission < policy.Read && !entry.Path.IsRoot():
+		return nameOnly(entry)
 	}
-	f, info, err := v.stack.Open(path, false)
+	f, info, err := v.stack.Open(entry.Path, false)
 	if err != nil {
 		return err
 	}

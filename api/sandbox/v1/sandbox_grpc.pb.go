@@ -119,8 +119,9 @@ type SandboxServiceClient interface {
 	// ListView lists a directory of a sandbox's view, or describes a file: what a command inside would
 	// see, whether the sandbox runs or not. NOT_FOUND also for what the policy hides.
 	ListView(ctx context.Context, in *ListViewRequest, opts ...grpc.CallOption) (*ListViewResponse, error)
-	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
-	// which the policy shows the name alone.
+	// ReadView sends a file of a sandbox's view in pieces of 64 KiB, also by way of symbolic links
+	// within the workspace. PERMISSION_DENIED for one of which the policy shows the name alone, and
+	// for a link that leads out.
 	ReadView(ctx context.Context, in *ReadViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadViewResponse], error)
 	// WatchView sends what changes in a running sandbox's view, from its first answer's header on until
 	// the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.
@@ -528,8 +529,9 @@ type SandboxServiceServer interface {
 	// ListView lists a directory of a sandbox's view, or describes a file: what a command inside would
 	// see, whether the sandbox runs or not. NOT_FOUND also for what the policy hides.
 	ListView(context.Context, *ListViewRequest) (*ListViewResponse, error)
-	// ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
-	// which the policy shows the name alone.
+	// ReadView sends a file of a sandbox's view in pieces of 64 KiB, also by way of symbolic links
+	// within the workspace. PERMISSION_DENIED for one of which the policy shows the name alone, and
+	// for a link that leads out.
 	ReadView(*ReadViewRequest, grpc.ServerStreamingServer[ReadViewResponse]) error
 	// WatchView sends what changes in a running sandbox's view, from its first answer's header on until
 	// the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.

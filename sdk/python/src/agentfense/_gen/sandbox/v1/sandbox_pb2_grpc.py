@@ -329,8 +329,9 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadView(self, request, context):
-        """ReadView sends a file of a sandbox's view in pieces of 64 KiB. PERMISSION_DENIED for one of
-        which the policy shows the name alone.
+        """ReadView sends a file of a sandbox's view in pieces of 64 KiB, also by way of symbolic links
+        within the workspace. PERMISSION_DENIED for one of which the policy shows the name alone, and
+        for a link that leads out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,0 +1,84 @@
+package sandbox
+
+import (
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// maxFollowed is how many symbolic links a path may lead through, as for the
+// kernel (path_resolution(7)).
+const maxFollowed = 40
+
+// follow returns what a path leads to by way of the view's symbolic links, as for
+// a process inside. Each step is under the policy, and no link is followed by the
+// kernel. Errors: as Stat; Denied for a link that may not be read, and for one that
+// leads out of the workspace, where the sandbox has files of its own; Invalid for
+// links without end.
+func (v *View) follow(path vpath.Path) (ViewEntry, error) {
+	entry := ViewEntry{Path: vpath.Root, Mode: unix.S_IFDIR}
+	rest := string(path)
+	for followed := 0; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		at, err := v.step(entry.Path, name, path)
+		if err != nil {
+			return ViewEntry{}, err
+		}
+		if at == entry.Path {
+			continue
+		}
+		next, err := v.Stat(at)
+		if err != nil {
+			return ViewEntry{}, err
+		}
+		if next.Mode&typeBits != unix.S_IFLNK {
+			entry = next
+			continue
+		}
+		if followed++; followed > maxFollowed {
+			return ViewEntry{}, fault.New(fault.Invalid, "%s: leads through more than %d symbolic links", path, maxFollowed)
+		}
+		if next.Permission < policy.Read {
+			return ViewEntry{}, nameOnly(next)
+		}
+		target := next.Target
+		if strings.HasPrefix(target, "/") {
+			inside, ok := strings.CutPrefix(target+"/", strings.TrimSuffix(v.workspace, "/")+"/")
+			if !ok {
+				return ViewEntry{}, outside(path)
+			}
+			entry, target = ViewEntry{Path: vpath.Root, Mode: unix.S_IFDIR}, inside
+		}
+		rest = target + "/" + rest
+	}
+	return entry, nil
+}
+
+// step returns where one element of a path leads from a directory.
+func (v *View) step(dir vpath.Path, name string, path vpath.Path) (vpath.Path, error) {
+	switch {
+	case name == "" || name == ".":
+		return dir, nil
+	case name == ".." && dir.IsRoot():
+		return "", outside(path)
+	case name == "..":
+		return dir.Dir(), nil
+	}
+	if err := vpath.CheckName(name); err != nil {
+		return "", err
+	}
+	return dir.Child(name), nil
+}
+
+func outside(path vpath.Path) error {
+	return fault.New(fault.Denied, "%s: a symbolic link leads out of the workspace, where a command inside can read alone", path)
+}
+
+func nameOnly(e ViewEntry) error {
+	return fault.New(fault.Denied, "%s: the policy shows its name only (%s)", e.Path, e.Permission)
+}
