@@ -253,7 +253,9 @@ def test_there_is_no_program(own_home: Path, tmp_path: Path, monkeypatch: pytest
     ("script", "raised", "says"),
     [
         ("echo 'agentfense: no bwrap' >&2; exit 125", ConnectionError, "serve: agentfense: no bwrap"),
-        ("exit 1", ConnectionError, "it ended without a word"),
+        ("exit 3", ConnectionError, "serve: it ended without a word: exit status 3"),
+        ("kill -9 $$", ConnectionError, "serve: it ended without a word: killed by signal 9"),
+        ("echo bye >&2; kill -9 $$", ConnectionError, "serve: bye: killed by signal 9"),
         (
             "echo bye >&2; echo grpc x; kill -9 $$",
             (ConnectionError, VersionMismatchError),
@@ -289,6 +291,22 @@ def test_a_state_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.Mo
     for name in ("AGENTFENSE_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidConfigurationError, match="no state directory"):
+        SandboxClient()
+
+
+@pytest.mark.parametrize("name", ["start.lock", "server.log"])
+def test_a_state_directory_that_cannot_be_written_to(own_home: Path, name: str) -> None:
+    (own_home / name).mkdir(parents=True)  # root may write to whatever is no directory
+    says = "^state directory /.*: Is a directory: set AGENTFENSE_HOME$"
+    with pytest.raises(InvalidConfigurationError, match=says):
+        SandboxClient()
+
+
+def test_a_temporary_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(
+        InvalidConfigurationError, match=r"^temporary directory: No such file or directory: set TMPDIR$"
+    ):
         SandboxClient()
 
 

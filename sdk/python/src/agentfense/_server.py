@@ -10,11 +10,11 @@ import tempfile
 import threading
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -154,10 +154,8 @@ def _answers(endpoint: Endpoint) -> bool:
 def _started(home: Path) -> Endpoint:
     """Start a server, unless another process of this user has just done so."""
     program = find_program()
-    try:
+    with _needed(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as cause:
-        raise InvalidConfigurationError(f"state directory {home}: {cause.strerror}: set AGENTFENSE_HOME") from None
     with _alone(home):
         limit = time.monotonic() + START_LIMIT
         while True:
@@ -182,9 +180,20 @@ def _too_old(program: str, why: str) -> VersionMismatchError:
 
 
 @contextmanager
+def _needed(home: Path) -> Iterator[None]:
+    """Say where the state directory is of no use."""
+    try:
+        yield
+    except OSError as cause:
+        raise InvalidConfigurationError(f"state directory {home}: {cause.strerror}: set AGENTFENSE_HOME") from None
+
+
+@contextmanager
 def _alone(home: Path) -> Iterator[None]:
     """Let one process of this user after the other start a server."""
-    with open(home / "start.lock", "a") as lock:
+    with _needed(home):
+        lock = open(home / "start.lock", "a")  # noqa: SIM115
+    with lock:
         limit = time.monotonic() + START_LIMIT
         while True:
             try:
@@ -209,9 +218,22 @@ def _environment(home: Path) -> Dict[str, str]:
     }
 
 
+@contextmanager
+def _opened(home: Path) -> Iterator[Tuple[BinaryIO, BinaryIO]]:
+    """Open what a server writes to: its standard output, and its log."""
+    with ExitStack() as files:
+        try:
+            said = files.enter_context(tempfile.TemporaryFile())
+        except OSError as cause:
+            raise InvalidConfigurationError(f"temporary directory: {cause.strerror}: set TMPDIR") from None
+        with _needed(home):
+            log = files.enter_context(open(home / "server.log", "wb"))
+        yield said, log
+
+
 def _start(program: str, home: Path) -> Optional[str]:
     """Start a server that outlives us, and wait until it answers, or return its last words. Its log is server.log."""
-    with tempfile.TemporaryFile() as said, open(home / "server.log", "wb") as log:
+    with _opened(home) as (said, log):
         try:
             server = subprocess.Popen(
                 [program, "serve", "--idle-exit", IDLE_EXIT],
@@ -231,14 +253,14 @@ def _start(program: str, home: Path) -> Optional[str]:
         limit = time.monotonic() + START_LIMIT
         while not said.seek(0, os.SEEK_END):
             if server.poll() is not None:
-                return _last_words(home)
+                return _last_words(home, server.returncode)
             if time.monotonic() > limit:
                 _end(server)
                 raise ConnectionError("", f"{program} serve: not ready within {START_LIMIT:g} s: {_last_words(home)}")
             time.sleep(0.005)
         if running(home) is None:
             if server.poll() is not None:
-                return _last_words(home)
+                return _last_words(home, server.returncode)
             _end(server)
             raise _too_old(program, "its server does not say where it is")
     return None
@@ -253,6 +275,11 @@ def _end(server: subprocess.Popen[bytes]) -> None:
         server.kill()
 
 
-def _last_words(home: Path) -> str:
-    lines: List[str] = (home / "server.log").read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it ended without a word"
+def _last_words(home: Path, status: Optional[int] = None) -> str:
+    """Return the last line of a server's log, and how the server ended where that line does not tell."""
+    with _needed(home):
+        lines: List[str] = (home / "server.log").read_text(errors="replace").strip().splitlines()
+    words = lines[-1] if lines else "it said nothing" if status is None else "it ended without a word"
+    if status is None or (lines and status >= 0):
+        return words
+    return f"{words}: exit status {status}" if status >= 0 else f"{words}: killed by signal {-status}"
