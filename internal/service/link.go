@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // LinkCodebase makes a codebase of a directory of the server's host, for
@@ -25,7 +26,7 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 		return nil, err
 	}
 	id := ident.NewCodebase()
-	made, err := c.service.codebases.Link(id, r.Path, r.IgnoreFiles)
+	made, err := c.service.codebases.Link(id, vpath.DecodeText(r.Path), r.IgnoreFiles)
 	if err != nil {
 		return nil, fault.New(fault.KindOf(err), "path: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 func TestALinkedDirectoryChangesByApplyAlone(t *testing.T) {
@@ -108,5 +109,33 @@ func TestALinkedDirectorysPathIsNotTold(t *testing.T) {
 	got, err := w.sandboxes.GetSandbox(me, &sandboxv1.GetSandboxRequest{SandboxId: sb.Id})
 	if err != nil || got.StatusReason == "" || strings.Contains(got.StatusReason, "secret") {
 		t.Errorf("GetSandbox: %v, %v", got, err)
+	}
+}
+
+// A path is escaped as that of a file is.
+func TestADirectoryWhoseNameIsNoUTF8IsLinked(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "n\xffon")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("here"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	made, err := w.codebases.LinkCodebase(ctx, &sandboxv1.LinkCodebaseRequest{Name: "n", OwnerId: "me", Path: vpath.EncodeText(dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: w.sandbox(ctx, made.Id), Command: "cat f; printf new >f"})
+	if err != nil || r.Stdout != "here" {
+		t.Errorf("inside: %v, %v", r, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{CodebaseId: made.Id})
+	if err == nil || strings.Contains(err.Error(), "xffon") || !strings.Contains(err.Error(), `"(codebase)": no such file`) {
+		t.Errorf("of one that is gone: %v", err)
 	}
 }

@@ -900,7 +900,7 @@ type LinkCodebaseRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// At most 1024 bytes.
 	OwnerId string `protobuf:"bytes,2,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
-	// An absolute path on the server's host, which the server's user can read.
+	// An absolute path on the server's host, which the server's user can read; escaped as any path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// Leaves out of the view what an upload would: the default ignores, and what .gitignore and
 	// .sandboxignore at the root say when a sandbox is made. A sandbox may make such files of its
