@@ -3,8 +3,6 @@ package service
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -244,39 +242,6 @@ func (s *Service) cleanUp() {
 			}
 		}
 	}
-}
-
-// scrub takes the host's paths out of a text for a client.
-func (s *Service) scrub(text string) string {
-	text = strings.ReplaceAll(text, s.home.Dir(), "(state)")
-	return strings.ToValidUTF8(s.hidden.scrub(text), "\uFFFD")
-}
-
-// hidden are directories of the host whose names no client is told: those that
-// are linked, and that of the codebases.
-type hidden struct {
-	mu    sync.Mutex
-	paths []string // as errors have them
-}
-
-func (h *hidden) add(path string) {
-	if path == "" {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if path = vpath.Escape(path); !slices.Contains(h.paths, path) {
-		h.paths = append(h.paths, path)
-	}
-}
-
-func (h *hidden) scrub(text string) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, path := range h.paths {
-		text = strings.ReplaceAll(text, path, "(codebase)")
-	}
-	return text
 }
 
 var _ codebase.Observer = Observer{}
