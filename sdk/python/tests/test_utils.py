@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import pytest
 
@@ -99,6 +99,65 @@ def test_no_directory(call: object, project: Path) -> None:
         call(project / "absent")
     with pytest.raises(ValueError, match="not a directory"):
         call(project / "main.py")
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("", "^an empty path: the current directory is"),
+        ("~no-such-user/x", "^path '~no-such-user/x': .*home directory"),
+        ("x" * 5000, "^path 'x+': File name too long$"),
+        ("loop/x", "^path 'loop/x': Too many levels of symbolic links$"),
+        ("a\0b", "^path .*: embedded null"),
+        ("a\ud800", r"^path: character 1 is '\\ud800', which no name of a file holds$"),
+    ],
+)
+def test_paths_of_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, says: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ValueError, match=says):
+        utils.check_directory(path)
+
+
+def test_a_current_directory_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for call in (utils.check_directory, utils.generate_codebase_name):
+        with pytest.raises(ValueError, match=r"^path '\.': No such file or directory$"):
+            call(".")
+
+
+@pytest.mark.parametrize("path", [5, None, b"/tmp"])
+def test_paths_that_are_none(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"^path: want a string or an os\.PathLike of one, not "):
+        utils.check_directory(path)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "says"),
+    [
+        ("*.py", "^ignore_patterns: want a list of strings, not str$"),
+        (5, "^ignore_patterns: want a list of strings, not int$"),
+        (["*.py", 5], r"^ignore_patterns\[1\]: want a string, not int$"),
+    ],
+)
+def test_patterns_that_are_none(tmp_path: Path, patterns: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        utils.ignore_matcher(tmp_path, patterns)
+
+
+def test_a_deep_tree(tmp_path: Path) -> None:
+    path = tmp_path
+    for _ in range(1100):
+        path /= "d"
+        path.mkdir()
+    try:
+        assert len(list(utils.walk_entries(tmp_path, utils.ignore_matcher(tmp_path)))) == 1100
+    finally:
+        while path != tmp_path:  # what removes it for pytest goes by recursion
+            path.rmdir()
+            path = path.parent
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import BinaryIO, Iterator, List, Optional, Sequence, Tuple
 
+from ._arguments import PathLike as PathLike
+from ._arguments import path_of, strings_of
 from ._ignore import Matcher
-
-PathLike = Union[str, "os.PathLike[str]"]
 
 DEFAULT_IGNORE_PATTERNS: Tuple[str, ...] = (
     ".git",
@@ -115,7 +115,7 @@ def ignore_matcher(
     lines: List[str] = list(DEFAULT_IGNORE_PATTERNS) if include_default_ignores else []
     for name in IGNORE_FILES:
         lines += parse_ignore_file(Path(directory, name))
-    for text in ignore_patterns or ():
+    for text in strings_of(ignore_patterns, "ignore_patterns"):
         lines += _patterns(text)
     return Matcher(lines)
 
@@ -125,30 +125,51 @@ def walk_entries(directory: PathLike, matcher: Matcher) -> Iterator[Entry]:
 
     Symbolic links are not followed. What is neither file, link nor directory is left out.
     """
-    yield from _walk(os.fspath(directory), "", matcher)
+    around = [_entries(os.fspath(directory), "")]
+    while around:  # not by recursion: a tree may be deeper than that goes
+        entry = next(around[-1], None)
+        if entry is None:
+            around.pop()
+        elif not matcher.excludes(entry.path, entry.is_dir):
+            if entry.is_dir:
+                around.append(_entries(entry.full, entry.path + "/"))
+            if entry.is_dir or entry.is_file or entry.is_symlink:
+                yield entry
 
 
-def _walk(directory: str, prefix: str, matcher: Matcher) -> Iterator[Entry]:
+def _entries(directory: str, prefix: str) -> Iterator[Entry]:
     with os.scandir(directory) as found:
         entries = sorted(found, key=lambda e: e.name)
     for e in entries:
-        entry = Entry(prefix + e.name, e.path, e.stat(follow_symlinks=False))
-        if matcher.excludes(entry.path, entry.is_dir):
-            continue
-        if entry.is_dir:
-            yield entry
-            yield from _walk(e.path, entry.path + "/", matcher)
-        elif entry.is_file or entry.is_symlink:
-            yield entry
+        yield Entry(prefix + e.name, e.path, e.stat(follow_symlinks=False))
+
+
+def _absolute(path: PathLike) -> Path:
+    text = path_of(path)
+    if not text:
+        raise ValueError('an empty path: the current directory is "."')
+    try:
+        return Path(text).expanduser().absolute()
+    except (OSError, RuntimeError) as cause:  # no such user, no current directory
+        raise ValueError(f"path {text!r}: {_why(cause)}") from None
+
+
+def _why(cause: Exception) -> str:
+    return str(cause.strerror if isinstance(cause, OSError) else cause)
 
 
 def check_directory(path: PathLike) -> Path:
     """Return the absolute path of a directory. ValueError if there is none."""
-    directory = Path(path).expanduser().absolute()
-    if not directory.exists():
-        raise ValueError(f"path {os.fspath(path)!r}: there is nothing")
-    if not directory.is_dir():
-        raise ValueError(f"path {os.fspath(path)!r}: not a directory")
+    directory = _absolute(path)
+    said = f"path {os.fspath(path)!r}"
+    try:
+        is_dir = stat.S_ISDIR(directory.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{said}: there is nothing") from None
+    except (OSError, ValueError) as cause:  # ValueError: a NUL
+        raise ValueError(f"{said}: {_why(cause)}") from None
+    if not is_dir:
+        raise ValueError(f"{said}: not a directory")
     return directory
 
 
@@ -198,7 +219,7 @@ def human_readable_size(n: float) -> str:
 
 def generate_codebase_name(path: PathLike) -> str:
     """Return a name for the codebase of a directory: the directory's own, and 8 hexadecimal digits."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(path).expanduser().absolute().name).strip("-") or "codebase"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", _absolute(path).name).strip("-") or "codebase"
     return f"{stem}-{uuid.uuid4().hex[:8]}"
 
 
