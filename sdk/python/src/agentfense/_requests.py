@@ -22,6 +22,7 @@ from ._wire import (
     wire_runtime,
     wire_stdin,
 )
+from .exceptions import InvalidConfigurationError
 
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[str, Sequence[str], None]
@@ -273,8 +274,13 @@ def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optiona
                     yield codebase_pb2.UploadChunk(data=data)
 
 
-# The argument is text, a path is bytes; the point is for a name that ends with a line feed.
-_STORE = 'p=$(printf %b "$1."); p=${p%.}; case $p in */*) mkdir -p -- "${p%/*}" || exit;; esac; cat >"$p"'
+# The argument is text, a path is bytes; the point is for a name that ends with a line feed. Opened for both, a FIFO is
+# not waited for; what was opened is looked at, and opened again to be emptied, for the name may lead elsewhere by then.
+_STORE = """p=$(printf %b "$1."); p=${p%.}
+case $p in */*) mkdir -p -- "${p%/*}" || exit;; esac
+exec 3<>"$p" || exit
+if [ ! -f /proc/self/fd/3 ]; then echo "sh: $p: is no regular file" >&2; exit 1; fi
+cat >/proc/self/fd/3"""
 
 
 def _octal(path: str) -> str:
@@ -283,10 +289,16 @@ def _octal(path: str) -> str:
 
 
 def store(sandbox_id: str, path: str, timeout: Optional[float]) -> Any:
-    """Return the first message of an Attach that stores its input as a file of a sandbox's view."""
+    """Return the first message of an Attach that stores its input as a file of a sandbox's view.
+
+    InvalidConfigurationError, as the server says it of other requests, for a path with "..".
+    """
+    inside = inside_path(path)
+    if ".." in inside.split("/"):
+        raise InvalidConfigurationError(f'path: path "{inside}": name ".." is not allowed')
     start = sandbox_pb2.AttachRequest.Start(
         sandbox_id=sandbox_id,
-        argv=["/bin/sh", "-c", _STORE, "sh", _octal("./" + inside_path(path))],
+        argv=["/bin/sh", "-c", _STORE, "sh", _octal("./" + inside)],
         timeout=duration_of(timeout),
     )
     return sandbox_pb2.AttachRequest(start=start)

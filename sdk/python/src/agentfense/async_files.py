@@ -37,7 +37,10 @@ class AsyncSandboxFiles:
         return await self._client.read_view(self._id, path, max_bytes=max_bytes)
 
     async def write(self, path: str, content: Union[str, bytes]) -> None:
-        """Store a file, with the directories it needs; the sandbox has to run."""
+        """Store a file, with the directories it needs; the sandbox has to run.
+
+        What is there already has to be a regular file, and one that the sandbox may read, too.
+        """
         await self._client.write_view(self._id, path, content)
 
     async def list(self, path: str = "", recursive: bool = False) -> List[ViewEntry]:
