@@ -18,6 +18,7 @@ import pytest
 
 from agentfense import (
     AsyncSandbox,
+    AsyncSandboxClient,
     InvalidConfigurationError,
     PatternType,
     Permission,
@@ -428,7 +429,7 @@ def test_a_sandbox_of_a_policy(home: Path, project: Path, tmp_path: Path) -> Non
         assert sb.set_policy(policy=Policy().read("/main.py")).run("ls -A").stdout == "main.py\n"
         why = sb.policy.explain("README.md")
         assert (why.permission, why.rule) == (Permission.NONE, None)
-        assert sb.set_policy().run("ls -A").stdout == ""
+        assert sb.set_policy([]).run("ls -A").stdout == ""
 
 
 async def test_an_async_sandbox_of_a_policy(home: Path, project: Path, tmp_path: Path) -> None:
@@ -463,6 +464,22 @@ def test_a_policy_stands_alone(home: Path, project: Path, unstarted: Sandbox) ->
         unstarted.set_policy(policy)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match=r"policy\.yaml: No such file"):
         Sandbox.from_local(project, policy=project / "policy.yaml")
+
+
+async def test_a_policy_of_nothing_is_said(unstarted: Sandbox, async_client: AsyncSandboxClient) -> None:
+    """It would hide everything."""
+    before = unstarted.policy.rules()
+    says = "^no rules: give permissions"
+    for call in (unstarted.set_policy, lambda: unstarted.client.set_policy(unstarted.id, None)):  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=says):
+            call()
+    with pytest.raises(ValueError, match=says):
+        await async_client.set_policy(unstarted.id, None)  # type: ignore[arg-type]
+    again = await AsyncSandbox.connect(unstarted.id)
+    with pytest.raises(ValueError, match=says):
+        await again.set_policy()
+    await again.close()
+    assert before and unstarted.policy.rules() == before
 
 
 def test_the_policy_file_of_a_project_grants_nothing(home: Path, project: Path) -> None:

@@ -24,7 +24,6 @@ from ._wire import (
     sandbox_of,
     seconds_of,
     view_entry_of,
-    wire_rules,
 )
 
 
@@ -122,7 +121,7 @@ class ChangeCalls(Calls):
 
     def set_policy(self, sandbox_id: str, permissions: Sequence[t.RuleLike]) -> t.Sandbox:
         """Replace a sandbox's rules, of a running one at once."""
-        request = sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
+        request = requests.set_policy(sandbox_id, permissions)
         return sandbox_of(self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
 
     def explain_policy(self, sandbox_id: str, path: str) -> t.Explanation:

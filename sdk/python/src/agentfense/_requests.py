@@ -23,6 +23,7 @@ from ._wire import (
     wire_stdin,
 )
 from .exceptions import InvalidConfigurationError
+from .policy import NO_RULES
 
 Timeout = Union[timedelta, Seconds, None]
 Paths = Union[str, Sequence[str], None]
@@ -217,6 +218,13 @@ def apply(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
 def discard(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
     """Return the request of Discard."""
     return sandbox_pb2.DiscardRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run)
+
+
+def set_policy(sandbox_id: str, permissions: Sequence[t.RuleLike]) -> Any:
+    """Return the request of SetPolicy. ValueError for None: to the server it is no rule."""
+    if permissions is None:
+        raise ValueError(NO_RULES)
+    return sandbox_pb2.SetPolicyRequest(sandbox_id=sandbox_id, permissions=wire_rules(permissions))
 
 
 def audit(

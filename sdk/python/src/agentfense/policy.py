@@ -158,6 +158,8 @@ class _Unsaid(str):
     """A default, told from the same word that was given."""
 
 
+NO_RULES = "no rules: give permissions, preset or policy; permissions=[] hides everything"
+
 DEFAULT_PRESET = _Unsaid(PRESET_AGENT_SAFE)
 
 
@@ -170,6 +172,8 @@ def rules_of(
     """
     if isinstance(permissions, Policy):
         raise ValueError("permissions are rules: give a Policy as policy=")
+    if policy is None and permissions is None and preset is None:
+        raise ValueError(NO_RULES)
     if policy is None:
         own = as_rules(permissions)
         for rule in own:
