@@ -143,3 +143,21 @@ def test_a_socket_with_a_long_path(tmp_path: Path) -> None:
     assert os.path.samefile(os.path.dirname(target[len("unix:") :]), deep)
     with pytest.raises(InvalidConfigurationError, match="No such file"):
         parse_endpoint(f"unix://{deep}/absent/server.sock")
+
+
+@pytest.mark.parametrize("name", ["a,b", "100%", "%41", "a#b", "a?b", "a@b", "ä", "latin\udce4"])
+def test_a_socket_whose_path_has_what_grpc_takes_for_its_own(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    target = parse_endpoint(f"unix://{tmp_path / name}/server.sock").target
+    assert target.startswith("unix:/proc/self/fd/") and target.endswith("/server.sock")
+    assert os.path.samefile(os.path.dirname(target[len("unix:") :]), tmp_path / name)
+    with pytest.raises(InvalidConfigurationError, match=r"a socket's name has at most 85 characters, of A-Z"):
+        parse_endpoint(f"unix://{tmp_path}/{name}")
+
+
+def test_the_longest_name_of_a_socket(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    assert len(parse_endpoint(f"unix://{deep}/{'s' * 85}").target) <= len("unix:") + 107
+    with pytest.raises(InvalidConfigurationError, match=r"a socket's name has at most 85 characters"):
+        parse_endpoint(f"unix://{deep}/{'s' * 86}")

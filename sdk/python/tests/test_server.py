@@ -47,6 +47,15 @@ def own_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         assert not processes_of(own)
 
 
+@pytest.fixture(params=["a,b", "100%", "%41#?"])
+def odd_home(own_home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """One whose name has what gRPC takes for its own."""
+    odd = own_home.parent / request.param
+    monkeypatch.setenv("AGENTFENSE_HOME", str(odd))
+    yield odd
+    stop_server(odd)
+
+
 def pid_of(home: Path) -> int:
     return int(json.loads((home / "server.json").read_text())["pid"])
 
@@ -292,6 +301,22 @@ def test_a_state_directory_that_cannot_be(own_home: Path, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidConfigurationError, match="no state directory"):
         SandboxClient()
+
+
+def test_a_state_directory_with_an_odd_name(odd_home: Path, project: Path) -> None:
+    with Sandbox.from_local(project) as sb:
+        assert sb.run("echo ran").stdout == "ran\n"
+    with SandboxClient(f"unix://{odd_home}/server.sock") as client:  # it is met again by its name
+        assert client.same_host and client.list_sandboxes() == []
+
+
+def test_a_state_directory_whose_name_is_no_utf8(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTFENSE_HOME", f"{own_home}\udcff")
+    with pytest.raises(
+        InvalidConfigurationError, match=r"^state directory '.*\\udcff': is no UTF-8: set AGENTFENSE_HOME"
+    ):
+        SandboxClient()
+    assert not own_home.parent.exists() or not list(own_home.parent.iterdir())
 
 
 @pytest.mark.parametrize("name", ["start.lock", "server.log"])

@@ -85,20 +85,32 @@ def parse_endpoint(text: str, secure: bool = False) -> Endpoint:
     return Endpoint(text, f"dns:///{address}" if not match["v6"] else f"ipv6:{address}", secure=tls, local=local)
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9/._ :-]+")
 _directories: Dict[str, int] = {}
 
 
 def socket_target(path: str) -> str:
-    """Return what gRPC dials for a unix socket. The kernel takes 107 bytes; a longer path goes by its directory."""
-    if len(os.fsencode(path)) <= 107:
+    """Return what gRPC dials for a unix socket.
+
+    The kernel takes 107 bytes, and gRPC some characters for its own: any other path goes by its directory.
+    InvalidConfigurationError where that is not there, or the name in it is none that can be dialled.
+    """
+    if _is_dialled(path):
         return f"unix:{path}"
     directory, name = os.path.split(path)
+    if not _is_dialled(f"/proc/self/fd/1234567/{name}"):
+        why = "a socket's name has at most 85 characters, of A-Z, a-z, 0-9, space and ._:-"
+        raise _invalid(f"unix://{path}", why)
     if directory not in _directories:
         try:
             _directories[directory] = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as cause:
             raise _invalid(f"unix://{path}", f"{cause.strerror}") from None
     return f"unix:/proc/self/fd/{_directories[directory]}/{name}"
+
+
+def _is_dialled(path: str) -> bool:
+    return len(path) <= 107 and _PLAIN.fullmatch(path) is not None
 
 
 def _invalid(text: str, why: str) -> InvalidConfigurationError:

@@ -112,8 +112,14 @@ def _met(own: Endpoint, named: Endpoint) -> Endpoint:
 def running(home: Path) -> Optional[Endpoint]:
     """Return the endpoint of the server that has the state directory, None if there is none.
 
-    A server says where it is in a file that it holds locked for as long as it lives.
+    A server says where it is in a file that it holds locked for as long as it lives. That is UTF-8, so that
+    InvalidConfigurationError is raised for a directory that is named otherwise.
     """
+    try:
+        os.fspath(home).encode()
+    except UnicodeEncodeError:
+        text = f"state directory {os.fspath(home)!r}: is no UTF-8: set AGENTFENSE_HOME to another"
+        raise InvalidConfigurationError(text) from None
     try:
         with open(home / _STATE_FILE, "rb") as file:
             if not _is_locked(file.fileno()):
