@@ -101,7 +101,10 @@ func (b *Isolator) explain(complaint string) error {
 		return fault.New(fault.Unsupported, "bubblewrap cannot make namespaces (%s): %s", orSilence(complaint), forbidden)
 	}
 	hint := ""
-	if strings.Contains(complaint, "namespace") || strings.Contains(complaint, "uid map") {
+	switch {
+	case strings.Contains(complaint, "Resource temporarily unavailable"): // EAGAIN, see clone(2)
+		hint = "; a limit of processes is too small: the sandbox's own, or this user's (ulimit -u)"
+	case strings.Contains(complaint, "namespace"), strings.Contains(complaint, "uid map"):
 		hint = "; in a container, its runtime must allow user namespaces (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
 	return fault.New(fault.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)

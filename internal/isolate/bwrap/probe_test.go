@@ -47,6 +47,7 @@ func TestProbeNamesTheRemedy(t *testing.T) {
 		{"AppArmor", "bubblewrap 1.0", denied, "kernel/apparmor_restrict_unprivileged_userns", "1\n", []string{"AppArmor", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"}},
 		{"a setting that does not block", "bubblewrap 0.8.0", denied, "kernel/unprivileged_userns_clone", "1\n", []string{"uid map: Permission denied", "container"}},
 		{"an option it does not know", "bubblewrap 0.8.0", "bwrap: Unknown option --disable-userns", "", "", []string{"too old"}},
+		{"a limit of processes", "bubblewrap 0.8.0", "bwrap: Creating new namespace failed: Resource temporarily unavailable", "", "", []string{"unavailable; a limit of processes is too small"}},
 		{"terminal escapes", "bubblewrap 0.8.0", "bwrap: a\x1b[31mb", "", "", []string{"a?[31mb"}},
 	}
 	for _, tt := range tests {
