@@ -40,6 +40,9 @@ type Tree struct {
 // than its own ignore files do. Errors: NotFound; Invalid for no directory, or
 // malformed patterns; Denied.
 func Open(dir string, patterns ...string) (*Tree, error) {
+	if dir == "" {
+		return nil, fault.New(fault.Invalid, "directory: none is named")
+	}
 	path, err := filepath.Abs(dir)
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)

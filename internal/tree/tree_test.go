@@ -159,6 +159,7 @@ func TestDirectoriesThatCannotBeOpened(t *testing.T) {
 		want         fault.Kind
 	}{
 		"an absent one":             {dir: dir + "/none", want: fault.NotFound},
+		"none that is named":        {want: fault.Invalid},
 		"a file":                    {dir: dir + "/file", want: fault.Invalid},
 		"an ignore file that is no": {dir: dir, want: fault.Invalid},
 		"a pattern without an end":  {dir: t.TempDir(), pattern: strings.Repeat("x", 2000), want: fault.Invalid},
