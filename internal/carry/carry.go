@@ -29,8 +29,11 @@ func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, ne
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for empty := true; ; empty = false {
 		file, content, err := next()
+		if errors.Is(err, io.EOF) && empty {
+			return nothing(ctx, to, id)
+		}
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -45,6 +48,19 @@ func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, ne
 		}
 	}
 	return stream.CloseAndRecv()
+}
+
+// nothing stands for an upload without a file: of its stream the server would
+// not learn to which codebase it belongs. Errors: Precondition for a linked one.
+func nothing(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string) (*sandboxv1.UploadTreeResult, error) {
+	got, err := to.GetCodebase(ctx, &sandboxv1.GetCodebaseRequest{CodebaseId: id})
+	if err != nil {
+		return nil, err
+	}
+	if got.Linked {
+		return nil, fault.New(fault.Precondition, "upload: codebase %s is linked", id)
+	}
+	return &sandboxv1.UploadTreeResult{CodebaseId: id}, nil
 }
 
 // uploading is the sending side of an upload.
