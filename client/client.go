@@ -7,7 +7,9 @@ import (
 	"iter"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
@@ -17,12 +19,16 @@ import (
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/endpoint/dial"
 	"github.com/agentfense/agentfense/internal/statedir"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Client speaks to one server. Close ends it.
 type Client struct {
 	at        string // where the server is
+	closed    atomic.Bool
 	sameHost  bool   // it is known to see this host's files
+	home      string // the state directory of this user's own server that was found, or started; else ""
+	settings  *settings
 	conn      *grpc.ClientConn
 	sandboxes sandboxv1.SandboxServiceClient
 	codebases sandboxv1.CodebaseServiceClient
@@ -52,7 +58,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 		// looked for again.
 		if !found.own || isReady(ctx, conn) {
 			return &Client{
-				at: found.at.String(), sameHost: found.sameHost, conn: conn,
+				at: found.at.String(), sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
 			}, nil
 		}
@@ -88,6 +94,7 @@ type server struct {
 	at       endpoint.Endpoint
 	own      bool // it was found, or started: it may be gone, and another be found
 	sameHost bool // it is known to see this host's files
+	home     string
 }
 
 // server finds the server and what is shown to it.
@@ -98,6 +105,9 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	if found.own {
 		if err != nil {
 			return found, invalid("connect", err)
+		}
+		if !utf8.ValidString(dir) { // what the server says of itself is UTF-8
+			return found, failure("connect", "state directory "+vpath.Quote(dir)+": its path is no UTF-8: set AGENTFENSE_HOME", ErrInvalid)
 		}
 		if address, err = ownServer(ctx, dir, s.program); err != nil {
 			return found, err
@@ -112,6 +122,9 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	own, serves := endpoint.FindOwn(dir)
 	found.sameHost = serves && own.Meet(&found.at)
 	switch {
+	case found.sameHost && found.own:
+		found.home = dir
+		fallthrough
 	case found.sameHost:
 		found.at.Guard(own.Whose(dir))
 	case found.own:
@@ -146,7 +159,13 @@ func (s *settings) findToken(own string) (string, error) {
 func (c *Client) Endpoint() string { return c.at }
 
 // Close ends the connection and the calls that are under way. Sandboxes go on.
-func (c *Client) Close() error { return c.conn.Close() }
+// Calls end with ErrPrecondition then. A second time does nothing.
+func (c *Client) Close() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return nil
+	}
+	return c.conn.Close()
+}
 
 // pages yields what all pages of a listing have, the first one asked for with
 // an empty token.

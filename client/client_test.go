@@ -207,6 +207,35 @@ func TestErrorsHaveTheirKinds(t *testing.T) {
 	}
 }
 
+func TestAClientThatIsClosed(t *testing.T) {
+	box, _ := linked(t, open(t), "full-access", nil)
+	c := open(t)
+	found, err := c.Sandbox(t.Context(), box.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	want := func(name string, err error) {
+		t.Helper()
+		if !errors.Is(err, client.ErrPrecondition) || errors.Is(err, client.ErrInternal) || !strings.HasSuffix(err.Error(), ": the client is closed") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, err = found.Info(t.Context())
+	want("Info", err)
+	_, err = found.Run(t.Context(), "true")
+	want("Run", err)
+	_, err = found.Session(t.Context())
+	want("Session", err)
+	want("Destroy", found.Destroy(t.Context()))
+	want("UploadFile", c.UploadFile(t.Context(), "cb_0000000000000000", "f", strings.NewReader("x"), 0))
+	for _, err := range c.Sandboxes(t.Context()) {
+		want("Sandboxes", err)
+	}
+}
+
 func TestFailureIsAnErrorWhereItIsAskedFor(t *testing.T) {
 	box, _ := linked(t, open(t), "full-access", nil)
 	if err := run(t, box, "true").Err(); err != nil {

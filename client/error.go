@@ -119,6 +119,9 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if ctx.Err() != nil {
 		return failure(operation, ctx.Err().Error(), ctx.Err())
 	}
+	if s.Code() == codes.Canceled && c.closed.Load() {
+		return failure(operation, "the client is closed", ErrPrecondition)
+	}
 	e := &Error{Operation: operation, Message: c.explained(s)}
 	kind, known := kindOf[s.Code()]
 	if !known {

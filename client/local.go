@@ -46,6 +46,9 @@ func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbo
 
 // directory is the absolute path of a directory of this host.
 func directory(dir string) (string, error) {
+	if dir == "" {
+		return "", failure("directory", "none is named", ErrInvalid)
+	}
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return "", invalid("directory", err)
@@ -78,8 +81,7 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 // without removes a codebase that is not to stay because of err, which it
 // returns.
 func (c *Client) without(ctx context.Context, codebaseID string, err error) error {
-	ctx = context.WithoutCancel(ctx)
-	return errors.Join(err, c.DeleteCodebase(ctx, codebaseID))
+	return errors.Join(err, c.undo(ctx, func(ctx context.Context, c *Client) error { return c.DeleteCodebase(ctx, codebaseID) }))
 }
 
 // bring makes a codebase of a directory, as FromLocal does.
@@ -89,13 +91,13 @@ func (c *Client) bring(ctx context.Context, path string, o *settings) (Codebase,
 		link = *o.link
 	}
 	if link && len(o.ignore) > 0 {
-		return Codebase{}, invalid("link "+path, errors.New("WithIgnore leaves files out of an upload alone; use .sandboxignore"))
+		return Codebase{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
 	}
 	if link {
 		o.ignoreFiles = true
 		return c.linked(ctx, path, o)
 	}
-	base, err := c.CreateCodebase(ctx, first(o.codebaseName, filepath.Base(path)), o.ownerID)
+	base, err := c.CreateCodebase(ctx, vpath.EncodeText(first(o.codebaseName, filepath.Base(path))), o.ownerID)
 	if err != nil {
 		return base, err
 	}
@@ -139,7 +141,8 @@ func Connect(ctx context.Context, sandboxID string, options ...Option) (*Sandbox
 // Close undoes the call that returned s, whatever became of the contexts: a
 // sandbox that was made is ended and removed, with every change that was not
 // applied, and so is the codebase that FromLocal made; a client of its own is
-// closed. A sandbox that was found stays. A second time does nothing.
+// closed. That holds where this user's own server has died, too: the next one is
+// started for it. A sandbox that was found stays. A second time does nothing.
 func (s *Sandbox) Close() error {
 	if !s.made || s.released.Load() {
 		return s.release()
@@ -161,7 +164,7 @@ func (s *Sandbox) release() error {
 
 // Destroy ends and removes the sandbox, with every change that was not applied,
 // and the codebase and the client that FromLocal made. It does so also where ctx
-// has ended. Errors: ErrNotFound.
+// has ended, and where this user's own server has died. Errors: ErrNotFound.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	if s.released.Load() {
 		return failure("destroy sandbox", "it is destroyed already", ErrNotFound)
@@ -175,10 +178,10 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 
 // destroy tells of the sandbox and of the rest apart.
 func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
-	ctx = context.WithoutCancel(ctx)
-	sandbox = s.c.destroy(ctx, s.ID)
+	sandbox = s.c.undo(ctx, func(ctx context.Context, c *Client) error { return c.destroy(ctx, s.ID) })
 	if s.codebaseID != "" && (sandbox == nil || errors.Is(sandbox, ErrNotFound)) {
-		if rest = s.c.DeleteCodebase(ctx, s.codebaseID); errors.Is(rest, ErrNotFound) {
+		rest = s.c.undo(ctx, func(ctx context.Context, c *Client) error { return c.DeleteCodebase(ctx, s.codebaseID) })
+		if errors.Is(rest, ErrNotFound) {
 			rest = nil
 		}
 	}

@@ -128,6 +128,58 @@ func TestDirectoryIsUploadedWhereItIsAskedFor(t *testing.T) {
 	}
 }
 
+func TestADirectoryWithNothingToUploadIsUploaded(t *testing.T) {
+	leavesNothing(t)
+	for name, files := range map[string]map[string]string{"an empty one": nil, "one whose files are left out": shop} {
+		box, err := client.FromLocal(t.Context(), repository(t, files), client.WithIgnorePatterns("*"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r := run(t, box, "ls -A"); len(r.Stdout) > 0 {
+			t.Errorf("%s: inside is %q", name, r.Stdout)
+		}
+		if err := box.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	c := open(t)
+	if _, err := c.UploadTree(t.Context(), "cb_0000000000000000", t.TempDir()); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("to no codebase: %v", err)
+	}
+	base, err := c.LinkCodebase(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.UploadTree(t.Context(), base.ID, t.TempDir()); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("to a linked one: %v", err)
+	}
+	if err := c.DeleteCodebase(t.Context(), base.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDirectoriesWhoseNamesAreNoUTF8(t *testing.T) {
+	leavesNothing(t)
+	dir := filepath.Join(repository(t, nil), "n\xffon")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "f"), []byte("here"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for name, with := range map[string]client.LocalOption{"linked": client.WithLink(), "uploaded": client.WithUpload()} {
+		box, err := client.FromLocal(t.Context(), dir, with)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if r := run(t, box, "cat f"); string(r.Stdout) != "here" {
+			t.Errorf("%s: %q %q", name, r.Stdout, r.Stderr)
+		}
+		if err := box.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestNothingStaysAfterAnError(t *testing.T) {
 	leavesNothing(t)
 	dir := repository(t, shop)
@@ -140,6 +192,7 @@ func TestNothingStaysAfterAnError(t *testing.T) {
 		want    error
 	}{
 		"no directory":       {dir: dir + "/none", want: client.ErrNotFound},
+		"no directory named": {want: client.ErrInvalid},
 		"a file":             {dir: dir + "/main.sh", want: client.ErrInvalid},
 		"an unknown preset":  {dir: dir, options: []client.LocalOption{client.WithPreset("agent-save")}, want: client.ErrInvalid},
 		"a malformed rule":   {dir: dir, options: []client.LocalOption{client.WithPermissions(client.PermissionRule{Pattern: "[", Permission: client.Read})}, want: client.ErrInvalid},

@@ -5,6 +5,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -34,7 +35,7 @@ const (
 // started if need be: on a socket there, shared by the user's processes, and
 // with server.log for its log.
 func ownServer(ctx context.Context, dir, program string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, errSlow)
 	defer cancel()
 	if own, serves := endpoint.FindOwn(dir); serves {
 		return own.Address(), nil
@@ -122,37 +123,60 @@ func startLock(ctx context.Context, dir string) (release func(), err error) {
 	}
 }
 
+var (
+	errSlow = fmt.Errorf("not ready within %s", startPatience)
+	errMute = errors.New("its server does not say where it is")
+)
+
 // start starts a server that outlives us and waits until it says where it is.
 // One that has just ended may have the state directory a moment longer.
 func start(ctx context.Context, dir, program string) (string, error) {
-	const held = "in use by another server"
+	const operation, held = "start server", "in use by another server"
 	for {
 		address, said, err := startOnce(ctx, dir, program)
 		switch {
+		case errors.Is(err, errMute):
+			return "", tooOld(program, err.Error())
+		case strings.Contains(said, "--idle-exit"):
+			return "", tooOld(program, said)
+		case errors.Is(err, errSlow):
+			return "", failure(operation, program+" serve: "+err.Error()+": "+said, ErrUnavailable)
+		case err != nil && ctx.Err() != nil:
+			return "", failure(operation, err.Error(), ctx.Err())
 		case err != nil:
-			return "", failure("start server", err.Error(), ErrUnavailable, err)
+			return "", failure(operation, err.Error(), ErrUnavailable, err)
 		case address != "":
 			return address, nil
-		case strings.Contains(said, "--idle-exit"):
-			return "", failure("start server", program+" is older than this program: "+said+": upgrade it, or name another in AGENTFENSE_BINARY", ErrVersion)
 		case !strings.Contains(said, held) || ctx.Err() != nil:
-			return "", failure("start server", first(said, "it ended without a word"), ErrUnavailable)
+			return "", failure(operation, said, ErrUnavailable)
 		}
 		time.Sleep(interval)
 	}
 }
 
-func startOnce(ctx context.Context, dir, program string) (address, lastWords string, err error) {
+func tooOld(program, why string) error {
+	return failure("start server", program+" is older than this program: "+why+": upgrade it, or name another in AGENTFENSE_BINARY", ErrVersion)
+}
+
+// startOnce returns the server's address, or what the program has said instead:
+// without an error it has ended.
+func startOnce(ctx context.Context, dir, program string) (address, said string, err error) {
 	logName := filepath.Join(dir, "server.log")
 	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return "", "", err
 	}
 	defer log.Close()
+	fd, err := unix.MemfdCreate("agentfense-stdout", unix.MFD_CLOEXEC)
+	if err != nil {
+		return "", "", err
+	}
+	stdout := os.NewFile(uintptr(fd), "stdout")
+	defer stdout.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, "serve", "--idle-exit", idleExit)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "AGENTFENSE_HOME="+dir, "AGENTFENSE_SERVER_GRPC_ADDR=unix://"+filepath.Join(dir, "server.sock"), "AGENTFENSE_SERVER_HTTP_ADDR=")
-	cmd.Stderr = log
+	cmd.Stdout, cmd.Stderr = stdout, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return "", "", err
@@ -162,18 +186,63 @@ func startOnce(ctx context.Context, dir, program string) (address, lastWords str
 		defer close(ended)
 		_ = cmd.Wait() // its log says why
 	}()
+	address, err = awaitServer(ctx, dir, stdout, ended)
+	switch {
+	case err != nil:
+		endUseless(cmd.Process, ended)
+		return "", lastWords(logName, "it has said nothing"), err
+	case address == "":
+		return "", lastWords(logName, "it ended without a word: "+cmd.ProcessState.String()), nil
+	}
+	return address, "", nil
+}
+
+// lastWords are the last line of a log, or other words if it has none.
+func lastWords(logName, without string) string {
+	text, err := os.ReadFile(logName)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return first(lines[len(lines)-1], without)
+}
+
+// awaitServer returns the address of the server of dir, "" if its program has
+// ended. A server says where it is before it says anything on standard output.
+func awaitServer(ctx context.Context, dir string, stdout *os.File, ended <-chan struct{}) (address string, err error) {
 	for {
+		said, err := stdout.Stat()
+		if err != nil {
+			return "", err
+		}
 		if own, serves := endpoint.FindOwn(dir); serves {
-			return own.Address(), "", nil
+			return own.Address(), nil
 		}
 		select {
 		case <-ended:
-			text, err := os.ReadFile(logName)
-			lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-			return "", lines[len(lines)-1], err
+			return "", nil
+		default:
+		}
+		if said.Size() > 0 {
+			return "", errMute
+		}
+		select {
+		case <-ended:
 		case <-ctx.Done():
-			return "", "", errors.Join(ctx.Err(), cmd.Process.Signal(unix.SIGTERM))
+			return "", context.Cause(ctx)
 		case <-time.After(interval):
 		}
+	}
+}
+
+// endUseless ends a program that is no server for us.
+func endUseless(program *os.Process, ended <-chan struct{}) {
+	const patience = 5 * time.Second
+	_ = program.Signal(unix.SIGTERM) // an error: it has ended
+	select {
+	case <-ended:
+	case <-time.After(patience):
+		_ = program.Kill()
+		<-ended
 	}
 }
