@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, Type
 
 import pytest
 
-from agentfense import ApplyResult, AsyncSandboxClient, DiscardResult, Sandbox, SandboxClient, SandboxNotFoundError
+from agentfense import (
+    ApplyResult,
+    AsyncSandbox,
+    AsyncSandboxClient,
+    DiscardResult,
+    Sandbox,
+    SandboxClient,
+    SandboxNotFoundError,
+)
 
 NO_SANDBOX = "sb_0123456789abcdef"
 
@@ -61,6 +69,19 @@ TYPES = pytest.mark.parametrize(
         ("create_session", ("/bin/sh", {"X": None}), "^env: X: want a string, not NoneType$"),
         ("attach", (["sleep", 5],), r"^argv\[1\]: want a string, not int$"),
         ("create_sandbox", (None, {"n": 1}), "^labels: n: want a string, not int$"),
+        ("create_sandbox", (None, ["n"]), "^labels: want a mapping of strings, not list$"),
+        ("exec", ("true", None, ["A=1"]), "^env: want a mapping of strings, not list$"),
+        ("exec", ("true", 5), "^stdin: want a string or bytes, not int$"),
+        ("exec", ("true", None, None, 5), r"^workdir: want a string or an os\.PathLike of one, not int$"),
+        ("exec", ("true", None, None, None, []), r"^timeout: want seconds or a timedelta, not \[\]$"),
+        ("exec", ("true", None, None, None, "soon"), "^timeout: want seconds or a timedelta, not 'soon'$"),
+        ("read_view", (5,), r"^path: want a string or an os\.PathLike of one, not int$"),
+        ("write_view", (b"x", "x"), r"^path: want a string or an os\.PathLike of one, not bytes$"),
+        ("write_view", ("x", 5), "^input: want a string or bytes, not int$"),
+        ("download_file", (None,), r"^file_path: want a string or an os\.PathLike of one, not NoneType$"),
+        ("upload_file", ("x", 5), "^content: want a string or bytes, not int$"),
+        ("diff", (5,), "^paths: want a path or a list of them, not int$"),
+        ("diff", ([5],), r"^paths: want a string or an os\.PathLike of one, not int$"),
     ],
 )
 
@@ -77,3 +98,68 @@ async def test_what_is_no_string_is_refused_async(
 ) -> None:
     with pytest.raises(TypeError, match=says):
         await getattr(async_client, method)(NO_SANDBOX, *arguments)
+
+
+RAW = r"is '\\udcff', which UTF-8 cannot carry"
+
+SURROGATES = pytest.mark.parametrize(
+    ("method", "arguments", "says"),
+    [
+        ("exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
+        ("session_exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
+        ("exec", ("true", "\udcff"), f"^stdin: character 0 {RAW}: give bytes$"),
+        ("exec", ("true", None, {"X": "\udcff"}), f"^env: X: character 0 {RAW}$"),
+        ("attach", (["echo", "a\udcff"],), rf"^argv\[1\]: character 1 {RAW}$"),
+        ("create_sandbox", (None, {"n": "\udcff"}), f"^labels: n: character 0 {RAW}$"),
+        ("write_view", ("x", "\udcff"), f"^input: character 0 {RAW}: give bytes$"),
+        ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
+        ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
+        ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
+        ("diff", ("a\ud800",), r"^paths: character 1 is '\\ud800', which no name of a file holds$"),
+    ],
+)
+
+
+@SURROGATES
+def test_what_utf8_cannot_carry_is_refused(client: SandboxClient, method: str, arguments: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        getattr(client, method)(NO_SANDBOX, *arguments)
+
+
+@SURROGATES
+async def test_what_utf8_cannot_carry_is_refused_async(
+    async_client: AsyncSandboxClient, method: str, arguments: Any, says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        await getattr(async_client, method)(NO_SANDBOX, *arguments)
+
+
+OF_A_SANDBOX = pytest.mark.parametrize(
+    ("more", "raised", "says"),
+    [
+        ({"permissions": 5}, ValueError, "^permissions: want a list of rules, not int$"),
+        ({"permissions": {"pattern": "x"}}, ValueError, "^permissions: want a list of rules, not dict$"),
+        ({"permissions": [5]}, ValueError, "^a rule is a PermissionRule or a mapping, not int$"),
+        ({"permissions": [{"pattern": "x", "priority": float("inf")}]}, ValueError, "^rule 'x': cannot convert float"),
+        ({"preset": ["a"]}, ValueError, r"^unknown preset \['a'\]: known are "),
+        ({"policy": 5}, TypeError, r"^policy: want a string or an os\.PathLike of one, not int$"),
+        ({"endpoint": 5}, TypeError, "^endpoint: want a string, not int$"),
+        ({"token": 5}, TypeError, "^token: want a string, not int$"),
+        ({"ignore_patterns": "*.py"}, TypeError, "^ignore_patterns: want a list of strings, not str$"),
+        ({"labels": ["a"]}, TypeError, "^labels: want a mapping of strings, not list$"),
+        ({"image": 5}, TypeError, "^image: want a string, not int$"),
+        ({"name": 5}, TypeError, "^name: want a string, not int$"),
+        ({"expires_in": "soon"}, TypeError, "^expires_in: want seconds or a timedelta, not 'soon'$"),
+    ],
+)
+
+
+@OF_A_SANDBOX
+async def test_what_no_sandbox_is_made_of(
+    client: SandboxClient, project: Path, more: Dict[str, Any], raised: Type[Exception], says: str
+) -> None:
+    with pytest.raises(raised, match=says):
+        Sandbox.from_local(project, **more)
+    with pytest.raises(raised, match=says):
+        await AsyncSandbox.from_local(project, **more)
+    assert client.list_codebases() == []

@@ -24,19 +24,23 @@ def path_of(path: PathLike, name: str = "path") -> str:
 
 
 def text_of(text: str, name: str, hint: str = "") -> str:
-    """Return a text that the API can carry, which is UTF-8. TypeError for what is no string, else ValueError."""
-    encoded(text, name, hint)
-    return text
-
-
-def encoded(text: str, name: str, hint: str = "") -> bytes:
-    """Return a text in UTF-8. TypeError for what is no string, ValueError for half a character or a raw byte."""
+    """Return a text that UTF-8 can carry. TypeError for what is no string, ValueError for a lone surrogate."""
     if not isinstance(text, str):
         raise TypeError(f"{name}: want a string, not {type(text).__name__}")
     try:
-        return text.encode()
+        text.encode()
     except UnicodeEncodeError as cause:
         raise _no_text(name, cause, f"which UTF-8 cannot carry{hint}") from None
+    return text
+
+
+def bytes_of(data: Union[str, bytes], name: str) -> bytes:
+    """Return bytes, or a text in UTF-8. TypeError for what is neither, ValueError for a lone surrogate."""
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    if not isinstance(data, str):
+        raise TypeError(f"{name}: want a string or bytes, not {type(data).__name__}")
+    return text_of(data, name, ": give bytes").encode()
 
 
 def _no_text(name: str, cause: UnicodeEncodeError, why: str) -> ValueError:

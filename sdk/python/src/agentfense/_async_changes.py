@@ -8,6 +8,7 @@ from typing import List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike, path_of
 from ._async_codebases import AsyncCalls
 from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
@@ -33,45 +34,45 @@ class AsyncChangeCalls(AsyncCalls):
 
     # The view of a sandbox
 
-    async def list_view(self, sandbox_id: str, path: str = "") -> List[t.ViewEntry]:
+    async def list_view(self, sandbox_id: str, path: PathLike = "") -> List[t.ViewEntry]:
         """List a directory as a command inside would see it; it need not run."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         found: List[t.ViewEntry] = []
         while True:
-            page = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
+            page = await self._connection.call("ListView", request, Call("list", sandbox_id, path=path_of(path) or "/"))
             found += map(view_entry_of, page.entries)
             request.page_token = next_page(request.page_token, page.next_page_token)
             if not request.page_token:
                 return found
 
-    async def stat_view(self, sandbox_id: str, path: str) -> t.ViewEntry:
+    async def stat_view(self, sandbox_id: str, path: PathLike) -> t.ViewEntry:
         """Describe a file or directory as a command inside would see it."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), itself=True)
-        answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path or "/"))
+        answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path_of(path) or "/"))
         return view_entry_of(answer.entries[0])
 
-    async def read_view(self, sandbox_id: str, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    async def read_view(self, sandbox_id: str, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content as a command inside would read it; see SandboxFiles.read_bytes."""
         request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
-        return await self._content("ReadView", request, Call("read", sandbox_id, path=path), max_bytes)
+        return await self._content("ReadView", request, Call("read", sandbox_id, path=path_of(path)), max_bytes)
 
-    async def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
+    async def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
         # Read while it is sent: in gRPC before 1.60 a message that cannot be sent waits for that.
         messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
         start = partial(self._connection.stream, "Attach", messages, within(WORK))
-        async with AsyncExecStream(start, Call("write", sandbox_id, path=path), self._connection) as output:
+        async with AsyncExecStream(start, Call("write", sandbox_id, path=path_of(path)), self._connection) as output:
             said = [chunk.data async for chunk in output.chunks()]
         if output.exit_code != 0:
-            raise write_error(path, b"".join(said).decode(errors="replace"))
+            raise write_error(path_of(path), b"".join(said).decode(errors="replace"))
 
     def watch_view(
-        self, sandbox_id: str, path: str = "", recursive: bool = True, *, timeout: Timeout = None
+        self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
     ) -> AsyncFileWatch:
         """Return what changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
         seconds = seconds_of(timeout)
         start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
-        about = Call("watch", sandbox_id, path=path or "/")
+        about = Call("watch", sandbox_id, path=path_of(path) or "/")
         return AsyncFileWatch(start, about, self._connection, inside_path(path), seconds)
 
     # Changes
@@ -123,11 +124,11 @@ class AsyncChangeCalls(AsyncCalls):
         request = requests.set_policy(sandbox_id, permissions)
         return sandbox_of(await self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
 
-    async def explain_policy(self, sandbox_id: str, path: str) -> t.Explanation:
+    async def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
         """Say what a path is to a sandbox, and by which rule."""
         request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         answer = await self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
-        return explanation_of(answer, path)
+        return explanation_of(answer, path_of(path))
 
     def audit(
         self,

@@ -9,6 +9,7 @@ from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike, path_of
 from ._connection import WORK, AsyncConnection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -22,7 +23,6 @@ from ._wire import (
 from .exceptions import (
     SandboxError,
 )
-from .utils import PathLike
 
 
 class AsyncCalls:
@@ -55,7 +55,9 @@ class AsyncCodebaseCalls(AsyncCalls):
         )
         return codebase_of(answer)
 
-    async def link_codebase(self, name: str, owner_id: str, path: str, *, ignore_files: bool = False) -> t.Codebase:
+    async def link_codebase(
+        self, name: str, owner_id: str, path: PathLike, *, ignore_files: bool = False
+    ) -> t.Codebase:
         """Make a codebase of a directory of the server's host, without a copy; only ``apply`` changes it.
 
         With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
@@ -63,7 +65,7 @@ class AsyncCodebaseCalls(AsyncCalls):
         request = codebase_pb2.LinkCodebaseRequest(
             name=name, owner_id=owner_id, path=encode_path(path), ignore_files=ignore_files
         )
-        about = Call("link", path=path)
+        about = Call("link", path=path_of(path))
         answer = await self._connection.make("LinkCodebase", request, about, lambda made: self.delete_codebase(made.id))
         return codebase_of(answer)
 
@@ -91,11 +93,11 @@ class AsyncCodebaseCalls(AsyncCalls):
         await self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
 
     async def upload_file(
-        self, codebase_id: str, file_path: str, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
+        self, codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
     ) -> t.UploadResult:
         """Store one file. UploadError says why it cannot be."""
         messages = requests.upload_file(codebase_id, file_path, content, chunk_size)
-        about = Call("upload", codebase_id=codebase_id, path=file_path)
+        about = Call("upload", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return upload_result_of(await self._connection.call("UploadFiles", messages, about, WORK))
 
     async def upload_tree(
@@ -107,7 +109,7 @@ class AsyncCodebaseCalls(AsyncCalls):
         .sandboxignore and ``ignore_patterns`` say.
         """
         messages = requests.upload_tree(codebase_id, path, ignore_patterns)
-        about = Call("upload", codebase_id=codebase_id, path=str(path))
+        about = Call("upload", codebase_id=codebase_id, path=path_of(path))
         first = await asyncio.to_thread(next, messages, None)
         if first is None:  # a stream without a message would not say to which codebase it belongs
             await self.get_codebase(codebase_id)
@@ -122,22 +124,28 @@ class AsyncCodebaseCalls(AsyncCalls):
             raise
         return int(answer.file_count)
 
-    async def download_file(self, codebase_id: str, file_path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    async def download_file(
+        self, codebase_id: str, file_path: PathLike, *, max_bytes: Optional[int] = MAX_READ
+    ) -> bytes:
         """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any."""
-        request = codebase_pb2.DownloadFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
-        about = Call("download", codebase_id=codebase_id, path=file_path)
+        request = codebase_pb2.DownloadFileRequest(
+            codebase_id=codebase_id, file_path=encode_path(file_path, "file_path")
+        )
+        about = Call("download", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return await self._content("DownloadFile", request, about, max_bytes)
 
-    async def list_files(self, codebase_id: str, path: str = "", recursive: bool = False) -> List[t.FileInfo]:
+    async def list_files(self, codebase_id: str, path: PathLike = "", recursive: bool = False) -> List[t.FileInfo]:
         """List a directory of a codebase, or all that is below it."""
         request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
-        about = Call("list files", codebase_id=codebase_id, path=path or "/")
+        about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
         return [file_info_of(file) for file in (await self._connection.call("ListFiles", request, about)).files]
 
-    async def delete_file(self, codebase_id: str, file_path: str) -> None:
+    async def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Remove a file of a codebase, or a directory and all below it."""
-        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
-        await self._connection.call("DeleteFile", request, Call("delete", codebase_id=codebase_id, path=file_path))
+        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path, "file_path"))
+        await self._connection.call(
+            "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
+        )
 
 
 async def _in_threads(messages: Iterator[Any]) -> AsyncIterator[Any]:

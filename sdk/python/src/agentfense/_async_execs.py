@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from . import _requests as requests
+from ._arguments import PathLike
 from ._async_codebases import AsyncCalls
 from ._connection import ANSWER, within
 from ._errors import Call
@@ -31,7 +32,7 @@ class AsyncExecCalls(AsyncCalls):
         *,
         terminal: Optional[WindowSize] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AsyncAttachedExec:
@@ -71,7 +72,7 @@ class AsyncExecCalls(AsyncCalls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
         """Start ``/bin/sh -c COMMAND``, which goes on when its client is gone, and return its name for ``resume``.
@@ -118,7 +119,7 @@ class AsyncSandboxExecs:
         *,
         terminal: Optional[WindowSize] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AsyncAttachedExec:
@@ -132,7 +133,7 @@ class AsyncSandboxExecs:
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
         """Start a command that goes on without its client; return its name: see AsyncSandboxClient.exec_detached."""

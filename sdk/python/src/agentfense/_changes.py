@@ -7,6 +7,7 @@ from typing import List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike, path_of
 from ._codebases import Calls
 from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
@@ -32,46 +33,46 @@ class ChangeCalls(Calls):
 
     # The view of a sandbox
 
-    def list_view(self, sandbox_id: str, path: str = "") -> List[t.ViewEntry]:
+    def list_view(self, sandbox_id: str, path: PathLike = "") -> List[t.ViewEntry]:
         """List a directory as a command inside would see it; it need not run."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         found: List[t.ViewEntry] = []
         while True:
-            page = self._connection.call("ListView", request, Call("list", sandbox_id, path=path or "/"))
+            page = self._connection.call("ListView", request, Call("list", sandbox_id, path=path_of(path) or "/"))
             found += map(view_entry_of, page.entries)
             request.page_token = next_page(request.page_token, page.next_page_token)
             if not request.page_token:
                 return found
 
-    def stat_view(self, sandbox_id: str, path: str) -> t.ViewEntry:
+    def stat_view(self, sandbox_id: str, path: PathLike) -> t.ViewEntry:
         """Describe a file or directory as a command inside would see it."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), itself=True)
-        answer = self._connection.call("ListView", request, Call("stat", sandbox_id, path=path or "/"))
+        answer = self._connection.call("ListView", request, Call("stat", sandbox_id, path=path_of(path) or "/"))
         return view_entry_of(answer.entries[0])
 
-    def read_view(self, sandbox_id: str, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    def read_view(self, sandbox_id: str, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content as a command inside would read it; see SandboxFiles.read_bytes."""
         request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
-        return self._content("ReadView", request, Call("read", sandbox_id, path=path), max_bytes)
+        return self._content("ReadView", request, Call("read", sandbox_id, path=path_of(path)), max_bytes)
 
-    def write_view(self, sandbox_id: str, path: str, content: Union[str, bytes]) -> None:
+    def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
         messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
-        about = self._connection.about(Call("write", sandbox_id, path=path))
+        about = self._connection.about(Call("write", sandbox_id, path=path_of(path)))
         said: List[bytes] = []
         with ExecStream(self._connection.stream("Attach", messages, within(WORK)), about) as output:
             for chunk in output.chunks():
                 said.append(chunk.data)
         if output.exit_code != 0:
-            raise write_error(path, b"".join(said).decode(errors="replace"))
+            raise write_error(path_of(path), b"".join(said).decode(errors="replace"))
 
     def watch_view(
-        self, sandbox_id: str, path: str = "", recursive: bool = True, *, timeout: Timeout = None
+        self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
     ) -> FileWatch:
         """Return what changes in a running sandbox's view from now on; see SandboxFiles.watch."""
         seconds = seconds_of(timeout)
         request = requests.watch(sandbox_id, path, recursive)
-        about = self._connection.about(Call("watch", sandbox_id, path=path or "/"))
+        about = self._connection.about(Call("watch", sandbox_id, path=path_of(path) or "/"))
         end = end_of(seconds)
         return FileWatch(self._connection.stream("WatchView", request, seconds), about, inside_path(path), end)
 
@@ -124,11 +125,11 @@ class ChangeCalls(Calls):
         request = requests.set_policy(sandbox_id, permissions)
         return sandbox_of(self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
 
-    def explain_policy(self, sandbox_id: str, path: str) -> t.Explanation:
+    def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
         """Say what a path is to a sandbox, and by which rule."""
         request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         answer = self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
-        return explanation_of(answer, path)
+        return explanation_of(answer, path_of(path))
 
     def audit(
         self,

@@ -7,6 +7,7 @@ from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike, path_of
 from ._connection import WORK, Connection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -20,7 +21,6 @@ from ._wire import (
 from .exceptions import (
     SandboxError,
 )
-from .utils import PathLike
 
 
 class Calls:
@@ -51,7 +51,7 @@ class CodebaseCalls(Calls):
         answer = self._connection.make("CreateCodebase", request, about, lambda made: self.delete_codebase(made.id))
         return codebase_of(answer)
 
-    def link_codebase(self, name: str, owner_id: str, path: str, *, ignore_files: bool = False) -> t.Codebase:
+    def link_codebase(self, name: str, owner_id: str, path: PathLike, *, ignore_files: bool = False) -> t.Codebase:
         """Make a codebase of a directory of the server's host, without a copy; only ``apply`` changes it.
 
         With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
@@ -59,7 +59,7 @@ class CodebaseCalls(Calls):
         request = codebase_pb2.LinkCodebaseRequest(
             name=name, owner_id=owner_id, path=encode_path(path), ignore_files=ignore_files
         )
-        about = Call("link", path=path)
+        about = Call("link", path=path_of(path))
         answer = self._connection.make("LinkCodebase", request, about, lambda made: self.delete_codebase(made.id))
         return codebase_of(answer)
 
@@ -87,11 +87,11 @@ class CodebaseCalls(Calls):
         self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
 
     def upload_file(
-        self, codebase_id: str, file_path: str, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
+        self, codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
     ) -> t.UploadResult:
         """Store one file. UploadError says why it cannot be."""
         messages = requests.upload_file(codebase_id, file_path, content, chunk_size)
-        about = Call("upload", codebase_id=codebase_id, path=file_path)
+        about = Call("upload", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return upload_result_of(self._connection.call("UploadFiles", messages, about, WORK))
 
     def upload_tree(self, codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> int:
@@ -101,7 +101,7 @@ class CodebaseCalls(Calls):
         .sandboxignore and ``ignore_patterns`` say.
         """
         messages = requests.upload_tree(codebase_id, path, ignore_patterns)
-        about = Call("upload", codebase_id=codebase_id, path=str(path))
+        about = Call("upload", codebase_id=codebase_id, path=path_of(path))
         first = next(messages, None)
         if first is None:  # a stream without a message would not say to which codebase it belongs
             self.get_codebase(codebase_id)
@@ -116,19 +116,23 @@ class CodebaseCalls(Calls):
             raise
         return int(answer.file_count)
 
-    def download_file(self, codebase_id: str, file_path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    def download_file(self, codebase_id: str, file_path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any."""
-        request = codebase_pb2.DownloadFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
-        about = Call("download", codebase_id=codebase_id, path=file_path)
+        request = codebase_pb2.DownloadFileRequest(
+            codebase_id=codebase_id, file_path=encode_path(file_path, "file_path")
+        )
+        about = Call("download", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return self._content("DownloadFile", request, about, max_bytes)
 
-    def list_files(self, codebase_id: str, path: str = "", recursive: bool = False) -> List[t.FileInfo]:
+    def list_files(self, codebase_id: str, path: PathLike = "", recursive: bool = False) -> List[t.FileInfo]:
         """List a directory of a codebase, or all that is below it."""
         request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
-        about = Call("list files", codebase_id=codebase_id, path=path or "/")
+        about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
         return [file_info_of(file) for file in self._connection.call("ListFiles", request, about).files]
 
-    def delete_file(self, codebase_id: str, file_path: str) -> None:
+    def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Remove a file of a codebase, or a directory and all below it."""
-        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path))
-        self._connection.call("DeleteFile", request, Call("delete", codebase_id=codebase_id, path=file_path))
+        request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path, "file_path"))
+        self._connection.call(
+            "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
+        )

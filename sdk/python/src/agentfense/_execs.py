@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from . import _requests as requests
+from ._arguments import PathLike
 from ._codebases import Calls
 from ._connection import ANSWER, within
 from ._errors import Call
@@ -30,7 +31,7 @@ class ExecCalls(Calls):
         *,
         terminal: Optional[WindowSize] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AttachedExec:
@@ -72,7 +73,7 @@ class ExecCalls(Calls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
         """Start ``/bin/sh -c COMMAND``, which goes on when its client is gone, and return its name for ``resume``.
@@ -126,7 +127,7 @@ class SandboxExecs:
         *,
         terminal: Optional[WindowSize] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AttachedExec:
@@ -140,7 +141,7 @@ class SandboxExecs:
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
         """Start a command that goes on without its client, and return its name; see SandboxClient.exec_detached."""

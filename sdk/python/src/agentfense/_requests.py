@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections import abc
 from datetime import datetime, timedelta
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import types as t
 from . import utils
+from ._arguments import PathLike, bytes_of, path_of, text_of, words_of
 from ._gen.sandbox.v1 import codebase_pb2, sandbox_pb2
 from ._wire import (
     Seconds,
@@ -26,24 +28,14 @@ from .exceptions import InvalidConfigurationError
 from .policy import NO_RULES
 
 Timeout = Union[timedelta, Seconds, None]
-Paths = Union[str, Sequence[str], None]
+Paths = Union[PathLike, Sequence[PathLike], None]
 Resources = Union[t.ResourceLimits, Mapping[str, Any], None]
 
 
 def _command(command: str) -> str:
     if not isinstance(command, str):
         raise TypeError("command is one string for /bin/sh: join a list by shlex.join, or use attach")
-    return command
-
-
-def _words(name: str, words: Optional[Mapping[str, str]]) -> Dict[str, str]:
-    """Return a mapping for the API. TypeError, with its name, unless it is of strings alone."""
-    found = dict(words or {})
-    for key, value in found.items():
-        for word in (key, value):
-            if not isinstance(word, str):
-                raise TypeError(f"{name}: {key}: want a string, not {type(word).__name__}")
-    return found
+    return text_of(command, "command", ": let printf make such a byte")
 
 
 def create_sandbox(
@@ -60,12 +52,12 @@ def create_sandbox(
     return sandbox_pb2.CreateSandboxRequest(
         codebase_id=codebase_id,
         permissions=wire_rules(permissions),
-        labels=_words("labels", labels),
+        labels=words_of(labels, "labels"),
         expires_in=duration_of(seconds_of(expires_in, "expires_in")),
         runtime=wire_runtime(runtime),
-        image=image or "",
+        image=text_of(image or "", "image"),
         resources=wire_resources(resources),
-        name=name or "",
+        name=text_of(name or "", "name"),
     )
 
 
@@ -81,7 +73,7 @@ def list_sandboxes(
         codebase_id=codebase_id or "",
         owner_id=owner_id or "",
         name=name or "",
-        labels=_words("labels", labels),
+        labels=words_of(labels, "labels"),
         page_token=page_token,
     )
 
@@ -91,7 +83,7 @@ def execute(
     command: str,
     stdin: Union[str, bytes, None],
     env: Optional[Mapping[str, str]],
-    workdir: Optional[str],
+    workdir: Optional[PathLike],
     timeout: Optional[float],
     detach: bool = False,
 ) -> Any:
@@ -99,8 +91,8 @@ def execute(
     return sandbox_pb2.ExecRequest(
         sandbox_id=sandbox_id,
         command=_command(command),
-        env=_words("env", env),
-        workdir=encode_path(workdir or ""),
+        env=words_of(env, "env"),
+        workdir=encode_path(workdir or "", "workdir"),
         timeout=duration_of(timeout),
         detach=detach,
         **wire_stdin(stdin),
@@ -109,7 +101,7 @@ def execute(
 
 def create_session(sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> Any:
     """Return the request of CreateSession. TypeError for a variable that is no string."""
-    return sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=_words("env", env))
+    return sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=words_of(env, "env"))
 
 
 def session_execute(session_id: str, command: str, timeout: Optional[float], detach: bool = False) -> Any:
@@ -136,21 +128,20 @@ def attach(
     argv: Sequence[str],
     terminal: Optional[WindowSize],
     env: Optional[Mapping[str, str]],
-    workdir: Optional[str],
+    workdir: Optional[PathLike],
     timeout: Optional[float],
     detach: bool,
 ) -> Any:
     """Return the first message of an Attach that starts a command. ValueError unless argv is a list with a program."""
-    if isinstance(argv, (str, bytes)) or not argv:
+    if isinstance(argv, (str, bytes)) or not isinstance(argv, abc.Sequence) or not argv:
         raise ValueError(f"argv {argv!r}: is a list of the program and its arguments")
     for i, word in enumerate(argv):
-        if not isinstance(word, str):
-            raise TypeError(f"argv[{i}]: want a string, not {type(word).__name__}")
+        text_of(word, f"argv[{i}]")
     start = sandbox_pb2.AttachRequest.Start(
         sandbox_id=sandbox_id,
         argv=argv,
-        env=_words("env", env),
-        workdir=encode_path(workdir or ""),
+        env=words_of(env, "env"),
+        workdir=encode_path(workdir or "", "workdir"),
         timeout=duration_of(timeout),
         terminal=None if terminal is None else window_size(terminal),
         detach=detach,
@@ -170,7 +161,7 @@ def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int
 
 def stdin(data: Union[str, bytes]) -> List[Any]:
     """Return the messages of an Attach that are a command's input."""
-    content = data.encode() if isinstance(data, str) else data
+    content = bytes_of(data, "input")
     return [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(content, UPLOAD_CHUNK)]
 
 
@@ -199,10 +190,13 @@ def chosen(paths: Paths) -> Chosen:
     """Return which changes are meant. ValueError for an empty path."""
     if paths is None:
         return None
-    given = [paths] if isinstance(paths, str) else list(paths)
-    if "" in given:
+    if not isinstance(paths, (str, bytes, os.PathLike)) and not hasattr(paths, "__iter__"):
+        raise TypeError(f"paths: want a path or a list of them, not {type(paths).__name__}")
+    given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
+    texts = [path_of(path, "paths") for path in given]
+    if "" in texts:
         raise ValueError('an empty path: leave it out for all, or say "/"')
-    return [encode_path(inside_path(path)) or "/" for path in given]
+    return [encode_path(inside_path(path)) or "/" for path in texts]
 
 
 def diff(sandbox_id: str, paths: Chosen, names_only: bool, page_token: str) -> Any:
@@ -244,7 +238,7 @@ UPLOAD_CHUNK = 65536
 """Bytes."""
 
 
-def upload_metadata(codebase_id: str, path: str, **more: Any) -> Any:
+def upload_metadata(codebase_id: str, path: PathLike, **more: Any) -> Any:
     """Return the message that begins a file of an upload."""
     metadata = codebase_pb2.UploadChunk.Metadata(codebase_id=codebase_id, file_path=encode_path(path), **more)
     return codebase_pb2.UploadChunk(metadata=metadata)
@@ -257,15 +251,15 @@ def pieces(content: bytes, size: int) -> Sequence[bytes]:
     return [content[i : i + size] for i in range(0, len(content), size)]
 
 
-def upload_file(codebase_id: str, file_path: str, content: Union[str, bytes], chunk_size: int) -> Iterator[Any]:
+def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int) -> Iterator[Any]:
     """Return the messages of UploadFiles."""
-    data = content.encode() if isinstance(content, str) else content
+    data = bytes_of(content, "content")
     parts = pieces(data, chunk_size)
     first = upload_metadata(codebase_id, file_path, total_size=len(data))
     return iter([first, *(codebase_pb2.UploadChunk(data=part) for part in parts)])
 
 
-def upload_tree(codebase_id: str, path: utils.PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
+def upload_tree(codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
     """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out."""
     directory = utils.check_directory(path)
     for entry in utils.walk_entries(directory, utils.ignore_matcher(directory, ignore_patterns)):
@@ -296,7 +290,7 @@ def _octal(path: str) -> str:
     return "".join(chr(b) if b < 0x80 and b != 0x5C else f"\\0{b:03o}" for b in path.encode("utf-8", "surrogateescape"))
 
 
-def store(sandbox_id: str, path: str, timeout: Optional[float]) -> Any:
+def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
     """Return the first message of an Attach that stores its input as a file of a sandbox's view.
 
     InvalidConfigurationError, as the server says it of other requests, for a path with "..".
@@ -321,6 +315,6 @@ def noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
         raise
 
 
-def watch(sandbox_id: str, path: str, recursive: bool) -> Any:
+def watch(sandbox_id: str, path: PathLike, recursive: bool) -> Any:
     """Return the request of WatchView."""
     return sandbox_pb2.WatchViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), recursive=recursive)

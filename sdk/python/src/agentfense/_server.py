@@ -43,6 +43,8 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     one which this starts.
     ConnectionError or InvalidConfigurationError say what stands in the way.
     """
+    if text is not None and not isinstance(text, str):
+        raise TypeError(f"endpoint: want a string, not {type(text).__name__}")
     text = text or os.environ.get("AGENTFENSE_ENDPOINT")
     home = state_directory()
     if text:

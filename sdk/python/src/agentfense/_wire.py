@@ -12,6 +12,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from . import types as t
+from ._arguments import PathLike, bytes_of, path_of, text_of
 from ._gen.sandbox.v1 import common_pb2, sandbox_pb2
 from .exceptions import InvalidConfigurationError, PolicyError
 from .presets import as_rules
@@ -36,9 +37,12 @@ _ESCAPE = re.compile(rb"\\x(5c|[89a-f][0-9a-f])")
 _SURROGATE = re.compile("[\udc80-\udcff]")
 
 
-def encode_path(path: str) -> str:
-    """Return a path as the API spells it: bytes that are no UTF-8, surrogates in Python, are escaped."""
-    plain = _ESCAPE.sub(lambda m: b"\\x5cx" + m.group(1), path.encode("utf-8", "surrogateescape"))
+def encode_path(path: PathLike, name: str = "path") -> str:
+    """Return a path as the API spells it: bytes that are no UTF-8, surrogates in Python, are escaped.
+
+    TypeError for what is no path, ValueError for other surrogates, with ``name``.
+    """
+    plain = _ESCAPE.sub(lambda m: b"\\x5cx" + m.group(1), path_of(path, name).encode("utf-8", "surrogateescape"))
     return _SURROGATE.sub(lambda m: f"\\x{ord(m.group()) - 0xDC00:02x}", plain.decode("utf-8", "surrogateescape"))
 
 
@@ -48,8 +52,9 @@ def decode_path(text: str) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def inside_path(path: str) -> str:
-    """Return what "/workspace/x", "/x" and "x" mean: "x"."""
+def inside_path(path: PathLike) -> str:
+    """Return what "/workspace/x", "/x" and "x" mean: "x". TypeError for what is no path."""
+    path = path_of(path)
     if path == "/workspace" or path.startswith("/workspace/"):
         path = path[len("/workspace") :]
     return path.lstrip("/")
@@ -76,10 +81,13 @@ def span_of(duration: Duration) -> timedelta:
 
 
 def seconds_of(timeout: Union[timedelta, Seconds, None], name: str = "timeout") -> Optional[float]:
-    """Return the time-out of an argument in seconds. ValueError unless it is None or above 0."""
+    """Return the time-out of an argument in seconds. TypeError for what is no time, ValueError unless it is above 0."""
     if timeout is None:
         return None
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    try:
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: want seconds or a timedelta, not {timeout!r}") from None
     if not 0 < seconds < 1e9:
         raise ValueError(f"{name} {timeout!r}: has to be more than 0 seconds, or None")
     return seconds
@@ -100,7 +108,7 @@ def duration_of(seconds: Optional[float]) -> Optional[Duration]:
 def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
     """Return rules for the API. PolicyError names what is wrong with one."""
     try:
-        checked = as_rules(rules)
+        checked = as_rules(rules, "permissions")
     except ValueError as cause:
         raise PolicyError(str(cause)) from None
     return [
@@ -198,9 +206,9 @@ def chunk_of(message: Any) -> Optional[t.OutputChunk]:
 
 def wire_stdin(stdin: Union[str, bytes, None]) -> Dict[str, Any]:
     """Return the fields of a request that give a command its standard input."""
-    if isinstance(stdin, bytes):
-        return {"stdin_bytes": stdin}
-    return {"stdin": stdin or ""}
+    if stdin is None or isinstance(stdin, str):
+        return {"stdin": text_of(stdin or "", "stdin", ": give bytes")}
+    return {"stdin_bytes": bytes_of(stdin, "stdin")}
 
 
 def session_of(message: Any) -> t.Session:

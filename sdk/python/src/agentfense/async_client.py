@@ -9,6 +9,7 @@ from typing import Any, Coroutine, Generator, List, Mapping, Optional, Sequence,
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike
 from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
@@ -150,7 +151,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND`` and wait for it; a command that fails is no error.
@@ -169,7 +170,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> AsyncExecStream:
         """Run a command and return its output as it comes."""

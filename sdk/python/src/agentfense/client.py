@@ -8,6 +8,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import _requests as requests
 from . import types as t
+from ._arguments import PathLike
 from ._changes import ChangeCalls
 from ._codebases import CodebaseCalls
 from ._connection import WORK, Connection, within
@@ -143,7 +144,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND`` and wait for it; a command that fails is no error.
@@ -162,7 +163,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> ExecStream:
         """Run a command and return its output as it comes."""

@@ -9,6 +9,7 @@ from .exceptions import FileNotFoundError
 from .types import ViewEntry
 
 if TYPE_CHECKING:
+    from ._arguments import PathLike
     from ._requests import Timeout
     from ._watch import FileWatch
     from .client import SandboxClient
@@ -25,25 +26,25 @@ class SandboxFiles:
         self._client = client
         self._id = sandbox_id
 
-    def read(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> str:
+    def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; what is none becomes replacement characters. See read_bytes."""
         return self.read_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
 
         A command can make a file of any size without using its disk up: ``exec_stream`` of ``cat`` gives it in pieces.
         """
         return self._client.read_view(self._id, path, max_bytes=max_bytes)
 
-    def write(self, path: str, content: Union[str, bytes]) -> None:
+    def write(self, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file, with the directories it needs; the sandbox has to run.
 
         What is there already has to be a regular file, and one that the sandbox may read, too.
         """
         self._client.write_view(self._id, path, content)
 
-    def list(self, path: str = "", recursive: bool = False) -> List[ViewEntry]:
+    def list(self, path: PathLike = "", recursive: bool = False) -> List[ViewEntry]:
         """List a directory by path, or all that is below it, each directory before what is in it."""
         found: List[ViewEntry] = []
         for entry in self._client.list_view(self._id, path):
@@ -52,11 +53,11 @@ class SandboxFiles:
                 found += self.list(entry.path, True)
         return found
 
-    def stat(self, path: str) -> ViewEntry:
+    def stat(self, path: PathLike) -> ViewEntry:
         """Describe a file or directory."""
         return self._client.stat_view(self._id, path)
 
-    def exists(self, path: str) -> bool:
+    def exists(self, path: PathLike) -> bool:
         """Tell whether the sandbox sees something at a path."""
         try:
             self.stat(path)
@@ -64,7 +65,7 @@ class SandboxFiles:
             return False
         return True
 
-    def watch(self, path: str = "", recursive: bool = True, *, timeout: Timeout = None) -> FileWatch:
+    def watch(self, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None) -> FileWatch:
         """Return what changes at a path and below, from now on: an iterator.
 
         Without ``recursive`` it is the path itself and what is in it directly. ``timeout``, seconds or a timedelta, is

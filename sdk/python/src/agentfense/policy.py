@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple, Union
 
 from . import _policyfile
+from ._arguments import path_of
 from ._patterns import check_pattern
 from .exceptions import PolicyError
 from .presets import PRESET_AGENT_SAFE, as_rules, built_in, built_in_names, get_preset, is_built_in
@@ -127,7 +128,7 @@ class Policy:
     @classmethod
     def load(cls, path: Union[str, os.PathLike[str]]) -> Policy:
         """Read a policy file. PolicyError also where it cannot be read."""
-        name = os.fspath(path)
+        name = path_of(path, "policy")
         try:
             with open(path, "rb") as file:
                 content = file.read(_policyfile.MOST_BYTES + 1)
@@ -175,7 +176,7 @@ def rules_of(
     if policy is None and permissions is None and preset is None:
         raise ValueError(NO_RULES)
     if policy is None:
-        own = as_rules(permissions)
+        own = as_rules(permissions, "permissions")
         for rule in own:
             _check(rule)  # here it is the caller's rule; the server would count the preset's too
         return ([] if preset is None else get_preset(preset)) + own

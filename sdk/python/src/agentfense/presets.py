@@ -87,7 +87,7 @@ def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: An
             int(priority),
             _word(RuleOrigin, origin),
         )
-    except (ValueError, TypeError) as cause:
+    except (ValueError, TypeError, OverflowError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
     if not -(2**31) <= rule.priority < 2**31:
         raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
@@ -104,14 +104,16 @@ def _word(kind: Type[_Word], value: Any) -> _Word:
         raise ValueError(f"{cause}: it is one of {', '.join(word.value for word in kind)}") from None
 
 
-def as_rules(items: Optional[Sequence[RuleLike]]) -> List[PermissionRule]:
+def as_rules(items: Optional[Sequence[RuleLike]], name: str = "rules") -> List[PermissionRule]:
     """Return rules or mappings as rules of their own. ValueError names what is wrong with one."""
+    if items is not None and (isinstance(items, (str, bytes, Mapping)) or not hasattr(items, "__iter__")):
+        raise ValueError(f"{name}: want a list of rules, not {type(items).__name__}")
     return [as_rule(item) for item in items or ()]
 
 
 def get_preset(name: str) -> List[PermissionRule]:
     """Return copies of a preset's rules. ValueError for an unknown name."""
-    if name not in PRESETS:
+    if not isinstance(name, str) or name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, 1)
         hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(list_presets())}"
         raise ValueError(f"unknown preset {name!r}{hint}")

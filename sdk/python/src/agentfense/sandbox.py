@@ -275,7 +275,7 @@ class Sandbox(SandboxExecs):
         command: str,
         timeout: Optional[Seconds] = 60,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
     ) -> t.ExecResult:
         """Run ``/bin/sh -c COMMAND`` in /workspace and wait for it, at most ``timeout`` seconds.
@@ -291,7 +291,7 @@ class Sandbox(SandboxExecs):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> t.ExecResult:
         """Run a command and wait for it; see SandboxClient.exec."""
@@ -302,7 +302,7 @@ class Sandbox(SandboxExecs):
         command: str,
         stdin: Union[str, bytes, None] = None,
         env: Optional[Mapping[str, str]] = None,
-        workdir: Optional[str] = None,
+        workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> ExecStream:
         """Run a command and return its output as it comes: an iterator of bytes."""
@@ -314,11 +314,11 @@ class Sandbox(SandboxExecs):
 
     # Files
 
-    def read_file(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> str:
+    def read_file(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; see read_file_bytes."""
         return self.read_file_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
 
-    def read_file_bytes(self, path: str, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
+    def read_file_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory.
 
         ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
@@ -327,14 +327,14 @@ class Sandbox(SandboxExecs):
             return self.files.read_bytes(path, max_bytes=max_bytes)
         return self._client.download_file(self.codebase_id, inside_path(path), max_bytes=max_bytes)
 
-    def write_file(self, path: str, content: Union[str, bytes]) -> None:
+    def write_file(self, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file: in the codebase, or in the sandbox's view, under its policy, if the codebase is linked."""
         if self._codebase.linked:
             self.files.write(path, content)
         else:
             self._client.upload_file(self.codebase_id, inside_path(path), content)
 
-    def list_files(self, path: str = "", recursive: bool = False) -> List[str]:
+    def list_files(self, path: PathLike = "", recursive: bool = False) -> List[str]:
         """Return the paths in a directory, or of all below it: of the codebase, or of the view if it is linked."""
         if self._codebase.linked:
             return [entry.path for entry in self.files.list(path, recursive)]

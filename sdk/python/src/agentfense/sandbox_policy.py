@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, List
 from .types import Explanation, PermissionRule
 
 if TYPE_CHECKING:
+    from ._arguments import PathLike
     from .async_client import AsyncSandboxClient
     from .client import SandboxClient
 
@@ -22,7 +23,7 @@ class SandboxPolicy:
         """Ask the server which rules hold now."""
         return self._client.get_sandbox(self._id).permissions
 
-    def explain(self, path: str) -> Explanation:
+    def explain(self, path: PathLike) -> Explanation:
         """Say what a path, which need not exist, is to the sandbox, and by which rule."""
         return self._client.explain_policy(self._id, path)
 
@@ -38,6 +39,6 @@ class AsyncSandboxPolicy:
         """Ask the server which rules hold now."""
         return (await self._client.get_sandbox(self._id)).permissions
 
-    async def explain(self, path: str) -> Explanation:
+    async def explain(self, path: PathLike) -> Explanation:
         """Say what a path, which need not exist, is to the sandbox, and by which rule."""
         return await self._client.explain_policy(self._id, path)
