@@ -195,7 +195,9 @@ func FuzzSandboxPaths(f *testing.F) {
 				t.Errorf("ReadView of %q leads out", path)
 			}
 		}
-		proper(t, "ReadView", err)
+		if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "leads out") {
+			proper(t, "ReadView", err)
+		}
 		_, err = w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, Paths: []string{path}})
 		proper(t, "Diff", err)
 		_, err = w.sandboxes.Diff(ctx, &sandboxv1.DiffRequest{SandboxId: sb, PageSize: 1, PageToken: path})
