@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Type
+from typing import Any, Dict, List, Type
 
 import pytest
 
@@ -77,8 +77,9 @@ TYPES = pytest.mark.parametrize(
         ("exec", ("true", None, None, None, "soon"), "^timeout: want seconds or a timedelta, not 'soon'$"),
         ("read_view", (5,), r"^path: want a string or an os\.PathLike of one, not int$"),
         ("write_view", (b"x", "x"), r"^path: want a string or an os\.PathLike of one, not bytes$"),
-        ("write_view", ("x", 5), "^input: want a string or bytes, not int$"),
+        ("write_view", ("x", 5), "^content: want a string or bytes, not int$"),
         ("download_file", (None,), r"^file_path: want a string or an os\.PathLike of one, not NoneType$"),
+        ("create_session", (5,), "^shell: want a string, not int$"),
         ("upload_file", ("x", 5), "^content: want a string or bytes, not int$"),
         ("diff", (5,), "^paths: want a path or a list of them, not int$"),
         ("diff", ([5],), r"^paths: want a string or an os\.PathLike of one, not int$"),
@@ -111,7 +112,7 @@ SURROGATES = pytest.mark.parametrize(
         ("exec", ("true", None, {"X": "\udcff"}), f"^env: X: character 0 {RAW}$"),
         ("attach", (["echo", "a\udcff"],), rf"^argv\[1\]: character 1 {RAW}$"),
         ("create_sandbox", (None, {"n": "\udcff"}), f"^labels: n: character 0 {RAW}$"),
-        ("write_view", ("x", "\udcff"), f"^input: character 0 {RAW}: give bytes$"),
+        ("write_view", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
         ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
         ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
         ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
@@ -149,6 +150,8 @@ OF_A_SANDBOX = pytest.mark.parametrize(
         ({"labels": ["a"]}, TypeError, "^labels: want a mapping of strings, not list$"),
         ({"image": 5}, TypeError, "^image: want a string, not int$"),
         ({"name": 5}, TypeError, "^name: want a string, not int$"),
+        ({"codebase_name": 5}, TypeError, "^name: want a string, not int$"),
+        ({"owner_id": 5}, TypeError, "^owner_id: want a string, not int$"),
         ({"expires_in": "soon"}, TypeError, "^expires_in: want seconds or a timedelta, not 'soon'$"),
     ],
 )
@@ -163,3 +166,11 @@ async def test_what_no_sandbox_is_made_of(
     with pytest.raises(raised, match=says):
         await AsyncSandbox.from_local(project, **more)
     assert client.list_codebases() == []
+
+
+async def test_what_is_no_size_of_a_terminal(client: SandboxClient, async_client: AsyncSandboxClient) -> None:
+    sizes: List[Any] = [5, ("a", 1), (24, 80, 1), "24"]
+    for size in sizes:
+        for attach in (client.attach, async_client.attach):
+            with pytest.raises(TypeError, match=r"^terminal .*: want two whole numbers, rows and columns$"):
+                attach(NO_SANDBOX, ["cat"], terminal=size)

@@ -59,7 +59,9 @@ class AsyncChangeCalls(AsyncCalls):
     async def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
         # Read while it is sent: in gRPC before 1.60 a message that cannot be sent waits for that.
-        messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
+        messages = iter(
+            [requests.store(sandbox_id, path, WORK), *requests.stdin(content, "content"), requests.stdin_end()]
+        )
         start = partial(self._connection.stream, "Attach", messages, within(WORK))
         async with AsyncExecStream(start, Call("write", sandbox_id, path=path_of(path)), self._connection) as output:
             said = [chunk.data async for chunk in output.chunks()]

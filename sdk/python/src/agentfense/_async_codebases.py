@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike, path_of
+from ._arguments import PathLike, path_of, text_of
 from ._connection import WORK, AsyncConnection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -48,7 +48,7 @@ class AsyncCodebaseCalls(AsyncCalls):
 
     async def create_codebase(self, name: str, owner_id: str) -> t.Codebase:
         """Make an empty codebase."""
-        request = codebase_pb2.CreateCodebaseRequest(name=name, owner_id=owner_id)
+        request = codebase_pb2.CreateCodebaseRequest(name=text_of(name, "name"), owner_id=text_of(owner_id, "owner_id"))
         about = Call("create codebase")
         answer = await self._connection.make(
             "CreateCodebase", request, about, lambda made: self.delete_codebase(made.id)
@@ -63,7 +63,10 @@ class AsyncCodebaseCalls(AsyncCalls):
         With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
         """
         request = codebase_pb2.LinkCodebaseRequest(
-            name=name, owner_id=owner_id, path=encode_path(path), ignore_files=ignore_files
+            name=text_of(name, "name"),
+            owner_id=text_of(owner_id, "owner_id"),
+            path=encode_path(path),
+            ignore_files=ignore_files,
         )
         about = Call("link", path=path_of(path))
         answer = await self._connection.make("LinkCodebase", request, about, lambda made: self.delete_codebase(made.id))

@@ -57,7 +57,9 @@ class ChangeCalls(Calls):
 
     def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
-        messages = iter([requests.store(sandbox_id, path, WORK), *requests.stdin(content), requests.stdin_end()])
+        messages = iter(
+            [requests.store(sandbox_id, path, WORK), *requests.stdin(content, "content"), requests.stdin_end()]
+        )
         about = self._connection.about(Call("write", sandbox_id, path=path_of(path)))
         said: List[bytes] = []
         with ExecStream(self._connection.stream("Attach", messages, within(WORK)), about) as output:

@@ -7,7 +7,7 @@ from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
-from ._arguments import PathLike, path_of
+from ._arguments import PathLike, path_of, text_of
 from ._connection import WORK, Connection
 from ._errors import MAX_READ, Call, next_page, too_large
 from ._gen.sandbox.v1 import codebase_pb2
@@ -46,7 +46,7 @@ class CodebaseCalls(Calls):
 
     def create_codebase(self, name: str, owner_id: str) -> t.Codebase:
         """Make an empty codebase."""
-        request = codebase_pb2.CreateCodebaseRequest(name=name, owner_id=owner_id)
+        request = codebase_pb2.CreateCodebaseRequest(name=text_of(name, "name"), owner_id=text_of(owner_id, "owner_id"))
         about = Call("create codebase")
         answer = self._connection.make("CreateCodebase", request, about, lambda made: self.delete_codebase(made.id))
         return codebase_of(answer)
@@ -57,7 +57,10 @@ class CodebaseCalls(Calls):
         With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
         """
         request = codebase_pb2.LinkCodebaseRequest(
-            name=name, owner_id=owner_id, path=encode_path(path), ignore_files=ignore_files
+            name=text_of(name, "name"),
+            owner_id=text_of(owner_id, "owner_id"),
+            path=encode_path(path),
+            ignore_files=ignore_files,
         )
         about = Call("link", path=path_of(path))
         answer = self._connection.make("LinkCodebase", request, about, lambda made: self.delete_codebase(made.id))

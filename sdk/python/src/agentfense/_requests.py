@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import stat
 from collections import abc
@@ -101,7 +102,9 @@ def execute(
 
 def create_session(sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> Any:
     """Return the request of CreateSession. TypeError for a variable that is no string."""
-    return sandbox_pb2.CreateSessionRequest(sandbox_id=sandbox_id, shell=shell, env=words_of(env, "env"))
+    return sandbox_pb2.CreateSessionRequest(
+        sandbox_id=sandbox_id, shell=text_of(shell, "shell"), env=words_of(env, "env")
+    )
 
 
 def session_execute(session_id: str, command: str, timeout: Optional[float], detach: bool = False) -> Any:
@@ -116,8 +119,11 @@ WindowSize = Tuple[int, int]
 
 
 def window_size(size: WindowSize) -> Any:
-    """Return a terminal's size for the API. ValueError unless both are from 0 to 65535."""
-    rows, columns = size
+    """Return a terminal's size for the API. TypeError unless it is two numbers, ValueError unless from 0 to 65535."""
+    try:
+        rows, columns = map(operator.index, size)
+    except (TypeError, ValueError):
+        raise TypeError(f"terminal {size!r}: want two whole numbers, rows and columns") from None
     if not (0 <= rows <= 0xFFFF and 0 <= columns <= 0xFFFF):
         raise ValueError(f"terminal {size!r}: rows and columns are from 0 to 65535")
     return sandbox_pb2.AttachRequest.WindowSize(rows=rows, columns=columns)
@@ -159,9 +165,9 @@ def resume(sandbox_id: str, exec_id: str, stdout_offset: int, stderr_offset: int
     return sandbox_pb2.AttachRequest(resume=resume)
 
 
-def stdin(data: Union[str, bytes]) -> List[Any]:
+def stdin(data: Union[str, bytes], name: str = "data") -> List[Any]:
     """Return the messages of an Attach that are a command's input."""
-    content = bytes_of(data, "input")
+    content = bytes_of(data, name)
     return [sandbox_pb2.AttachRequest(stdin=part) for part in pieces(content, UPLOAD_CHUNK)]
 
 
