@@ -25,7 +25,7 @@ from agentfense import (
     SandboxClient,
     SandboxNotFoundError,
     SandboxNotRunningError,
-    _connection,
+    _interrupts,
     attach,
 )
 from agentfense._errors import Call
@@ -366,7 +366,7 @@ class Interrupted(Future):  # type: ignore[type-arg]
 
 def test_an_interrupt_while_it_is_started_leaves_no_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody would know its name."""
-    monkeypatch.setattr(_connection, "Future", Interrupted)
+    monkeypatch.setattr(_interrupts, "Future", Interrupted)
     with pytest.raises(KeyboardInterrupt):
         sandbox.attach(["sleep", "1000"], timeout=LIMIT, detach=True)
     with pytest.raises(KeyboardInterrupt):

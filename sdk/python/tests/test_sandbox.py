@@ -40,7 +40,7 @@ from agentfense import (
     SessionClosedError,
     SessionNotFoundError,
     SessionStatus,
-    _connection,
+    _interrupts,
 )
 
 
@@ -519,7 +519,7 @@ def test_an_interrupt_stays_one_where_a_condition_lets_go_of_its_lock() -> None:
     with pytest.raises(RuntimeError, match="release"):
         waiting()
     with pytest.raises(KeyboardInterrupt):
-        _connection._awaited(waiting)
+        _interrupts.awaited(waiting)
 
 
 def test_a_lost_client_ends_the_command(sandbox: Sandbox) -> None:

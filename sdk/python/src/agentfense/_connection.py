@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 import time
-from concurrent.futures import Future, TimeoutError
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar, cast
@@ -19,9 +18,10 @@ from ._endpoint import Endpoint, channel_options, credentials, find_token, metad
 from ._errors import Call, error_of
 from ._gen.sandbox.v1.codebase_pb2_grpc import CodebaseServiceStub
 from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
+from ._interrupts import awaited, finish, finish_async
 from ._server import find_endpoint
 from ._skew import GREET, HEALTH, Versions
-from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
+from .exceptions import ConnectionError, InvalidConfigurationError
 
 T = TypeVar("T")
 
@@ -62,19 +62,6 @@ def _check_fork() -> None:
     _process = os.getpid()
 
 
-def _awaited(waiting: Callable[[], T]) -> T:
-    """Return what a function waits for.
-
-    A threading.Condition that an interrupt meets as it lets go of its lock raises RuntimeError in its place.
-    """
-    try:
-        return waiting()
-    except RuntimeError as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise error.__context__ from None
-        raise
-
-
 class _Base:
     """What both connections have."""
 
@@ -104,6 +91,7 @@ class Connection(_Base):
 
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
+        self.asked = (endpoint, secure, token)
         limit = time.monotonic() + CONNECT
         while True:
             self.endpoint = find_endpoint(endpoint, secure)
@@ -120,7 +108,7 @@ class Connection(_Base):
     def _is_ready(self) -> bool:
         """Connect: a server of our own stays because of that. One that ends just now may be found once more."""
         try:
-            _awaited(lambda: grpc.channel_ready_future(self._channel).result(timeout=READY))
+            awaited(lambda: grpc.channel_ready_future(self._channel).result(timeout=READY))
         except grpc.FutureTimeoutError:
             return False
         return True
@@ -157,28 +145,7 @@ class Connection(_Base):
 
     def finish(self, making: Callable[[], T], undo: Callable[[T], None]) -> T:
         """Return what ``making`` makes. What is made in spite of an interrupt is undone."""
-        made: Future[T] = Future()
-        turn = threading.Lock()
-
-        def work() -> None:
-            if not turn.acquire(blocking=False):
-                return
-            try:
-                made.set_result(making())
-            except BaseException as error:
-                made.set_exception(error)
-
-        # An interrupt strikes the main thread alone, and there only this wait.
-        worker = threading.Thread(target=work, name="agentfense-make", daemon=True)
-        try:
-            _awaited(worker.start)
-            return _awaited(made.result)
-        except KeyboardInterrupt:
-            # It may strike before there is a thread, which then need not begin.
-            if not turn.acquire(blocking=False):
-                with suppress(SandboxError, TimeoutError):
-                    undo(made.result(GREET + ANSWER + GRACE))
-            raise
+        return finish(making, undo, GREET + ANSWER + GRACE)
 
     def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
@@ -242,7 +209,7 @@ class AsyncConnection(_Base):
 
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
-        self._asked = (endpoint, secure, token)
+        self.asked = (endpoint, secure, token)
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._opening: Optional[asyncio.Task[None]] = None
         self._channel: Any = None
@@ -261,7 +228,7 @@ class AsyncConnection(_Base):
         return self.endpoint
 
     async def _open(self) -> None:
-        endpoint, secure, token = self._asked
+        endpoint, secure, token = self.asked
         limit = time.monotonic() + CONNECT
         while True:
             self.endpoint = await asyncio.to_thread(find_endpoint, endpoint, secure)
@@ -321,12 +288,7 @@ class AsyncConnection(_Base):
 
     async def finish(self, making: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> T:
         """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
-        made = asyncio.ensure_future(making)
-        try:
-            return await asyncio.shield(made)
-        except asyncio.CancelledError:
-            await asyncio.shield(_undo(made, undo))
-            raise
+        return await finish_async(making, undo)
 
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
@@ -355,7 +317,7 @@ class AsyncConnection(_Base):
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""
-        endpoint = self.endpoint.text if self._channel else str(self._asked[0] or "")
+        endpoint = self.endpoint.text if self._channel else str(self.asked[0] or "")
         return replace(about, endpoint=endpoint, versions=self._versions)
 
     async def close(self) -> None:
@@ -364,11 +326,6 @@ class AsyncConnection(_Base):
             self._closed = True
             if self._channel is not None and self._pid == os.getpid():
                 await self._channel.close()
-
-
-async def _undo(making: asyncio.Task[T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> None:
-    with suppress(SandboxError):
-        await undo(await making)
 
 
 def _channel(interface: Any, endpoint: Endpoint) -> Any:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
 from ._async_execs import AsyncSandboxExecs
+from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_rest
 from ._errors import MAX_READ
+from ._interrupts import complete_async
 from ._requests import Paths, Resources, Timeout
 from ._streams import AsyncAuditStream, AsyncExecStream
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
-from .exceptions import CodebaseNotFoundError, SandboxError, SandboxNotFoundError
+from .exceptions import SandboxError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
@@ -116,7 +116,7 @@ class AsyncSandbox(AsyncSandboxExecs):
             info = await client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)
             return await cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
-            await asyncio.shield(_give_up(client, made))
+            await give_up_async(client, None, made)
             raise
 
     @classmethod
@@ -141,6 +141,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
         rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
+        info: Optional[t.Sandbox] = None
         try:
             codebase = await client.get_codebase(codebase_id)
             info = await client.create_sandbox(
@@ -148,7 +149,7 @@ class AsyncSandbox(AsyncSandboxExecs):
             )
             return await cls._begin(client, info, codebase, auto_start)
         except BaseException:
-            await asyncio.shield(client.close())
+            await give_up_async(client, info, None)
             raise
 
     @classmethod
@@ -164,7 +165,7 @@ class AsyncSandbox(AsyncSandboxExecs):
             info = await client.get_sandbox(sandbox_id)
             return cls(client, info, await client.get_codebase(info.codebase_id))
         except BaseException:
-            await asyncio.shield(client.close())
+            await give_up_async(client, None, None)
             raise
 
     @classmethod
@@ -177,12 +178,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         *,
         owns_codebase: bool = False,
     ) -> AsyncSandbox:
-        try:
-            sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
-            return await sandbox.start() if auto_start else sandbox
-        except BaseException:
-            await asyncio.shield(client.destroy_sandbox(info.id))
-            raise
+        sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
+        return await sandbox.start() if auto_start else sandbox
 
     @property
     def id(self) -> str:
@@ -240,16 +237,21 @@ class AsyncSandbox(AsyncSandboxExecs):
 
         None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
         lost; a linked directory stays as it is.
+
+        An interrupt or a cancellation waits until that is done; a second interrupt does not. Where this user's own server
+        was lost, the one in its place does it, which is started if need be.
         """
         if self._destroyed:
             return
-        with suppress(SandboxNotFoundError):
-            await self._client.destroy_sandbox(self.id)
-        if self._owns_codebase if delete_codebase is None else delete_codebase:
-            with suppress(CodebaseNotFoundError):
-                await self._client.delete_codebase(self.codebase_id)
-        self._destroyed = True
-        await self._client.close()
+        owned = self._owns_codebase if delete_codebase is None else delete_codebase
+        codebase_id = self.codebase_id if owned else None
+
+        async def end() -> None:
+            await clean_up_async(self._client, lambda server: remove_async(server, self.id, codebase_id))
+            self._destroyed = True
+            await self._client.close()
+
+        await complete_async(end)
 
     async def close(self) -> None:
         """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
@@ -265,8 +267,14 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        if not self._left:
-            await asyncio.shield(self.destroy())
+        if self._left:
+            return
+        try:
+            await self.destroy()
+        except SandboxError as why:
+            if kind is None:
+                raise
+            warn_of_rest(self.id, why)
 
     # Commands
 
@@ -381,13 +389,3 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def stats(self) -> t.Stats:
         """Return what it uses."""
         return await self._client.get_stats(self.id)
-
-
-async def _give_up(client: AsyncSandboxClient, made: Optional[t.Codebase]) -> None:
-    """Remove what from_local made before it failed."""
-    async with client:
-        with suppress(SandboxError):
-            if made is not None:
-                for sandbox in await client.list_sandboxes(made.id):
-                    await client.destroy_sandbox(sandbox.id)
-                await client.delete_codebase(made.id)

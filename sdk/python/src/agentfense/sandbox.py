@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._cleanup import clean_up, give_up, remove, warn_of_rest
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
+from ._interrupts import complete
 from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
-from .exceptions import CodebaseNotFoundError, SandboxError, SandboxNotFoundError
+from .exceptions import SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
@@ -114,11 +115,7 @@ class Sandbox(SandboxExecs):
             info = client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)
             return cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
-            with client, suppress(SandboxError):
-                if made is not None:
-                    for sandbox in client.list_sandboxes(made.id):
-                        client.destroy_sandbox(sandbox.id)
-                    client.delete_codebase(made.id)
+            give_up(client, None, made)
             raise
 
     @classmethod
@@ -143,12 +140,13 @@ class Sandbox(SandboxExecs):
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
         rules = rules_of(policy, preset, permissions)
         client = SandboxClient(endpoint, secure, token=token)
+        info: Optional[t.Sandbox] = None
         try:
             codebase = client.get_codebase(codebase_id)
             info = client.create_sandbox(codebase_id, rules, labels, expires_in, runtime, image, resources, name=name)
             return cls._begin(client, info, codebase, auto_start)
         except BaseException:
-            client.close()
+            give_up(client, info, None)
             raise
 
     @classmethod
@@ -164,7 +162,7 @@ class Sandbox(SandboxExecs):
             info = client.get_sandbox(sandbox_id)
             return cls(client, info, client.get_codebase(info.codebase_id))
         except BaseException:
-            client.close()
+            give_up(client, None, None)
             raise
 
     @classmethod
@@ -177,12 +175,8 @@ class Sandbox(SandboxExecs):
         *,
         owns_codebase: bool = False,
     ) -> Sandbox:
-        try:
-            sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
-            return sandbox.start() if auto_start else sandbox
-        except BaseException:
-            client.destroy_sandbox(info.id)
-            raise
+        sandbox = cls(client, info, codebase, owns_codebase=owns_codebase)
+        return sandbox.start() if auto_start else sandbox
 
     @property
     def id(self) -> str:
@@ -240,16 +234,21 @@ class Sandbox(SandboxExecs):
 
         None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
         lost; a linked directory stays as it is.
+
+        An interrupt or a cancellation waits until that is done; a second interrupt does not. Where this user's own server
+        was lost, the one in its place does it, which is started if need be.
         """
         if self._destroyed:
             return
-        with suppress(SandboxNotFoundError):
-            self._client.destroy_sandbox(self.id)
-        if self._owns_codebase if delete_codebase is None else delete_codebase:
-            with suppress(CodebaseNotFoundError):
-                self._client.delete_codebase(self.codebase_id)
-        self._destroyed = True
-        self._client.close()
+        owned = self._owns_codebase if delete_codebase is None else delete_codebase
+        codebase_id = self.codebase_id if owned else None
+
+        def end() -> None:
+            clean_up(self._client, lambda server: remove(server, self.id, codebase_id))
+            self._destroyed = True
+            self._client.close()
+
+        complete(end)
 
     def close(self) -> None:
         """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
@@ -265,8 +264,14 @@ class Sandbox(SandboxExecs):
     def __exit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        if not self._left:
+        if self._left:
+            return
+        try:
             self.destroy()
+        except SandboxError as why:
+            if kind is None:
+                raise
+            warn_of_rest(self.id, why)
 
     # Commands
 
