@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 from typing import Any, Callable, List
 
@@ -21,6 +22,7 @@ from agentfense import (
     Sandbox,
     SandboxClient,
     SandboxError,
+    _connection,
 )
 
 __all__ = ["own_home", "strike"]
@@ -197,3 +199,31 @@ def test_a_lost_server_that_was_named_is_not_replaced(own_home: Path, project: P
     with Sandbox.connect(sandbox.id) as found:
         found.destroy(delete_codebase=True)
     sandbox.client.close()
+
+
+def test_a_client_is_closed_at_once(client: SandboxClient) -> None:
+    """A thread of gRPC's own would be waited for."""
+    client.list_sandboxes()
+    before = threading.active_count()
+    with SandboxClient() as other:
+        other.list_sandboxes()
+        assert threading.active_count() == before
+
+
+def test_a_connection_that_is_interrupted_is_closed(client: SandboxClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: List[Any] = []
+    real = _connection._channel
+
+    def channel(*arguments: Any) -> Any:
+        made.append(real(*arguments))
+        return made[-1]
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_connection, "_channel", channel)
+    monkeypatch.setattr(_connection.Connection, "_is_ready", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        SandboxClient()
+    with pytest.raises(ValueError, match="closed channel"):
+        made[0].unary_unary("/any")(b"", timeout=1)

@@ -92,25 +92,35 @@ class Connection(_Base):
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
         self.asked = (endpoint, secure, token)
+        self._greeting = threading.Lock()
         limit = time.monotonic() + CONNECT
-        while True:
-            self.endpoint = find_endpoint(endpoint, secure)
-            self._channel = _channel(grpc, self.endpoint)
-            if not self.endpoint.found or self._is_ready():
-                break
-            self._channel.close()
+        while not self._open():
             if time.monotonic() > limit:
                 raise _unreachable(self.endpoint)
-        self._metadata = metadata_of(find_token(self.endpoint, token))
-        self._methods = _methods(self._channel)
-        self._greeting = threading.Lock()
+
+    def _open(self) -> bool:
+        """Connect, and return whether that is done. A server of our own that ends just now may be found once more."""
+        endpoint, secure, token = self.asked
+        self.endpoint = find_endpoint(endpoint, secure)
+        self._channel = _channel(grpc, self.endpoint)
+        try:
+            if self.endpoint.found and not self._is_ready():
+                self._channel.close()
+                return False
+            self._metadata = metadata_of(find_token(self.endpoint, token))
+            self._methods = _methods(self._channel)
+        except BaseException:
+            self._channel.close()
+            raise
+        return True
 
     def _is_ready(self) -> bool:
-        """Connect: a server of our own stays because of that. One that ends just now may be found once more."""
+        """Return whether a server of our own, which stays as long as we are connected, answers at all."""
+        # Not channel_ready_future: closing the channel waits 200 ms for its thread.
         try:
-            awaited(lambda: grpc.channel_ready_future(self._channel).result(timeout=READY))
-        except grpc.FutureTimeoutError:
-            return False
+            awaited(lambda: _health_of(self._channel)(b"", timeout=READY, wait_for_ready=True))
+        except grpc.RpcError as error:
+            return error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
         return True
 
     def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:

@@ -238,8 +238,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
         lost; a linked directory stays as it is.
 
-        An interrupt or a cancellation waits until that is done; a second interrupt does not. Where this user's own server
-        was lost, the one in its place does it, which is started if need be.
+        An interrupt or a cancellation waits for its end; a second interrupt does not. Where this user's own server was
+        lost, the one in its place does it, which is started if need be.
         """
         if self._destroyed:
             return
