@@ -82,8 +82,8 @@ race: ## unit, property and self-tests under the race detector
 	CGO_ENABLED=1 $(GO) test -vet=off -race -timeout 15m $(TESTFLAGS) $(UNIT)
 
 .PHONY: e2e
-e2e: ## stories, attacks and the documentation's examples on the real binary
-	$(GO) test -vet=off -count=1 -timeout 15m $(TESTFLAGS) ./test/...
+e2e: ## stories, attacks and the documentation's examples on the real binary; the longest first
+	$(GO) test -vet=off -count=1 -timeout 15m $(TESTFLAGS) ./test/serve ./test/attack ./test/...
 
 PYTHON_BIN  := ../../bin/python
 PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m

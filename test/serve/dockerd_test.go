@@ -1,7 +1,9 @@
 package serve_test
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -44,6 +46,13 @@ func (b *betweenDocker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.Kill()
 	}
 	b.mu.Unlock()
+	// Whole before it is passed on: the daemon may answer before it has read it, and
+	// the body is closed then while the transport still reads it.
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	proxy := httputil.ReverseProxy{
 		Transport: b.transport,
 		Rewrite: func(p *httputil.ProxyRequest) {
