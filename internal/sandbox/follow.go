@@ -20,12 +20,12 @@ const maxFollowed = 40
 // leads out of the workspace, where the sandbox has files of its own; Invalid for
 // links without end.
 func (v *View) follow(path vpath.Path) (ViewEntry, error) {
-	entry := ViewEntry{Path: vpath.Root, Mode: unix.S_IFDIR}
+	entry := ViewEntry{Path: vpath.Root}
 	rest := string(path)
 	for followed := 0; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		at, err := v.step(entry.Path, name, path)
+		at, err := descend(entry.Path, name, path)
 		if err != nil {
 			return ViewEntry{}, err
 		}
@@ -52,15 +52,15 @@ func (v *View) follow(path vpath.Path) (ViewEntry, error) {
 			if !ok {
 				return ViewEntry{}, outside(path)
 			}
-			entry, target = ViewEntry{Path: vpath.Root, Mode: unix.S_IFDIR}, inside
+			entry, target = ViewEntry{Path: vpath.Root}, inside
 		}
 		rest = target + "/" + rest
 	}
 	return entry, nil
 }
 
-// step returns where one element of a path leads from a directory.
-func (v *View) step(dir vpath.Path, name string, path vpath.Path) (vpath.Path, error) {
+// descend returns where one element of a path leads from a directory.
+func descend(dir vpath.Path, name string, path vpath.Path) (vpath.Path, error) {
 	switch {
 	case name == "" || name == ".":
 		return dir, nil

@@ -35,9 +35,7 @@ func TestProgress(t *testing.T) {
 				sc.expect(text)
 			}
 			release()
-			if code := sc.end(); code != 0 {
-				t.Errorf("exit code %d, want 0", code)
-			}
+			sc.exits(0)
 			sc.mu.Lock()
 			shown := sc.shown.String()
 			sc.mu.Unlock()

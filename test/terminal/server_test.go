@@ -59,9 +59,7 @@ func TestShellOnAServer(t *testing.T) {
 	sc.expect("content")
 	sc.expect("still 42")
 	sc.send("exit 5\n")
-	if got := sc.end(); got != 5 {
-		t.Errorf("exit code = %d, want 5", got)
-	}
+	sc.exits(5)
 	if got := s.Agentfense("ls").Stdout; !strings.Contains(got, " stopped ") {
 		t.Errorf("after the shell, ls shows %q", got)
 	}
@@ -76,16 +74,12 @@ func TestTheShellOfAServerIsFound(t *testing.T) {
 	other.send("echo ${BASH_VERSION:+this is bash} $((1+1))\n")
 	other.expect("this is bash 2")
 	other.send("exit\n")
-	if got := other.end(); got != 0 {
-		t.Errorf("exit code = %d, want 0", got)
-	}
+	other.exits(0)
 	// The other's end has not stopped the sandbox.
 	sc.send("echo and on $((1+2))\n")
 	sc.expect("and on 3")
 	sc.send("exit 7\n")
-	if got := sc.end(); got != 7 {
-		t.Errorf("exit code = %d, want 7", got)
-	}
+	sc.exits(7)
 }
 
 func TestHangUpEndsTheCommandOnAServer(t *testing.T) {

@@ -196,6 +196,14 @@ func (s *screen) end() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
+// exits waits for the command, which is to end with a code.
+func (s *screen) exits(want int) {
+	s.t.Helper()
+	if got := s.end(); got != want {
+		s.t.Errorf("exit code = %d, want %d", got, want)
+	}
+}
+
 // resizeAndInterrupt checks what makes a terminal one, in a shell that waits.
 func (s *screen) resizeAndInterrupt() {
 	s.t.Helper()
@@ -220,9 +228,7 @@ func TestShellIsInteractive(t *testing.T) {
 	sc.send("echo still $((40+2))\n")
 	sc.expect("still 42")
 	sc.send("exit 5\n")
-	if got := sc.end(); got != 5 {
-		t.Errorf("exit code = %d, want 5", got)
-	}
+	sc.exits(5)
 }
 
 func TestJobControl(t *testing.T) {
@@ -236,9 +242,7 @@ func TestJobControl(t *testing.T) {
 	sc.send("jobs; bg; kill %1; wait; echo all $((1+1)) done\n")
 	sc.expect("all 2 done")
 	sc.send("exit\n")
-	if got := sc.end(); got != 0 {
-		t.Errorf("exit code = %d, want 0", got)
-	}
+	sc.exits(0)
 }
 
 func TestEditor(t *testing.T) {
@@ -247,9 +251,7 @@ func TestEditor(t *testing.T) {
 	sc := start(t, s, "run", "--preset", "development", "--name", s.Name, "--apply", "--", "vim.tiny", "-u", "NONE", "notes.txt")
 	sc.expect("first")
 	sc.send("Gosecond line\x1b:wq\r")
-	if got := sc.end(); got != 0 {
-		t.Errorf("exit code = %d, want 0", got)
-	}
+	sc.exits(0)
 	data, err := os.ReadFile(filepath.Join(s.Source, "notes.txt"))
 	if want := "first\nsecond line\n"; err != nil || string(data) != want {
 		t.Errorf("notes.txt = %q, %v, want %q", data, err, want)
@@ -275,9 +277,7 @@ func TestTheBackgroundOfATerminal(t *testing.T) {
 	sc.expect("got words")
 	sc.expect("ready> ")
 	sc.send("exit 3\n")
-	if got := sc.end(); got != 3 {
-		t.Errorf("exit code = %d, want 3", got)
-	}
+	sc.exits(3)
 }
 
 func TestATerminalThatControlsNobody(t *testing.T) {
@@ -296,9 +296,7 @@ func TestATerminalThatControlsNobody(t *testing.T) {
 			sc.send("\x03")
 			sc.expect("ready> ")
 			sc.send("exit 5\n")
-			if got := sc.end(); got != 5 {
-				t.Errorf("exit code = %d, want 5", got)
-			}
+			sc.exits(5)
 		})
 	}
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Type
+from typing import Any, Dict, List, Tuple, Type
 
 import pytest
 
@@ -59,79 +59,68 @@ def test_changes_stay_where_no_paths_are_chosen(sandbox: Sandbox, project: Path)
 EXECS = ["exec", "exec_stream", "exec_detached"]
 ONE_STRING = "^command is one string for /bin/sh: join a list by shlex.join, or use attach$"
 
-TYPES = pytest.mark.parametrize(
-    ("method", "arguments", "says"),
-    [
-        *((method, (["ls", "-l"],), ONE_STRING) for method in EXECS),
-        *((f"session_{method}", (["ls", "-l"],), ONE_STRING) for method in EXECS),
-        *((method, ("true", None, {"X": 1}), "^env: X: want a string, not int$") for method in EXECS),
-        ("exec", ("true", None, {1: "x"}), "^env: 1: want a string, not int$"),
-        ("create_session", ("/bin/sh", {"X": None}), "^env: X: want a string, not NoneType$"),
-        ("attach", (["sleep", 5],), r"^argv\[1\]: want a string, not int$"),
-        ("create_sandbox", (None, {"n": 1}), "^labels: n: want a string, not int$"),
-        ("create_sandbox", (None, ["n"]), "^labels: want a mapping of strings, not list$"),
-        ("exec", ("true", None, ["A=1"]), "^env: want a mapping of strings, not list$"),
-        ("exec", ("true", 5), "^stdin: want a string or bytes, not int$"),
-        ("exec", ("true", None, None, 5), r"^workdir: want a string or an os\.PathLike of one, not int$"),
-        ("exec", ("true", None, None, None, []), r"^timeout: want seconds or a timedelta, not \[\]$"),
-        ("exec", ("true", None, None, None, "soon"), "^timeout: want seconds or a timedelta, not 'soon'$"),
-        ("read_view", (5,), r"^path: want a string or an os\.PathLike of one, not int$"),
-        ("write_view", (b"x", "x"), r"^path: want a string or an os\.PathLike of one, not bytes$"),
-        ("write_view", ("x", 5), "^content: want a string or bytes, not int$"),
-        ("download_file", (None,), r"^file_path: want a string or an os\.PathLike of one, not NoneType$"),
-        ("create_session", (5,), "^shell: want a string, not int$"),
-        ("upload_file", ("x", 5), "^content: want a string or bytes, not int$"),
-        ("diff", (5,), "^paths: want a path or a list of them, not int$"),
-        ("diff", ([5],), r"^paths: want a string or an os\.PathLike of one, not int$"),
-    ],
-)
-
-
-@TYPES
-def test_what_is_no_string_is_refused(client: SandboxClient, method: str, arguments: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
-        getattr(client, method)(NO_SANDBOX, *arguments)
-
-
-@TYPES
-async def test_what_is_no_string_is_refused_async(
-    async_client: AsyncSandboxClient, method: str, arguments: Any, says: str
-) -> None:
-    with pytest.raises(TypeError, match=says):
-        await getattr(async_client, method)(NO_SANDBOX, *arguments)
-
+TYPES: List[Tuple[str, Tuple[Any, ...], str]] = [
+    *((method, (["ls", "-l"],), ONE_STRING) for method in EXECS),
+    *((f"session_{method}", (["ls", "-l"],), ONE_STRING) for method in EXECS),
+    *((method, ("true", None, {"X": 1}), "^env: X: want a string, not int$") for method in EXECS),
+    ("exec", ("true", None, {1: "x"}), "^env: 1: want a string, not int$"),
+    ("create_session", ("/bin/sh", {"X": None}), "^env: X: want a string, not NoneType$"),
+    ("attach", (["sleep", 5],), r"^argv\[1\]: want a string, not int$"),
+    ("create_sandbox", (None, {"n": 1}), "^labels: n: want a string, not int$"),
+    ("create_sandbox", (None, ["n"]), "^labels: want a mapping of strings, not list$"),
+    ("exec", ("true", None, ["A=1"]), "^env: want a mapping of strings, not list$"),
+    ("exec", ("true", 5), "^stdin: want a string or bytes, not int$"),
+    ("exec", ("true", None, None, 5), r"^workdir: want a string or an os\.PathLike of one, not int$"),
+    ("exec", ("true", None, None, None, []), r"^timeout: want seconds or a timedelta, not \[\]$"),
+    ("exec", ("true", None, None, None, "soon"), "^timeout: want seconds or a timedelta, not 'soon'$"),
+    ("read_view", (5,), r"^path: want a string or an os\.PathLike of one, not int$"),
+    ("write_view", (b"x", "x"), r"^path: want a string or an os\.PathLike of one, not bytes$"),
+    ("write_view", ("x", 5), "^content: want a string or bytes, not int$"),
+    ("download_file", (None,), r"^file_path: want a string or an os\.PathLike of one, not NoneType$"),
+    ("create_session", (5,), "^shell: want a string, not int$"),
+    ("upload_file", ("x", 5), "^content: want a string or bytes, not int$"),
+    ("diff", (5,), "^paths: want a path or a list of them, not int$"),
+    ("diff", ([5],), r"^paths: want a string or an os\.PathLike of one, not int$"),
+]
 
 RAW = r"is '\\udcff', which UTF-8 cannot carry"
 
-SURROGATES = pytest.mark.parametrize(
-    ("method", "arguments", "says"),
+SURROGATES: List[Tuple[str, Tuple[Any, ...], str]] = [
+    ("exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
+    ("session_exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
+    ("exec", ("true", "\udcff"), f"^stdin: character 0 {RAW}: give bytes$"),
+    ("exec", ("true", None, {"X": "\udcff"}), f"^env: X: character 0 {RAW}$"),
+    ("attach", (["echo", "a\udcff"],), rf"^argv\[1\]: character 1 {RAW}$"),
+    ("create_sandbox", (None, {"n": "\udcff"}), f"^labels: n: character 0 {RAW}$"),
+    ("write_view", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
+    ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
+    ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
+    ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
+    ("diff", ("a\ud800",), r"^paths: character 1 is '\\ud800', which no name of a file holds$"),
+]
+
+REFUSED = pytest.mark.parametrize(
+    ("method", "arguments", "raised", "says"),
     [
-        ("exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
-        ("session_exec", ("echo \udcff",), f"^command: character 5 {RAW}: let printf make such a byte$"),
-        ("exec", ("true", "\udcff"), f"^stdin: character 0 {RAW}: give bytes$"),
-        ("exec", ("true", None, {"X": "\udcff"}), f"^env: X: character 0 {RAW}$"),
-        ("attach", (["echo", "a\udcff"],), rf"^argv\[1\]: character 1 {RAW}$"),
-        ("create_sandbox", (None, {"n": "\udcff"}), f"^labels: n: character 0 {RAW}$"),
-        ("write_view", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
-        ("upload_file", ("x", "\udcff"), f"^content: character 0 {RAW}: give bytes$"),
-        ("read_view", ("a\ud800",), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
-        ("write_view", ("a\ud800", "x"), r"^path: character 1 is '\\ud800', which no name of a file holds$"),
-        ("diff", ("a\ud800",), r"^paths: character 1 is '\\ud800', which no name of a file holds$"),
+        *((method, arguments, TypeError, says) for method, arguments, says in TYPES),
+        *((method, arguments, ValueError, says) for method, arguments, says in SURROGATES),
     ],
 )
 
 
-@SURROGATES
-def test_what_utf8_cannot_carry_is_refused(client: SandboxClient, method: str, arguments: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+@REFUSED
+def test_what_is_no_text_is_refused(
+    client: SandboxClient, method: str, arguments: Any, raised: Type[Exception], says: str
+) -> None:
+    with pytest.raises(raised, match=says):
         getattr(client, method)(NO_SANDBOX, *arguments)
 
 
-@SURROGATES
-async def test_what_utf8_cannot_carry_is_refused_async(
-    async_client: AsyncSandboxClient, method: str, arguments: Any, says: str
+@REFUSED
+async def test_what_is_no_text_is_refused_async(
+    async_client: AsyncSandboxClient, method: str, arguments: Any, raised: Type[Exception], says: str
 ) -> None:
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(raised, match=says):
         await getattr(async_client, method)(NO_SANDBOX, *arguments)
 
 

@@ -23,12 +23,17 @@ def path_of(path: PathLike, name: str = "path") -> str:
     return found
 
 
-def text_of(text: str, name: str, hint: str = "") -> str:
-    """Return a text that UTF-8 can carry. TypeError for what is no string, ValueError for a lone surrogate."""
+def string_of(text: str, name: str) -> str:
+    """Return a string. TypeError for what is none."""
     if not isinstance(text, str):
         raise TypeError(f"{name}: want a string, not {type(text).__name__}")
+    return text
+
+
+def text_of(text: str, name: str, hint: str = "") -> str:
+    """Return a text that UTF-8 can carry. TypeError for what is no string, ValueError for a lone surrogate."""
     try:
-        text.encode()
+        string_of(text, name).encode()
     except UnicodeEncodeError as cause:
         raise _no_text(name, cause, f"which UTF-8 cannot carry{hint}") from None
     return text
@@ -62,8 +67,4 @@ def strings_of(strings: Optional[Sequence[str]], name: str) -> List[str]:
     """Return a list of strings. TypeError unless it is one: a string alone would be taken letter by letter."""
     if isinstance(strings, (str, bytes)) or (strings is not None and not hasattr(strings, "__iter__")):
         raise TypeError(f"{name}: want a list of strings, not {type(strings).__name__}")
-    found = list(strings or ())
-    for i, text in enumerate(found):
-        if not isinstance(text, str):
-            raise TypeError(f"{name}[{i}]: want a string, not {type(text).__name__}")
-    return found
+    return [string_of(text, f"{name}[{i}]") for i, text in enumerate(strings or ())]

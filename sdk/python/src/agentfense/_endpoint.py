@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import grpc
 
+from ._arguments import string_of
 from .exceptions import InvalidConfigurationError
 
 DEFAULT_ENDPOINT = "localhost:9000"
@@ -160,8 +161,8 @@ def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:
 
     The last is shown to that server alone: whoever has it can do there what this user can.
     """
-    if token is not None and not isinstance(token, str):
-        raise TypeError(f"token: want a string, not {type(token).__name__}")
+    if token is not None:
+        string_of(token, "token")
     token = token or os.environ.get("AGENTFENSE_TOKEN")
     if not token and (file := os.environ.get("AGENTFENSE_TOKEN_FILE")):
         token = _read(Path(file)).decode("ascii", "replace").strip()

@@ -18,6 +18,7 @@ from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
 import grpc
 
+from ._arguments import string_of
 from ._endpoint import DEFAULT_ENDPOINT, DEFAULT_PORT, Endpoint, channel_options, parse_endpoint, state_directory
 from ._program import find_program
 from ._skew import HEALTH
@@ -43,8 +44,8 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     one which this starts.
     ConnectionError or InvalidConfigurationError say what stands in the way.
     """
-    if text is not None and not isinstance(text, str):
-        raise TypeError(f"endpoint: want a string, not {type(text).__name__}")
+    if text is not None:
+        string_of(text, "endpoint")
     text = text or os.environ.get("AGENTFENSE_ENDPOINT")
     home = state_directory()
     if text:
