@@ -32,10 +32,29 @@ func init() {
 	probes["kexec_load"] = call(unix.SYS_KEXEC_LOAD)
 	probes["open_by_handle_at"] = call(unix.SYS_OPEN_BY_HANDLE_AT)
 	probes["getpid"] = call(unix.SYS_GETPID)
+	for name, value := range map[string]uintptr{"the usual": 0, "a 32-bit program's": 8, "without randomisation": 0x40000, "with executable data": 0x400000} {
+		probes["personality "+name] = call(unix.SYS_PERSONALITY, value)
+	}
+	probes["memfd_secret"] = call(unix.SYS_MEMFD_SECRET)
+	probes["modify_ldt"] = func() error {
+		if runtime.GOARCH != "amd64" {
+			return unix.ENOSYS // the call is amd64's alone
+		}
+		return syscallError(modifyLDT, 0, 0, 0)
+	}
+	for name, protocol := range map[string]int{
+		"route": unix.NETLINK_ROUTE, "audit": unix.NETLINK_AUDIT, "netfilter": unix.NETLINK_NETFILTER, "uevent": unix.NETLINK_KOBJECT_UEVENT,
+		"socket statistics": unix.NETLINK_SOCK_DIAG, "ipsec": unix.NETLINK_XFRM, "generic": unix.NETLINK_GENERIC, "connector": unix.NETLINK_CONNECTOR,
+	} {
+		probes["netlink "+name] = func() error { _, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol); return err }
+	}
 	for name, family := range map[string]int{"vsock": unix.AF_VSOCK, "packet": unix.AF_PACKET, "alg": unix.AF_ALG, "bluetooth": unix.AF_BLUETOOTH} {
 		probes["socket "+name] = func() error { _, err := unix.Socket(family, unix.SOCK_RAW, 0); return err }
 	}
 }
+
+// modifyLDT is the number of modify_ldt(2) on amd64.
+const modifyLDT = 154
 
 // The filter has no gap beside the calls it names.
 func TestSystemCallsAreFiltered(t *testing.T) {
@@ -47,7 +66,12 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 			"io_uring_setup":           "ENOSYS", "io_uring_enter": "ENOSYS", "io_uring_register": "ENOSYS",
 			"bpf": "EPERM", "perf_event_open": "EPERM", "userfaultfd": "EPERM", "init_module": "EPERM", "kexec_load": "EPERM",
 			"open_by_handle_at": "EPERM",
-			"socket vsock":      "EAFNOSUPPORT", "socket packet": "EAFNOSUPPORT", "socket alg": "EAFNOSUPPORT", "socket bluetooth": "EAFNOSUPPORT",
+			"memfd_secret":      "ENOSYS", "modify_ldt": "ENOSYS",
+			"personality the usual": "done", "personality a 32-bit program's": "done",
+			"personality without randomisation": "EPERM", "personality with executable data": "EPERM",
+			"netlink route": "done", "netlink audit": "EPROTONOSUPPORT", "netlink netfilter": "EPROTONOSUPPORT", "netlink uevent": "EPROTONOSUPPORT",
+			"netlink socket statistics": "EPROTONOSUPPORT", "netlink ipsec": "EPROTONOSUPPORT", "netlink generic": "EPROTONOSUPPORT", "netlink connector": "EPROTONOSUPPORT",
+			"socket vsock": "EAFNOSUPPORT", "socket packet": "EAFNOSUPPORT", "socket alg": "EAFNOSUPPORT", "socket bluetooth": "EAFNOSUPPORT",
 		})
 		prints(t, s, "grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status | cut -f2", "1\n2\n")
 	})

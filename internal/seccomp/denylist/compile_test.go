@@ -76,7 +76,7 @@ func (j judge) answer(t interface{ Fatal(...any) }, c call) uint32 {
 
 func TestFilterAnswers(t *testing.T) {
 	no, absent := uint32(errno(unix.EPERM)), uint32(errno(unix.ENOSYS))
-	family := uint32(errno(unix.EAFNOSUPPORT))
+	family, protocol := uint32(errno(unix.EAFNOSUPPORT)), uint32(errno(unix.EPROTONOSUPPORT))
 	const garbage = 0xdeadbeef << 32
 	tests := []struct {
 		name string
@@ -126,7 +126,22 @@ func TestFilterAnswers(t *testing.T) {
 		{"a high word does not make a pid", "prlimit64", []uint64{garbage, unix.RLIMIT_NOFILE, 1, 0}, allow},
 		{"a high word does not hide a pid", "prlimit64", []uint64{garbage | 1, unix.RLIMIT_NOFILE, 1, 0}, no},
 		{"TCP is allowed", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM}, allow},
-		{"netlink is allowed", "socket", []uint64{unix.AF_NETLINK}, allow},
+		{"netlink for routes is allowed", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, allow},
+		{"netlink for audit is no protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, protocol},
+		{"netlink for socket statistics is no protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_SOCK_DIAG}, protocol},
+		{"a high word does not make a netlink protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, garbage}, allow},
+		{"a high word does not hide a netlink protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, garbage | unix.NETLINK_NETFILTER}, protocol},
+		{"another family has protocols of its own", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, allow},
+		{"the usual personality may be set", "personality", []uint64{0}, allow},
+		{"the personality may be asked", "personality", []uint64{0xffffffff}, allow},
+		{"the personality may be asked by a sign-extended -1", "personality", []uint64{^uint64(0)}, allow},
+		{"a 32-bit program's personality may be set", "personality", []uint64{0x0008}, allow},
+		{"a short uname may be asked for", "personality", []uint64{0x20008}, allow},
+		{"address randomisation stays on", "personality", []uint64{0x0040000}, no},
+		{"readable memory does not become executable", "personality", []uint64{0x0400000}, no},
+		{"page zero is not mapped", "personality", []uint64{0x0100000}, no},
+		{"a high word does not hide a personality", "personality", []uint64{garbage | 0x0040000}, no},
+		{"memory without a place in the kernel's map does not exist", "memfd_secret", nil, absent},
 		{"vsock is no family", "socket", []uint64{unix.AF_VSOCK}, family},
 		{"the kernel's ciphers are no family", "socket", []uint64{unix.AF_ALG}, family},
 		{"a high word does not hide a family", "socket", []uint64{garbage | unix.AF_VSOCK}, family},
@@ -154,6 +169,7 @@ func TestForeignEntriesAreRefused(t *testing.T) {
 	}{
 		{"a 32-bit system call kills", call{number: 3, arch: 0x40000003}, kill},
 		{"an unknown architecture kills", call{number: 0, arch: 0}, kill},
+		{"segments of a program's own do not exist", j.call(t, "modify_ldt"), uint32(errno(unix.ENOSYS))},
 		{"x32 does not exist", call{number: 0x40000000, arch: native}, uint32(errno(unix.ENOSYS))},
 		{"x32 variants without the bit do not exist", call{number: 521, arch: native}, uint32(errno(unix.ENOSYS))},
 		{"a call not yet known does not exist", call{number: highest(architectures["amd64"]) + 1, arch: native}, uint32(errno(unix.ENOSYS))},
@@ -173,7 +189,7 @@ func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 	for _, goarch := range Architectures() {
 		j, info := newJudge(t, goarch), architectures[goarch]
 		top := highest(info)
-		words := rapid.SampledFrom([]uint64{0, 1, 2, 4, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
+		words := rapid.SampledFrom([]uint64{0, 1, 2, 4, 16, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
 		rapid.Check(t, func(t *rapid.T) {
 			c := call{number: rapid.Uint32Range(0, top).Draw(t, "number"), arch: uint32(info.ID)}
 			for i := range c.args {

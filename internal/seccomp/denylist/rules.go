@@ -3,12 +3,14 @@
 //
 // It is linked into the generator and into tests only, never into the binary.
 //
-// Three things are not in the list although other sandboxes refuse them.
-// ptrace stays, because debuggers and strace are honest work: in its own pid
-// namespace it reaches only the sandbox's own processes, and our helpers among
-// them are not dumpable, so not traceable without a capability nobody has.
-// seccomp stays, because a filter can only be narrowed. personality stays, for
-// debuggers that switch off address randomisation.
+// Two calls are not in the list although other sandboxes refuse them. ptrace
+// stays, because debuggers and strace are honest work: in its own pid namespace
+// it reaches only the sandbox's own processes, and our helpers among them are
+// not dumpable, so not traceable without a capability nobody has. seccomp stays,
+// because a filter can only be narrowed.
+//
+// The calls that Docker's default profile ties to a capability (clock_settime,
+// sethostname and the like) are left to the kernel: no process inside has one.
 package denylist
 
 import (
@@ -39,9 +41,13 @@ func rules() []rule {
 	return []rule{
 		// Callers of these fall back when the kernel seems too old to have
 		// them. clone3 takes its flags through a pointer, which a filter
-		// cannot read; io_uring does everything the other rules refuse.
+		// cannot read; io_uring does everything the other rules refuse;
+		// memfd_secret takes memory out of the kernel's own map, where no
+		// limit reclaims it; modify_ldt has let programs into the kernel
+		// before (CVE-2015-5157, CVE-2017-17053), and only Wine wants it.
 		{action: errno(unix.ENOSYS), calls: []string{
 			"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register",
+			"memfd_secret", "modify_ldt",
 		}},
 		// Keyrings are not namespaced by user alone: a session keyring of the
 		// host could be inherited and searched.
@@ -102,6 +108,22 @@ func rules() []rule {
 		{
 			action: errno(0), calls: []string{"prlimit64"},
 			when: append(lowWordIs(1, unix.RLIMIT_CORE), noneOf(2, 0)...),
+		},
+		// A personality can map page zero, make all readable memory executable
+		// and switch address randomisation off. The values that stay are those
+		// of Docker's default profile: PER_LINUX, PER_LINUX32, each with
+		// UNAME26 or without, and the question what it is, which C libraries
+		// pass as 32 bits or as 64.
+		{
+			action: errno(unix.EPERM), calls: []string{"personality"},
+			when: noneOf(0, 0, 0x8, 0x20000, 0x20008, 0xffffffff, ^uint64(0)),
+		},
+		// Netlink for addresses and routes alone. The other protocols reach
+		// code for administrators (netfilter, IPsec, audit), or speak of the
+		// whole host whatever the namespace (connector).
+		{
+			action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket", "socketpair"},
+			when: append(lowWordIs(0, unix.AF_NETLINK), anyBit(2, ^uint32(0))),
 		},
 		// Sockets only of the families that a network namespace contains;
 		// vsock would reach the hypervisor, and the rest is rarely run code.
