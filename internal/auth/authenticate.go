@@ -96,7 +96,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 		case byCertificate.Scopes != 0:
 			return byCertificate, nil
 		case a.noAuth:
-			return Caller{Name: "anyone", Scopes: store.AllScopes}, nil
+			return Caller{Name: "anyone", Scopes: store.AllScopes, Operator: true}, nil
 		}
 		return Caller{}, fault.New(fault.Unauthenticated, `no credentials: send "authorization: Bearer TOKEN"`)
 	}
@@ -112,7 +112,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 		return Caller{}, fault.New(fault.Denied, "the token and the certificate are of two owners")
 	}
 	caller.Name += ", " + byCertificate.Name
-	caller.Owner = byCertificate.Owner
+	caller.Owner, caller.Operator = byCertificate.Owner, false
 	return caller, nil
 }
 
@@ -134,7 +134,7 @@ func bearer(values []string) (string, error) {
 func (a *Authenticator) tokenCaller(ctx context.Context, token string) (Caller, error) {
 	hash := hashOf(token)
 	if sameHash(hash, a.defaultHash) {
-		return Caller{Name: "default token", Scopes: store.AllScopes}, nil
+		return Caller{Name: "default token", Scopes: store.AllScopes, Operator: true}, nil
 	}
 	t, err := a.tokens.TokenByHash(ctx, hash)
 	switch {

@@ -65,9 +65,9 @@ func TestIdentify(t *testing.T) {
 	w := newWorld(t)
 	unverified := shows("alice")
 	unverified.VerifiedChains = nil
-	standard := auth.Caller{Name: "default token", Scopes: store.AllScopes}
+	standard := auth.Caller{Name: "default token", Scopes: store.AllScopes, Operator: true}
 	alice := auth.Caller{Name: "token ci", Owner: "alice", Scopes: store.ScopeRead}
-	anyone := auth.Caller{Name: "anyone", Scopes: store.AllScopes}
+	anyone := auth.Caller{Name: "anyone", Scopes: store.AllScopes, Operator: true}
 	one := func(header string) []string { return []string{header} }
 	tests := []struct {
 		name   string

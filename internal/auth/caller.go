@@ -19,6 +19,9 @@ type Caller struct {
 	Name   string       // for the audit log: "default token", "token NAME", "certificate NAME", "anyone"
 	Owner  string       // whose things it reaches; "" with a scope: everybody's
 	Scopes store.Scopes // what it may do
+	// Operator is set for the default token alone, and for everybody where no
+	// token is asked for: what the configuration allows others does not bind it.
+	Operator bool
 }
 
 // Require checks that the caller has all scopes of need. Errors: Denied.

@@ -3,12 +3,13 @@ package config
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // check refuses values that are each right and wrong together.
 func (l *loader) check() error {
-	for _, check := range []func() error{l.checkTLS, l.checkAddrs, l.checkTimeouts, l.checkNetwork} {
+	for _, check := range []func() error{l.checkTLS, l.checkAddrs, l.checkTimeouts, l.checkNetwork, l.checkRuntimes} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -61,6 +62,14 @@ func (l *loader) checkNetwork() error {
 	d := l.config.Runtime.Docker
 	if d.NetworkMode != NetworkNone && !d.EnableNetworking {
 		return l.at("runtime.docker.network_mode", "%s needs runtime.docker.enable_networking: true", d.NetworkMode)
+	}
+	return nil
+}
+
+func (l *loader) checkRuntimes() error {
+	r := l.config.Runtime
+	if len(r.Allowed) > 0 && !slices.Contains(r.Allowed, r.Type) {
+		return l.at("runtime.allowed", "it lacks %s, the runtime.type of a sandbox that does not ask for one", r.Type)
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ const (
 // Runtime says how commands are run.
 type Runtime struct {
 	Type           RuntimeType   // of a sandbox that does not ask for one
+	Allowed        []RuntimeType // that a sandbox may ask for; empty: Type alone
 	BwrapPath      string        // program, looked for on the PATH without a /
 	DefaultTimeout time.Duration // of an exec that asks for none; 0: none
 	MaxTimeout     time.Duration // an exec may ask for; 0: any
@@ -79,6 +80,7 @@ type Runtime struct {
 type DockerRuntime struct {
 	Host         string // of the daemon, such as unix:///run/docker.sock; "": the client's default
 	DefaultImage string
+	Images       []string // that a sandbox may ask for beside DefaultImage; see Allows
 	NetworkMode  NetworkMode
 	// EnableNetworking allows a NetworkMode other than NetworkNone.
 	EnableNetworking bool

@@ -26,11 +26,13 @@ var settings = []setting{
 	{"storage.db_path", func(c *Config, v value) error { return v.optional(&c.Storage.DBPath, value.path) }},
 
 	{"runtime.type", setRuntimeType},
+	{"runtime.allowed", setAllowedRuntimes},
 	{"runtime.bwrap_path", func(c *Config, v value) error { return v.program(&c.Runtime.BwrapPath) }},
 	{"runtime.default_timeout", func(c *Config, v value) error { return v.duration(&c.Runtime.DefaultTimeout) }},
 	{"runtime.max_timeout", func(c *Config, v value) error { return v.duration(&c.Runtime.MaxTimeout) }},
 	{"runtime.docker.host", func(c *Config, v value) error { return v.optional(&c.Runtime.Docker.Host, value.dockerHost) }},
 	{"runtime.docker.default_image", func(c *Config, v value) error { return v.word(&c.Runtime.Docker.DefaultImage) }},
+	{"runtime.docker.images", setImages},
 	{"runtime.docker.network_mode", func(c *Config, v value) error {
 		return oneOf(v, &c.Runtime.Docker.NetworkMode, NetworkNone, NetworkBridge, NetworkHost)
 	}},
@@ -57,6 +59,9 @@ var settings = []setting{
 	{"logging.level", setLevel},
 	{"logging.format", func(c *Config, v value) error { return oneOf(v, &c.Logging.Format, LogText, LogJSON) }},
 }
+
+// lists are the keys that the file gives as a list.
+var lists = []string{"runtime.allowed", "runtime.docker.images"}
 
 // Keys returns every key, such as "server.grpc_addr".
 func Keys() []string {

@@ -146,11 +146,34 @@ func (l *loader) readKey(key string, n *yaml.Node) error {
 	if !ok {
 		return l.readSection(n, key)
 	}
+	if n.Kind == yaml.SequenceNode && slices.Contains(lists, key) {
+		items, err := l.readItems(n, key)
+		if err != nil {
+			return err
+		}
+		return l.assign(s, origin{line: n.Line}, value{items: items, isList: true, dir: l.dir})
+	}
 	text, err := l.file.Text(n, key)
 	if err != nil {
 		return err
 	}
 	return l.assign(s, origin{line: n.Line}, value{text: text, dir: l.dir})
+}
+
+// readItems reads a list of texts.
+func (l *loader) readItems(n *yaml.Node, key string) ([]string, error) {
+	if n.Anchor != "" {
+		return nil, l.file.At(n.Line, "%s is a plain list: an anchor has no use here", key)
+	}
+	var items []string
+	for _, item := range n.Content {
+		text, err := l.file.Text(item, key)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, text)
+	}
+	return items, nil
 }
 
 // syncNames are the two names of one setting.

@@ -81,12 +81,14 @@ storage:
   db_path: ../af.db
 runtime:
   type: docker
+  allowed: [docker, bwrap]
   bwrap_path: /opt/bwrap
   default_timeout: 1m
   max_timeout: 10m
   docker:
     host: unix:///run/d.sock
     default_image: busybox:1
+    images: ["python:*", ghcr.io/me/box:1]
     network_mode: bridge
     enable_networking: true
 sandbox:
@@ -118,9 +120,9 @@ logging:
 		Auth:    config.Auth{TokenFile: "/run/af/token"},
 		Storage: config.Storage{CodebasePath: dir + "/cb", MountPath: "/mnt/af", DBPath: filepath.Join(dir, "../af.db")},
 		Runtime: config.Runtime{
-			Type: config.Docker, BwrapPath: "/opt/bwrap", DefaultTimeout: time.Minute, MaxTimeout: 10 * time.Minute,
+			Type: config.Docker, Allowed: []config.RuntimeType{config.Docker, config.Bwrap}, BwrapPath: "/opt/bwrap", DefaultTimeout: time.Minute, MaxTimeout: 10 * time.Minute,
 			Docker: config.DockerRuntime{
-				Host: "unix:///run/d.sock", DefaultImage: "busybox:1",
+				Host: "unix:///run/d.sock", DefaultImage: "busybox:1", Images: []string{"python:*", "ghcr.io/me/box:1"},
 				NetworkMode: config.NetworkBridge, EnableNetworking: true,
 			},
 		},

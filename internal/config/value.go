@@ -19,7 +19,10 @@ import (
 // value is what a key is given.
 type value struct {
 	text string
-	dir  string // that a relative path starts from; "" where it may not be relative
+	// items are the values of a list in the file; isList tells that there was one.
+	items  []string
+	isList bool
+	dir    string // that a relative path starts from; "" where it may not be relative
 }
 
 func (v value) bad(want string) error {
@@ -187,6 +190,51 @@ func setRuntimeType(c *Config, v value) error {
 		return fault.New(fault.Invalid, `"mock" would run commands without any isolation: use bwrap or docker`)
 	}
 	return oneOf(v, &c.Runtime.Type, Bwrap, Docker)
+}
+
+// list takes several values: a list in the file, with commas between them in a
+// variable. An empty one is nil.
+func (v value) list() ([]string, error) {
+	if v.isList {
+		return v.items, nil
+	}
+	if v.dir != "" {
+		return nil, v.bad("a list, such as [a, b]")
+	}
+	if v.text == "" {
+		return nil, nil
+	}
+	return strings.Split(v.text, ","), nil
+}
+
+func setAllowedRuntimes(c *Config, v value) error {
+	items, err := v.list()
+	if err != nil {
+		return err
+	}
+	c.Runtime.Allowed = nil
+	for _, item := range items {
+		var t Config
+		if err := setRuntimeType(&t, value{text: item}); err != nil {
+			return err
+		}
+		c.Runtime.Allowed = append(c.Runtime.Allowed, t.Runtime.Type)
+	}
+	return nil
+}
+
+func setImages(c *Config, v value) error {
+	items, err := v.list()
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		if _, ok := parseImage(item); !ok {
+			return value{text: item}.bad("an image such as python:3.13, a pattern such as python:*, or an image ID of 64 digits")
+		}
+	}
+	c.Runtime.Docker.Images = items
+	return nil
 }
 
 func setSyncOnCompletion(c *Config, v value) error {

@@ -14,10 +14,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/auth"
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // permissionOf, typeOf and originOf read the enums of the wire; what is not here is
@@ -108,8 +111,24 @@ type confinement struct{ name, image, net string }
 const maxImageBytes = 1 << 10
 
 // runtimeOf reads what is to confine a sandbox's processes. Whether the host has
-// it shows at the start. Errors: Invalid.
-func (s *Service) runtimeOf(runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+// it shows at the start. Errors: Invalid; Denied for what the configuration does
+// not allow the caller, whether it is there or not.
+func (s *Service) runtimeOf(caller auth.Caller, runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+	how, err := s.readRuntime(runtime, image)
+	c := s.config.Runtime
+	switch {
+	case err != nil || caller.Operator:
+		return how, err
+	case !c.Permits(config.RuntimeType(how.name)):
+		return confinement{}, fault.New(fault.Denied, "runtime %s: the server does not allow it: its operator can add it to runtime.allowed", how.name)
+	case image != "" && !c.Docker.Allows(image):
+		return confinement{}, fault.New(fault.Denied, "image %s: the server does not allow it: its operator can add it to runtime.docker.images", vpath.Escape(image))
+	}
+	return how, nil
+}
+
+// readRuntime is runtimeOf for a caller who may name any.
+func (s *Service) readRuntime(runtime sandboxv1.RuntimeType, image string) (confinement, error) {
 	c := s.config.Runtime
 	name, known := runtimeNames[runtime]
 	switch {

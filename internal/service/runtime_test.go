@@ -1,14 +1,63 @@
 package service_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/store"
 )
+
+// Who has a token of an owner names what the operator allows, and learns nothing
+// of what else there is.
+func TestAllowedRuntimesAndImages(t *testing.T) {
+	const (
+		none   = sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED
+		bwrap  = sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP
+		docker = sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER
+	)
+	w := newWorld(t, func(c *config.Config) {
+		c.Runtime.Type = config.Docker
+		c.Runtime.Docker.DefaultImage, c.Runtime.Docker.Images = "standard", []string{"python:*"}
+	})
+	me := w.as("me", store.AllScopes)
+	everybodys := w.as("", store.AllScopes)
+	cb := w.codebase(me, "me")
+	for _, tt := range []struct {
+		name    string
+		runtime sandboxv1.RuntimeType
+		image   string
+		want    codes.Code
+	}{
+		{"the default image", none, "", codes.OK},
+		{"the default image by name", docker, "docker.io/library/standard:latest", codes.OK},
+		{"one that is listed", docker, "python:3", codes.OK},
+		{"another", docker, "secret:1", codes.PermissionDenied},
+		{"an ID", none, "sha256:" + strings.Repeat("a", 64), codes.PermissionDenied},
+		{"a short ID", none, "abcdef012345", codes.PermissionDenied},
+		{"a digest of a listed name", none, "python@sha256:" + strings.Repeat("a", 64), codes.PermissionDenied},
+		{"another runtime", bwrap, "", codes.PermissionDenied},
+	} {
+		for _, caller := range []context.Context{me, everybodys} {
+			_, err := w.sandboxes.CreateSandbox(caller, &sandboxv1.CreateSandboxRequest{CodebaseId: cb, Runtime: tt.runtime, Image: tt.image})
+			wantCode(t, tt.name, err, tt.want)
+			if strings.Contains(status.Convert(err).Message(), "python:*") {
+				t.Errorf("%s: the list is told: %v", tt.name, err)
+			}
+		}
+	}
+	for _, r := range []*sandboxv1.CreateSandboxRequest{{Image: "secret:1"}, {Runtime: bwrap}} {
+		r.CodebaseId = cb
+		if _, err := w.sandboxes.CreateSandbox(t.Context(), r); err != nil {
+			t.Errorf("the operator: %v", err)
+		}
+	}
+}
 
 func TestTheRuntimeIsTheOneAskedForOrTheConfigured(t *testing.T) {
 	const (

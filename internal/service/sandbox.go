@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
@@ -29,7 +30,7 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 	if err != nil {
 		return nil, err
 	}
-	record, err := s.newRecord(r, entry)
+	record, err := s.newRecord(callerOf(ctx), r, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +67,8 @@ const sentNote = "sent to the server"
 const workspace = "/workspace"
 
 // newRecord checks what is asked for and makes a record of it.
-func (s *Service) newRecord(r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
-	how, err := s.runtimeOf(r.Runtime, r.Image)
+func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
+	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
 		return sandbox.Record{}, err
 	}

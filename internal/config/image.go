@@ -1,0 +1,111 @@
+package config
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Allows reports whether a sandbox may ask for the image: the default image, or
+// one that Images names. Both are compared in docker's full form, in which
+// "debian" is "docker.io/library/debian:latest".
+//
+// A name that docker could take for the ID of an image, whole or cut short, is
+// allowed only where it is written out: an ID names any image of the daemon.
+func (d DockerRuntime) Allows(image string) bool {
+	if strings.Contains(image, "*") {
+		return false
+	}
+	if image == d.DefaultImage || slices.Contains(d.Images, image) {
+		return true
+	}
+	if maybeID.MatchString(image) {
+		return slices.ContainsFunc(d.Images, func(i string) bool { return isID(i) && bareID(i) == bareID(image) })
+	}
+	asked, ok := parseImage(image)
+	if !ok {
+		return false
+	}
+	return slices.ContainsFunc(append([]string{d.DefaultImage}, d.Images...), func(i string) bool {
+		allowed, ok := parseImage(i)
+		return ok && !isID(i) && allowed.matches(asked)
+	})
+}
+
+var (
+	// maybeID is what the daemon looks up as an ID if no image has that name.
+	maybeID = regexp.MustCompile(`^(sha256:)?[0-9a-f]+$`)
+	wholeID = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
+
+	// The grammar of references, with * in patterns (distribution's reference
+	// package documents it).
+	repositoryForm = regexp.MustCompile(`^[a-z0-9*]+([._*-]+[a-z0-9*]+)*(/[a-z0-9*]+([._*-]+[a-z0-9*]+)*)*$`)
+	domainForm     = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?$`)
+	tagForm        = regexp.MustCompile(`^[A-Za-z0-9_*][A-Za-z0-9_.*-]{0,127}$`)
+	digestForm     = regexp.MustCompile(`^[a-z0-9]+([+._-][a-z0-9]+)*:([0-9a-fA-F]{32,}|\*)$`)
+)
+
+func isID(image string) bool { return wholeID.MatchString(image) }
+
+func bareID(image string) string { return strings.TrimPrefix(image, "sha256:") }
+
+// imageName is a reference to an image, or a pattern of such, in full.
+type imageName struct {
+	domain, repository string
+	tag                string // "" beside a digest: docker does not look at it
+	digest             string
+}
+
+// parseImage reads what docker reads: [DOMAIN/]REPOSITORY[:TAG][@DIGEST].
+func parseImage(s string) (n imageName, ok bool) {
+	s, n.digest, _ = strings.Cut(s, "@")
+	if n.digest != "" && !digestForm.MatchString(n.digest) {
+		return n, false
+	}
+	if colon := strings.LastIndexByte(s, ':'); colon > strings.LastIndexByte(s, '/') {
+		s, n.tag = s[:colon], s[colon+1:]
+		if !tagForm.MatchString(n.tag) {
+			return n, false
+		}
+	}
+	first, rest, deep := strings.Cut(s, "/")
+	switch {
+	case deep && (strings.ContainsAny(first, ".:") || first == "localhost" || first != strings.ToLower(first)):
+		n.domain, n.repository = first, rest
+	default:
+		n.domain, n.repository = dockerHub, s
+	}
+	if n.domain == "index."+dockerHub {
+		n.domain = dockerHub
+	}
+	if n.domain == dockerHub && !strings.Contains(n.repository, "/") {
+		n.repository = "library/" + n.repository
+	}
+	switch {
+	case n.digest != "":
+		n.tag = ""
+	case n.tag == "":
+		n.tag = "latest"
+	}
+	return n, domainForm.MatchString(n.domain) && repositoryForm.MatchString(n.repository)
+}
+
+// dockerHub is the registry of names without one.
+const dockerHub = "docker.io"
+
+// matches reports whether n, a pattern, covers the image. A * covers any
+// characters but /. An image that is named by its digest is covered by a pattern
+// with a digest alone: docker does not look at its tag.
+func (n imageName) matches(image imageName) bool {
+	return (n.digest == "") == (image.digest == "") && n.domain == image.domain &&
+		covers(n.repository, image.repository) && covers(n.tag, image.tag) && covers(n.digest, image.digest)
+}
+
+func covers(pattern, s string) bool {
+	ok, err := path.Match(pattern, s)
+	return ok && err == nil
+}
+
+// Permits reports whether a sandbox may ask for the runtime.
+func (r Runtime) Permits(t RuntimeType) bool { return t == r.Type || slices.Contains(r.Allowed, t) }
