@@ -115,7 +115,7 @@ var rooms = map[string]string{
 	"golang.org/x/sys":                          "*",
 	"golang.org/x/term":                         "bench internal/cli",
 	"google.golang.org/genproto/googleapis/api": "api/reference api/sandbox/v1",
-	"google.golang.org/genproto/googleapis/rpc": "client internal/gateway internal/service",
+	"google.golang.org/genproto/googleapis/rpc": "client internal/carry internal/gateway internal/service",
 	"google.golang.org/grpc":                    "api/sandbox/v1 bench/serve client internal/carry internal/daemon internal/endpoint/dial internal/gateway internal/remote internal/service",
 	"google.golang.org/protobuf":                "api/reference api/sandbox/v1 bench/serve client internal/apilevel internal/endpoint/dial internal/gateway internal/remote internal/service",
 	"modernc.org/sqlite":                        "internal/store",

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -49,6 +50,8 @@ type Error struct {
 	// "bytes", "files", "sandboxes". 0 and "": not known.
 	Limit    int64
 	Resource string
+	// NotStarted says of a command that it is certain that nothing of it has run.
+	NotStarted bool
 
 	kinds []error
 }
@@ -122,7 +125,7 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if s.Code() == codes.Canceled && c.closed.Load() {
 		return failure(operation, "the client is closed", ErrPrecondition)
 	}
-	e := &Error{Operation: operation, Message: c.explained(s)}
+	e := &Error{Operation: operation, Message: c.explained(s), NotStarted: carry.NotStarted(s)}
 	kind, known := kindOf[s.Code()]
 	if !known {
 		kind = ErrInternal

@@ -193,6 +193,13 @@ func (c *Client) destroy(ctx context.Context, id string) error {
 	return c.fail(ctx, "destroy sandbox", err)
 }
 
+// destroyUnused removes a sandbox that nobody is to have. One that somebody has
+// used stays.
+func (c *Client) destroyUnused(ctx context.Context, id string) error {
+	_, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id, UnusedOnly: true})
+	return c.fail(ctx, "destroy sandbox", err)
+}
+
 // inWorkspace is a path from the workspace on: "/workspace/x", "/x" and "x" are
 // one.
 func inWorkspace(path string) string {

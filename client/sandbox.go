@@ -120,7 +120,7 @@ func (c *Client) sandbox(id string, made bool) *Sandbox {
 }
 
 // CreateSandbox makes a sandbox of a codebase and starts it. If it does not
-// start it is removed again.
+// start it is removed again, unless somebody else has used it meanwhile.
 // Errors: ErrInvalid, ErrNotFound, ErrExhausted beyond the owner's limit;
 // ErrPrecondition for what the server's host cannot do.
 func (c *Client) CreateSandbox(ctx context.Context, codebaseID string, options ...SandboxOption) (*Sandbox, error) {
@@ -133,7 +133,7 @@ func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settin
 		return nil, err
 	}
 	got, err := lasting(ctx, c.sandboxes.CreateSandbox, request, func(ctx context.Context, made *sandboxv1.Sandbox) error {
-		return c.destroy(ctx, made.Id)
+		return c.destroyUnused(ctx, made.Id)
 	})
 	if err != nil {
 		return nil, c.fail(ctx, "create sandbox", err)
@@ -143,7 +143,7 @@ func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settin
 		return s, nil
 	}
 	if err := s.Start(ctx); err != nil {
-		return nil, errors.Join(err, s.Destroy(ctx))
+		return nil, errors.Join(err, c.undo(ctx, func(ctx context.Context, c *Client) error { return c.destroyUnused(ctx, s.ID) }))
 	}
 	return s, nil
 }

@@ -106,19 +106,32 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	live, err := e.enter(ctx, home, sb, o.Exclusive)
 	if err != nil {
 		if isNew {
-			err = errors.Join(err, home.Remove(sb.Name())) // nothing ran in it
+			err = errors.Join(err, removeUnused(home, sb)) // we ran nothing in it
 		}
 		return err
 	}
 	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
 	err = errors.Join(err, live.leave())
 	if notStarted := (*supervise.CommandError)(nil); errors.As(err, &notStarted) && isNew {
-		return errors.Join(err, home.Remove(sb.Name()))
+		return errors.Join(err, removeUnused(home, sb))
 	}
 	if o.Detach {
 		return err
 	}
 	return e.finishRun(ctx, home, sb, o, exit, err, before)
+}
+
+// removeUnused removes a sandbox that was made for a command which never started,
+// unless somebody else has used it meanwhile.
+func removeUnused(home *sandbox.Home, sb *sandbox.Sandbox) error {
+	if changed, err := sb.HasChanges(); err != nil || changed {
+		return err
+	}
+	err := home.Remove(sb.Name())
+	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) {
+		return nil
+	}
+	return err
 }
 
 // runIn runs the command in the live sandbox.

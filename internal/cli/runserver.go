@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -32,17 +31,30 @@ type made struct {
 
 func (m *made) id() string { return string(m.Record.ID) }
 
-// undo removes what was made.
+// undo removes what was made, for a command that was never started. What somebody
+// else has changed meanwhile stays, with what it was made of.
 func (m *made) undo(ctx context.Context, s control.Server) error {
-	ctx = context.WithoutCancel(ctx)
 	var err error
 	if m.isNew && m.Record.ID != "" {
-		err = s.Destroy(ctx, m.id())
+		err = s.DestroyUnused(context.WithoutCancel(ctx), m.id())
 	}
-	if m.codebase != "" && err == nil {
-		err = s.DeleteCodebase(ctx, m.codebase)
+	return errors.Join(err, m.deleteCodebase(ctx, s, err))
+}
+
+// remove removes the sandbox with all that it changed, and what was uploaded for
+// it.
+func (m *made) remove(ctx context.Context, s control.Server) error {
+	err := s.Destroy(context.WithoutCancel(ctx), m.id())
+	return errors.Join(err, m.deleteCodebase(ctx, s, err))
+}
+
+// deleteCodebase deletes what was uploaded, unless the sandbox stays because of
+// err.
+func (m *made) deleteCodebase(ctx context.Context, s control.Server, err error) error {
+	if m.codebase == "" || err != nil {
+		return nil
 	}
-	return err
+	return s.DeleteCodebase(context.WithoutCancel(ctx), m.codebase)
 }
 
 // createOnServer makes a sandbox of a codebase that is there, or of a directory
@@ -186,7 +198,8 @@ func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server,
 	return m, s.SetPolicy(ctx, m.id(), rules)
 }
 
-// runOnServer is run: what it makes stays, unless nothing ran in it.
+// runOnServer is run: what it makes stays, unless the server says that the command
+// was never started.
 func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Command, o runOptions, args []string) error {
 	m, err := o.findOnServer(ctx, e, s, cmd)
 	if err != nil {
@@ -213,8 +226,11 @@ func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Comm
 			err = leaveErr
 		}
 	}
-	if m.isNew && wasRefused(err) {
+	if _, never := errors.AsType[*control.NotStartedError](err); never && m.isNew {
 		return errors.Join(err, m.undo(ctx, s))
+	}
+	if err != nil {
+		e.say("sandbox %[1]s stays, with what the command changed: see agentfense diff %[1]s", m.Record.Name)
 	}
 	if err != nil || o.Detach {
 		return err
@@ -241,12 +257,6 @@ func (e *env) detachOnServer(ctx context.Context, s control.Server, m *made, c c
 	return err
 }
 
-// wasRefused reports whether the server has certainly run nothing.
-func wasRefused(err error) bool {
-	kinds := []fault.Kind{fault.Invalid, fault.Denied, fault.Unsupported, fault.Precondition}
-	return err != nil && slices.Contains(kinds, fault.KindOf(err))
-}
-
 // finishOnServer does what follows a command, as finishRun.
 func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o runOptions, exit control.Exit, before uint64) error {
 	e.sayConflicts(exit)
@@ -256,8 +266,7 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 	}
 	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before, o.Remove))
 	if o.Remove {
-		m.isNew = true // as if it had not been there
-		after = errors.Join(after, m.undo(ctx, s))
+		after = errors.Join(after, m.remove(ctx, s))
 	} else if m.codebase != "" {
 		e.say("the files are in codebase %[1]s: agentfense codebase pull %[1]s DIR", m.codebase)
 	}

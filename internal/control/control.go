@@ -62,6 +62,16 @@ type Command struct {
 	Columns   uint16
 }
 
+// NotStartedError is an error of which the server says that it is certain that
+// nothing of the command has run.
+type NotStartedError struct{ error }
+
+// NotStarted says so of err.
+func NotStarted(err error) error { return &NotStartedError{err} }
+
+// Unwrap is the error.
+func (e *NotStartedError) Unwrap() error { return e.error }
+
 // Exit is how a command ended.
 type Exit struct {
 	Code int

@@ -32,8 +32,11 @@ type Server interface {
 	Start(ctx context.Context, id string) error
 	Stop(ctx context.Context, id string) error
 	Destroy(ctx context.Context, id string) error
+	DestroyUnused(ctx context.Context, id string) error
 	InUse(ctx context.Context, id string) (bool, error)
 
+	// The errors of a command that was certainly not started hold a
+	// *NotStartedError.
 	Attach(ctx context.Context, c Command) (Attached, error)
 	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
 

@@ -164,6 +164,13 @@ func (c *Client) Destroy(ctx context.Context, id string) error {
 	return c.failed(err)
 }
 
+// DestroyUnused is Destroy of a sandbox with which nothing is lost. Errors:
+// Precondition where it holds changes or something runs in it.
+func (c *Client) DestroyUnused(ctx context.Context, id string) error {
+	_, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id, UnusedOnly: true})
+	return c.failed(err)
+}
+
 // InUse reports whether a command or a session runs in a sandbox.
 func (c *Client) InUse(ctx context.Context, id string) (bool, error) {
 	s, err := c.sandboxes.GetStats(ctx, &sandboxv1.GetStatsRequest{SandboxId: id})

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/agentfense/agentfense/internal/carry"
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
 )
@@ -41,7 +43,11 @@ func (c *Client) failed(err error) error {
 	case codes.Unauthenticated:
 		return fault.New(fault.Unauthenticated, "the server at %s does not let you in: %s; %s", c.at, s.Message(), tokenAdvice(c.at))
 	}
-	return fault.New(kindOf[s.Code()], "%s", s.Message())
+	err = fault.New(kindOf[s.Code()], "%s", s.Message())
+	if carry.NotStarted(s) {
+		err = control.NotStarted(err)
+	}
+	return err
 }
 
 // tokenAdvice says which token is to be shown.

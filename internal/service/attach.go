@@ -31,6 +31,7 @@ func (c *sandboxServer) Attach(with sandboxv1.SandboxService_AttachServer) error
 	switch m := first.GetMessage().(type) {
 	case *sandboxv1.AttachRequest_Start_:
 		j, err = s.newAttached(ctx, m.Start, talk)
+		err = neverStarted(err)
 	case *sandboxv1.AttachRequest_Resume_:
 		j, err = s.newResumed(ctx, m.Resume, talk)
 	default:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -17,7 +18,29 @@ const (
 	domain       = "agentfense"
 	isNotRunning = "SANDBOX_NOT_RUNNING" // with "status", as in SandboxStatus
 	isExceeded   = "LIMIT_EXCEEDED"      // with "resource" and "limit"
+	isNotStarted = "COMMAND_NOT_STARTED"
 )
+
+// With any of the reasons, "started" is "false" where it is certain that nothing of
+// the command has run. Nothing else is.
+const (
+	startedKey = "started"
+	wasNot     = "false"
+)
+
+// unstarted is an error of a command that was certainly never started.
+type unstarted struct{ error }
+
+// Unwrap is the error.
+func (u unstarted) Unwrap() error { return u.error }
+
+// neverStarted says of an error that its command was never started.
+func neverStarted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unstarted{err}
+}
 
 // detailed is an error with what a program is to know of it.
 type detailed struct {
@@ -39,7 +62,24 @@ func detailsOf(err error) []protoadapt.MessageV1 {
 			Reason: isExceeded, Domain: domain, Metadata: map[string]string{"resource": l.Resource, "limit": strconv.FormatInt(l.Most, 10)},
 		})
 	}
+	if _, is := errors.AsType[unstarted](err); is {
+		details = withNotStarted(details)
+	}
 	return details
+}
+
+// withNotStarted adds to the details that the command was never started. An error
+// has one google.rpc.ErrorInfo.
+func withNotStarted(details []protoadapt.MessageV1) []protoadapt.MessageV1 {
+	for i, d := range details {
+		if info, is := d.(*errdetails.ErrorInfo); is {
+			info = proto.CloneOf(info)
+			info.Metadata[startedKey] = wasNot
+			details[i] = info
+			return details
+		}
+	}
+	return append(details, &errdetails.ErrorInfo{Reason: isNotStarted, Domain: domain, Metadata: map[string]string{startedKey: wasNot}})
 }
 
 // withStatus tells how a sandbox stands that does not run.

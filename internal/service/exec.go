@@ -25,7 +25,7 @@ import (
 func (c *sandboxServer) Exec(ctx context.Context, r *sandboxv1.ExecRequest) (*sandboxv1.ExecResult, error) {
 	job, err := c.service.newExec(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, neverStarted(err)
 	}
 	return c.service.collect(ctx, job)
 }
@@ -34,7 +34,7 @@ func (c *sandboxServer) Exec(ctx context.Context, r *sandboxv1.ExecRequest) (*sa
 func (c *sandboxServer) ExecStream(r *sandboxv1.ExecRequest, to sandboxv1.SandboxService_ExecStreamServer) error {
 	job, err := c.service.newExec(to.Context(), r)
 	if err != nil {
-		return err
+		return neverStarted(err)
 	}
 	return c.service.stream(to.Context(), job, to)
 }
@@ -199,11 +199,12 @@ func (j *job) execute(ctx context.Context, command supervise.Command, input []by
 	return running.Wait(ctx)
 }
 
-// exec starts a command.
+// exec starts a command. Invalid is the supervisor's word that it has not; what
+// else goes wrong may come after the command's first steps.
 func (j *job) exec(ctx context.Context, command supervise.Command, files ...*os.File) (*supervise.Running, error) {
 	running, err := j.client.Exec(ctx, command, files...)
 	if fault.Is(err, fault.Invalid) { // all else was checked before
-		err = fault.New(fault.Invalid, "workdir: %w", err)
+		err = neverStarted(fault.New(fault.Invalid, "workdir: %w", err))
 	}
 	return running, err
 }

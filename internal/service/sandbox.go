@@ -262,7 +262,43 @@ func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.Destroy
 		return nil, err
 	}
 	defer unlock()
-	return &sandboxv1.Empty{}, s.destroy(context.WithoutCancel(ctx), sb)
+	ctx = context.WithoutCancel(ctx)
+	if r.UnusedOnly {
+		if err := s.checkUnused(ctx, sb); err != nil {
+			return nil, err
+		}
+		if err := s.end(ctx, sb); err != nil { // and what came in between is seen
+			return nil, err
+		}
+		if err := s.checkUnused(ctx, sb); err != nil {
+			return nil, err
+		}
+	}
+	return &sandboxv1.Empty{}, s.destroy(ctx, sb)
+}
+
+// checkUnused refuses, with Precondition, where something would be lost with the
+// sandbox: a command, a session or changes.
+func (s *Service) checkUnused(ctx context.Context, sb *sandbox.Sandbox) error {
+	client, err := supervise.Dial(ctx, sb.Dir())
+	var changed bool
+	switch {
+	case fault.Is(err, fault.NotFound):
+		changed, err = sb.HasChanges()
+	case err == nil:
+		var stats supervise.Stats
+		if stats, err = client.Stats(ctx); err != nil {
+			return err
+		}
+		if stats.Execs > 0 || stats.Sessions > 0 {
+			return fault.New(fault.Precondition, "sandbox %s: is in use: a command or a session runs in it", sb.ID())
+		}
+		changed, err = client.HasChanges(ctx)
+	}
+	if err == nil && changed {
+		err = fault.New(fault.Precondition, "sandbox %s: holds changes", sb.ID())
+	}
+	return err
 }
 
 // end stops a sandbox and carries over what it has changed last.

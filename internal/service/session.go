@@ -140,7 +140,7 @@ func (c *sandboxServer) DestroySession(ctx context.Context, r *sandboxv1.Destroy
 func (c *sandboxServer) SessionExec(ctx context.Context, r *sandboxv1.SessionExecRequest) (*sandboxv1.ExecResult, error) {
 	job, err := c.service.newSessionExec(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, neverStarted(err)
 	}
 	return c.service.collect(ctx, job)
 }
@@ -149,7 +149,7 @@ func (c *sandboxServer) SessionExec(ctx context.Context, r *sandboxv1.SessionExe
 func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sandboxv1.SandboxService_SessionExecStreamServer) error {
 	job, err := c.service.newSessionExec(to.Context(), r)
 	if err != nil {
-		return err
+		return neverStarted(err)
 	}
 	found, err := c.service.session(to.Context(), r.SessionId)
 	if err != nil {

@@ -1048,8 +1048,11 @@ func (x *StopSandboxRequest) GetSandboxId() string {
 }
 
 type DestroySandboxRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Only if nothing is lost with it: FAILED_PRECONDITION while a command or a session runs in it,
+	// and where it holds changes.
+	UnusedOnly    bool `protobuf:"varint,100,opt,name=unused_only,json=unusedOnly,proto3" json:"unused_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,6 +1092,13 @@ func (x *DestroySandboxRequest) GetSandboxId() string {
 		return x.SandboxId
 	}
 	return ""
+}
+
+func (x *DestroySandboxRequest) GetUnusedOnly() bool {
+	if x != nil {
+		return x.UnusedOnly
+	}
+	return false
 }
 
 type ExecRequest struct {
@@ -4410,10 +4420,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"3\n" +
 	"\x12StopSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"6\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"W\n" +
 	"\x15DestroySandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xd0\x02\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x1f\n" +
+	"\vunused_only\x18d \x01(\bR\n" +
+	"unusedOnly\"\xd0\x02\n" +
 	"\vExecRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x18\n" +

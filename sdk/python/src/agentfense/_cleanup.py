@@ -14,21 +14,25 @@ from .exceptions import CodebaseNotFoundError, ConnectionError, SandboxError, Sa
 from .types import Codebase, Sandbox
 
 
-def remove(client: SandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str]) -> None:
+def remove(
+    client: SandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str], *, unused_only: bool = False
+) -> None:
     """Remove a sandbox, and then a codebase. What is not there is removed already."""
     if sandbox_id is not None:
         with suppress(SandboxNotFoundError):
-            client.destroy_sandbox(sandbox_id)
+            client.destroy_sandbox(sandbox_id, unused_only=unused_only)
     if codebase_id is not None:
         with suppress(CodebaseNotFoundError):
             client.delete_codebase(codebase_id)
 
 
-async def remove_async(client: AsyncSandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str]) -> None:
+async def remove_async(
+    client: AsyncSandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str], *, unused_only: bool = False
+) -> None:
     """Remove a sandbox, and then a codebase. What is not there is removed already."""
     if sandbox_id is not None:
         with suppress(SandboxNotFoundError):
-            await client.destroy_sandbox(sandbox_id)
+            await client.destroy_sandbox(sandbox_id, unused_only=unused_only)
     if codebase_id is not None:
         with suppress(CodebaseNotFoundError):
             await client.delete_codebase(codebase_id)
@@ -73,15 +77,15 @@ def _follows(now: Union[Connection, AsyncConnection], lost: Union[Connection, As
 def give_up(client: SandboxClient, sandbox: Optional[Sandbox], codebase: Optional[Codebase]) -> None:
     """Remove what was made before something failed, which is what the caller hears of, and close the client.
 
-    With a codebase all sandboxes of it are removed.
+    With a codebase all sandboxes of it are removed. One that somebody has used meanwhile stays, and its codebase.
     """
 
     def work(server: SandboxClient) -> None:
         if sandbox is not None:
-            remove(server, sandbox.id, None)
+            remove(server, sandbox.id, None, unused_only=True)
         if codebase is not None:
             for left in server.list_sandboxes(codebase.id):
-                remove(server, left.id, None)
+                remove(server, left.id, None, unused_only=True)
             remove(server, None, codebase.id)
 
     def end() -> None:
@@ -96,10 +100,10 @@ async def give_up_async(client: AsyncSandboxClient, sandbox: Optional[Sandbox], 
 
     async def work(server: AsyncSandboxClient) -> None:
         if sandbox is not None:
-            await remove_async(server, sandbox.id, None)
+            await remove_async(server, sandbox.id, None, unused_only=True)
         if codebase is not None:
             for left in await server.list_sandboxes(codebase.id):
-                await remove_async(server, left.id, None)
+                await remove_async(server, left.id, None, unused_only=True)
             await remove_async(server, None, codebase.id)
 
     async def end() -> None:

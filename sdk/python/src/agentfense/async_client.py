@@ -92,7 +92,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         request = requests.create_sandbox(codebase_id, permissions, labels, expires_in, runtime, image, resources, name)
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = await self._connection.make(
-            "CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id)
+            "CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id, unused_only=True)
         )
         return sandbox_of(answer)
 
@@ -133,9 +133,13 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
-    async def destroy_sandbox(self, sandbox_id: str) -> None:
-        """End and forget a sandbox, and what it changed."""
-        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id)
+    async def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> None:
+        """End and forget a sandbox, and what it changed.
+
+        With ``unused_only`` only if nothing is lost with it: SandboxError while a command or a session runs in it, and
+        where it holds changes.
+        """
+        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
         await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
 
     async def get_stats(self, sandbox_id: str) -> t.Stats:

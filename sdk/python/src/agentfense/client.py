@@ -86,7 +86,7 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible."""
         request = requests.create_sandbox(codebase_id, permissions, labels, expires_in, runtime, image, resources, name)
         about = Call("create sandbox", codebase_id=codebase_id)
-        answer = self._connection.make("CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id))
+        answer = self._connection.make("CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id, unused_only=True))
         return sandbox_of(answer)
 
     def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
@@ -126,9 +126,13 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
-    def destroy_sandbox(self, sandbox_id: str) -> None:
-        """End and forget a sandbox, and what it changed."""
-        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id)
+    def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> None:
+        """End and forget a sandbox, and what it changed.
+
+        With ``unused_only`` only if nothing is lost with it: SandboxError while a command or a session runs in it, and
+        where it holds changes.
+        """
+        request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
         self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
 
     def get_stats(self, sandbox_id: str) -> t.Stats:

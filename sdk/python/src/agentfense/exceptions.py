@@ -20,6 +20,8 @@ class SandboxError(Exception):
         self.message = message
         self.details = details
         self.grpc_code = grpc_code
+        self.not_started = False
+        """Whether the server says of a command that nothing of it has run."""
 
     def __str__(self) -> str:
         return self.message

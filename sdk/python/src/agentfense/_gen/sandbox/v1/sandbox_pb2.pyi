@@ -218,10 +218,12 @@ class StopSandboxRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
 
 class DestroySandboxRequest(_message.Message):
-    __slots__ = ("sandbox_id",)
+    __slots__ = ("sandbox_id", "unused_only")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_ONLY_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
-    def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
+    unused_only: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., unused_only: bool = ...) -> None: ...
 
 class ExecRequest(_message.Message):
     __slots__ = ("sandbox_id", "command", "stdin", "env", "workdir", "timeout", "stdin_bytes", "detach")

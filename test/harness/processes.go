@@ -1,0 +1,63 @@
+package harness
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Role is the part that a process plays in a sandbox.
+type Role string
+
+// The roles of the processes of one sandbox, from the outermost in.
+const (
+	Supervisor Role = "supervisor"
+	Bwrap      Role = "bwrap"
+	Guest      Role = "guest"  // PID 1 inside
+	Leader     Role = "leader" // of an exec
+	Inside     Role = "inside" // below a leader
+)
+
+// inner is the role of what a process of a role starts.
+var inner = map[Role]Role{Supervisor: Bwrap, Bwrap: Guest, Guest: Leader, Leader: Inside, Inside: Inside}
+
+// A Process is a live process of a sandbox.
+type Process struct {
+	PID     int
+	Role    Role
+	Sandbox string // its name
+}
+
+// Processes finds the processes of all sandboxes below the state directory home,
+// supervisors first. Those whose supervisor has ended are not found.
+func Processes(home string) []Process {
+	children := map[int][]int{}
+	var found []Process
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		stat, err := os.ReadFile(dir + "/stat")
+		if err != nil {
+			continue // ended meanwhile
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) < 2 || fields[0] == "Z" {
+			continue
+		}
+		parent, _ := strconv.Atoi(fields[1])
+		children[parent] = append(children[parent], pid)
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
+		if len(words) == 4 && slices.Equal(words[1:3], []string{"__supervise", home}) {
+			found = append(found, Process{pid, Supervisor, words[3]})
+		}
+	}
+	for i := 0; i < len(found); i++ {
+		for _, child := range children[found[i].PID] {
+			found = append(found, Process{child, inner[found[i].Role], found[i].Sandbox})
+		}
+	}
+	return found
+}
