@@ -50,17 +50,12 @@ func (b *Base) sameIdentity(o *Base) bool {
 		b.Mode == o.Mode && b.Mtime == o.Mtime && b.Ctime == o.Ctime
 }
 
-// Base returns what is recorded for p, nil if nothing is: then p was absent,
-// or its record was lost. Errors: Internal.
-func (s *Stack) Base(p vpath.Path) (*Base, error) {
+// Bases returns what is recorded for each path. A path without a record was
+// absent, or its record was lost. Each call reads the whole log. Errors:
+// Internal.
+func (s *Stack) Bases() (map[vpath.Path]Base, error) {
 	bases, err := s.journal.bases()
-	if err != nil {
-		return nil, wrap("read base of", p, err)
-	}
-	if b, ok := bases[p]; ok {
-		return &b, nil
-	}
-	return nil, nil
+	return bases, wrap("read bases of", vpath.Root, err)
 }
 
 // BaseContent opens the content that was kept for b; the caller closes it.

@@ -53,6 +53,15 @@ func (b *bench) open() {
 	must(b.t, err)
 }
 
+// Base returns what is recorded for p, nil if nothing is.
+func (b *bench) Base(p vpath.Path) (*Base, error) {
+	bases, err := b.Bases()
+	if base, ok := bases[p]; ok {
+		return &base, err
+	}
+	return nil, err
+}
+
 func (b *bench) close() {
 	if b.Stack != nil {
 		must(b.t, b.Stack.Close())

@@ -184,16 +184,20 @@ func (a *applier) check(s *step, e entry) (*unix.Stat_t, error) {
 // makeDir makes a directory. One that its owner could not fill gets its mode
 // when it is full.
 func (a *applier) makeDir(s *step, e entry) error {
+	if s.remade {
+		a.late = append(a.late, s)
+		return nil
+	}
 	before, err := a.check(s, e)
 	if err != nil {
 		return err
 	}
 	mode := s.Info.Mode & stickyBits
-	if mode&0o700 != 0o700 {
+	if mode&ownerBits != ownerBits {
 		a.late = append(a.late, s)
-		mode |= 0o700
+		a.work.unfinished[s.Path] = mode
 	}
-	return e.makeDir(look{mode: mode}, before)
+	return e.makeDir(look{mode: mode | ownerBits}, before)
 }
 
 // finishDirs gives the directories their modes that are full now.
@@ -205,7 +209,9 @@ func (a *applier) finishDirs() {
 		if err := a.act(s, a.chmod); err != nil {
 			s.done = false
 			a.finish(s, err)
+			continue
 		}
+		delete(a.work.unfinished, s.Path)
 	}
 }
 

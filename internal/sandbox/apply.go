@@ -177,7 +177,7 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 	crash.At("sync: intended")
 	err = a.run(ctx)
 	crash.At("sync: dropped")
-	return a.stale, errors.Join(err, p.work.turn.done()), a.own
+	return a.stale, errors.Join(err, p.work.endTurn()), a.own
 }
 
 // paths lists the paths of the source that will be touched.

@@ -51,6 +51,9 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if o.DryRun {
 		return result, nil
 	}
+	if err := w.finishDirs(changes); err != nil {
+		return result, err
+	}
 	switch {
 	case o.Drop != nil:
 		result.Changed, err = o.Drop(versions)

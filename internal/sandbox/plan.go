@@ -19,6 +19,7 @@ type step struct {
 	reason  string
 	done    bool // nothing is left to do but to drop it
 	inPlace bool // the source's file only gets another mode
+	remade  bool // the source's directory only lacks its mode, see work.unfinished
 	// overwrites says that the source was not what the sandbox saw.
 	overwrites bool
 	was        *layer.Base // what is replaced
@@ -71,6 +72,9 @@ func (p *plan) decide(s *step) error {
 		d := p.work.policy.Decide(s.Path)
 		s.stop(Refused, "the policy says %s (%s)", d.Permission, d.Reason)
 		return nil
+	}
+	if _, s.remade = p.work.unfinished[s.Path]; s.remade && isDir(s.Info.Mode) {
+		s.fresh, s.Base = true, &layer.Base{Absent: true}
 	}
 	if err := p.work.forgiveCleared(&s.change); err != nil {
 		return err

@@ -10,14 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // turn is the right to apply or discard, one command at a time also while a
 // supervisor has the sandbox's lock. Its file lists the paths an apply is
 // about to touch, so that the next turn finds what a killed one left in the
-// source under temporary names.
-type turn struct{ file *os.File }
+// source: files under temporary names, and directories without their mode. The
+// list stays until nothing of that is left.
+type turn struct {
+	file *os.File
+	size int64 // of the list, in whole lines
+}
 
 // turnFile is the turn's file in the sandbox's directory.
 const turnFile = "apply.lock"
@@ -25,13 +30,13 @@ const turnFile = "apply.lock"
 // takeTurn takes the turn and clears up after an apply that was killed.
 // Errors: Precondition if another command has it, or if what was left is
 // somebody's work.
-func (w *work) takeTurn() (*turn, error) {
+func (w *work) takeTurn() error {
 	s := w.sandbox
 	f, err := os.OpenFile(filepath.Join(s.Dir(), turnFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, hostError("sandbox "+s.Name(), err)
+		return hostError("sandbox "+s.Name(), err)
 	}
-	t := &turn{f}
+	t := &turn{file: f}
 	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	switch {
 	case errors.Is(err, unix.EWOULDBLOCK):
@@ -39,13 +44,14 @@ func (w *work) takeTurn() (*turn, error) {
 	case err != nil:
 		err = hostError("sandbox "+s.Name(), err)
 	default:
-		err = w.clearUp(t)
+		w.turn = t
+		err = w.clearUp()
 	}
 	if err != nil {
+		w.turn = nil
 		t.end()
-		return nil, err
 	}
-	return t, nil
+	return err
 }
 
 // end gives the turn up, if there is one. What is still listed stays so.
@@ -55,24 +61,36 @@ func (t *turn) end() {
 	}
 }
 
-// intend lists, durably, the paths that are about to be touched.
+// intend lists, durably, the paths that are about to be touched, behind those
+// that are listed already.
 func (t *turn) intend(paths []vpath.Path) error {
 	var list strings.Builder
 	for _, p := range paths {
 		list.WriteString(p.String() + "\n")
 	}
-	_, err := t.file.WriteAt([]byte(list.String()), 0)
+	err := t.file.Truncate(t.size)
+	n := 0
+	if err == nil {
+		n, err = t.file.WriteAt([]byte(list.String()), t.size)
+	}
 	if err == nil {
 		err = t.file.Sync()
 	}
 	if err != nil {
-		return hostError("apply", errors.Join(err, t.done()))
+		return hostError("apply", errors.Join(err, t.file.Truncate(t.size)))
 	}
+	t.size += int64(n)
 	return nil
 }
 
-// done says that nothing is left under a temporary name.
-func (t *turn) done() error { return t.file.Truncate(0) }
+// endTurn forgets the list, unless a directory still lacks its mode.
+func (w *work) endTurn() error {
+	if len(w.unfinished) > 0 {
+		return nil
+	}
+	w.turn.size = 0
+	return w.turn.file.Truncate(0)
+}
 
 // growth is what the entry counts for, with what stands under its temporary
 // name.
@@ -87,36 +105,79 @@ func (e entry) growth() (g Growth) {
 }
 
 // clearUp removes what a killed apply left in the source.
-func (w *work) clearUp(t *turn) error {
-	list, err := io.ReadAll(t.file)
+func (w *work) clearUp() error {
+	var err error
+	if w.turn.size, err = w.readTurn(w.turn.file, w.clearTemp); err != nil {
+		return err
+	}
+	return w.endTurn()
+}
+
+// peekTurn finds out what a killed apply has left and changes nothing.
+func (w *work) peekTurn() error {
+	f, err := os.Open(filepath.Join(w.sandbox.Dir(), turnFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return hostError("sandbox "+w.sandbox.Name(), err)
 	}
-	w.resumed = map[vpath.Path]bool{}
-	for line := range strings.Lines(string(list)) {
-		line, whole := strings.CutSuffix(line, "\n")
-		name, err := vpath.Unescape(line)
-		if err != nil || !whole {
-			continue // it was killed while it wrote the list, before it touched anything
-		}
-		p, err := vpath.Parse(name)
-		if err == nil {
-			w.resumed[p] = true
-			err = w.clearUpAt(p)
-		}
-		if err != nil {
-			return fault.New(fault.Precondition, "apply %s: %w", vpath.Path(name), err)
-		}
-	}
-	return t.done()
+	defer f.Close()
+	_, err = w.readTurn(f, func(vpath.Path, *layer.Base) error { return nil })
+	return err
 }
 
-func (w *work) clearUpAt(p vpath.Path) error {
-	base, err := w.stack.Base(p)
+// readTurn calls clear with each path that a killed apply has listed and what the
+// delta records for it, and notes the directories that lack their mode. It
+// returns the size of the whole lines.
+func (w *work) readTurn(f io.Reader, clear func(vpath.Path, *layer.Base) error) (size int64, err error) {
+	list, err := io.ReadAll(f)
 	if err != nil {
+		return 0, hostError("sandbox "+w.sandbox.Name(), err)
+	}
+	if len(list) == 0 {
+		return 0, nil
+	}
+	bases, err := w.stack.Bases()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(list)) {
+		text, whole := strings.CutSuffix(line, "\n")
+		if !whole {
+			break // it was killed while it wrote the list, before it touched what this line names
+		}
+		size += int64(len(line))
+		name, err := vpath.Unescape(text)
+		if err != nil {
+			continue
+		}
+		p, err := vpath.Parse(name)
+		if err == nil && !w.resumed[p] {
+			w.resumed[p] = true
+			err = w.clearUpAt(p, bases, clear)
+		}
+		if err != nil {
+			return 0, fault.New(fault.Precondition, "apply %s: %w", vpath.Path(name), err)
+		}
+	}
+	return size, nil
+}
+
+func (w *work) clearUpAt(p vpath.Path, bases map[vpath.Path]layer.Base, clear func(vpath.Path, *layer.Base) error) error {
+	var base *layer.Base
+	if b, recorded := bases[p]; recorded {
+		base = &b
+	}
+	if err := clear(p, base); err != nil {
 		return err
 	}
-	err = w.tree.at(p, func(e entry) error {
+	return w.noteUnfinished(p, base)
+}
+
+// clearTemp removes what stands under the temporary name of p.
+func (w *work) clearTemp(p vpath.Path, base *layer.Base) error {
+	err := w.tree.at(p, func(e entry) error {
 		before := e.growth()
 		defer func() {
 			after := e.growth()

@@ -21,13 +21,16 @@ type work struct {
 	lock    *Lock               // held if stack may be changed, else nil
 	turn    *turn               // taken if the source or the delta may be changed, else nil
 	resumed map[vpath.Path]bool // what a killed apply was about to touch
+	// unfinished are directories that an apply has made and has not given their
+	// mode yet, and that mode.
+	unfinished map[vpath.Path]uint32
 	cleared Growth              // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside
 // a supervisor, else the caller holds the lock.
 func (s *Sandbox) open(readOnly bool) (*work, error) {
-	w := &work{sandbox: s}
+	w := &work{sandbox: s, resumed: map[vpath.Path]bool{}, unfinished: map[vpath.Path]uint32{}}
 	if err := w.compile(); err != nil {
 		return nil, err
 	}
@@ -74,10 +77,13 @@ func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
 		return nil, err
 	}
 	w.lock = lock
-	if !dryRun {
-		if w.turn, err = w.takeTurn(); err != nil {
-			return nil, errors.Join(err, w.close())
-		}
+	if dryRun {
+		err = w.peekTurn()
+	} else {
+		err = w.takeTurn()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.close())
 	}
 	return w, nil
 }

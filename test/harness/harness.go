@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/needs"
 )
 
@@ -34,6 +35,16 @@ func Build(dir string) (string, error) {
 		return "", err
 	}
 	return path, os.Chmod(dir, 0o755) // an ordinary user runs it too
+}
+
+// BuildAloneToCrash is Build of a program that can be killed at the points of
+// package crash.
+func BuildAloneToCrash(dir string) (string, error) {
+	path := filepath.Join(dir, "agentfense")
+	if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense", "-tags=crashpoints"); err != nil {
+		return "", err
+	}
+	return path, os.Chmod(dir, 0o755)
 }
 
 // BuildWithServer is Build of the whole file.
@@ -198,6 +209,28 @@ func (s *Sandbox) Agentfense(args ...string) Result {
 		s.t.Fatalf("agentfense %q: %v, %v\n%s", args, err, ctx.Err(), stderr.String())
 	}
 	return Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
+}
+
+// KilledAt runs a verb that is killed at a point of package crash.
+func (s *Sandbox) KilledAt(point string, args ...string) {
+	s.t.Helper()
+	armed := filepath.Join(s.t.TempDir(), "point")
+	if err := os.WriteFile(armed, []byte(point), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Dir(armed), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
+	defer cancel()
+	cmd := s.Command(ctx, args...)
+	cmd.Env = append(cmd.Env, crash.Variable+"="+armed)
+	out, _ := cmd.CombinedOutput() // how it ended is looked at below
+	// An ordinary user's verb may be a child of the process that was started.
+	const byChild = 128 + int(syscall.SIGKILL)
+	if state, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || state.Signal() != syscall.SIGKILL && state.ExitStatus() != byChild {
+		s.t.Fatalf("agentfense %q was not killed at %q: %s\n%s", args, point, cmd.ProcessState, out)
+	}
 }
 
 // Command returns a verb that is not started yet.
