@@ -33,7 +33,7 @@ var mayImport = map[string]string{
 	"internal/policy":   "fault vpath yamlfile",
 	"internal/textdiff": "fault vpath",
 	"internal/ignore":   "fault vpath",
-	"internal/config":   "fault vpath policy yamlfile",
+	"internal/config":   "fault hostfile vpath policy yamlfile",
 	// a directory of this host, for who uploads it
 	"internal/tree": "fault ignore vpath",
 	// files of the host, for those who do I/O
@@ -67,14 +67,14 @@ var mayImport = map[string]string{
 	"internal/daemon":        "fault config codebase store auth sandbox supervise service gateway control",
 	"internal/control":       "fault tree vpath policy audit sandbox",
 	"internal/endpoint":      "fault vpath",
-	"internal/endpoint/dial": "apilevel fault endpoint",
+	"internal/endpoint/dial": "apilevel fault endpoint hostfile",
 	"internal/carry":         "fault tree vpath api/sandbox/v1",
 	"internal/remote":        "fault ident tree vpath policy textdiff audit sandbox control carry endpoint endpoint/dial api/sandbox/v1",
-	"internal/cli":           "fault statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control endpoint",
+	"internal/cli":           "fault hostfile statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control endpoint",
 	"cmd/agentfense":         "cli guest isolate/handover supervise",
 	"cmd/agentfense/server":  "cli control daemon endpoint remote",
 	// what programs import
-	"client": "fault statedir tree vpath policy carry endpoint endpoint/dial api/sandbox/v1",
+	"client": "fault hostfile statedir tree vpath policy carry endpoint endpoint/dial api/sandbox/v1",
 	// for tests, and apart from the product
 	"internal/dialogue":            "",
 	"internal/needs":               "",

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/carry"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/statedir"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -137,6 +138,9 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	return found, err
 }
 
+// maxTokenBytes bounds a token's file.
+const maxTokenBytes = 64 << 10
+
 // findToken is what is shown to the server, whose own file of its token, if it
 // is this user's, is own.
 func (s *settings) findToken(own string) (string, error) {
@@ -145,7 +149,7 @@ func (s *settings) findToken(own string) (string, error) {
 	if token := first(s.token, os.Getenv("AGENTFENSE_TOKEN")); token != "" || file == "" {
 		return token, nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := hostfile.ReadNamed(file, maxTokenBytes)
 	if named == "" && errors.Is(err, os.ErrNotExist) { // a server without a token of its own
 		return "", nil
 	}

@@ -3,7 +3,6 @@ package auth
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"os"
 	"strings"
 	"unicode"
 
@@ -66,10 +65,13 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 	return c, nil
 }
 
+// maxPEMBytes bounds a file of certificates; the host's whole bundle fits.
+const maxPEMBytes = 4 << 20
+
 func readPEM(key, path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := hostfile.ReadNamed(path, maxPEMBytes)
 	if err != nil {
-		return nil, fault.New(hostfile.Kind(err), "%s: %w", key, err)
+		return nil, fault.New(hostfile.Kind(err), "%s %s: %w", key, path, err)
 	}
 	return text, nil
 }

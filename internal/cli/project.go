@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -24,12 +24,12 @@ import (
 // each content.
 func (e *env) projectRules(home *sandbox.Home, source string) ([]policy.Rule, error) {
 	path := filepath.Join(source, policy.ProjectFile.Rel())
-	content, err := os.ReadFile(path)
+	content, err := readProjectFile(source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "project policy: %w", err)
+		return nil, err
 	}
 	doc, err := policy.Load(bytes.NewReader(content), policy.ProjectFile.Rel())
 	if err != nil {
@@ -47,6 +47,17 @@ func (e *env) projectRules(home *sandbox.Home, source string) ([]policy.Rule, er
 		return nil, err
 	}
 	return rules, home.Trust(path, content)
+}
+
+// readProjectFile reads the project's own policy file, which may be anything: a
+// link that leads elsewhere is refused, not passed over. Errors:
+// fs.ErrNotExist; Invalid.
+func readProjectFile(source string) ([]byte, error) {
+	content, err := hostfile.ReadRegularIn(source, policy.ProjectFile.Rel(), policy.MaxFileBytes)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "project policy %s: %w", vpath.Escape(filepath.Join(source, policy.ProjectFile.Rel())), err)
+	}
+	return content, nil
 }
 
 // onlyNarrows reports whether a policy certainly grants no more than the

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -209,7 +210,7 @@ func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]pol
 
 func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
 	if o.Policy != "" {
-		rules, err := loadPolicyFile(o.Policy)
+		rules, err := loadPolicyFile(o.Policy, source)
 		return rules, "file " + vpath.Escape(o.Policy), err
 	}
 	if o.Preset == "" {
@@ -223,13 +224,36 @@ func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([
 	return rules, "preset " + o.Preset, err
 }
 
-// loadPolicyFile reads the policy file at path.
-func loadPolicyFile(path string) ([]policy.Rule, error) {
-	content, err := os.ReadFile(path)
+// loadPolicyFile reads the policy file at path. Below the source no symbolic
+// link is followed, for that is where others write. Elsewhere the user's own
+// links count, and a pipe that a shell passes in (hostfile.ReadNamed).
+func loadPolicyFile(path, source string) ([]policy.Rule, error) {
+	read := func() ([]byte, error) { return hostfile.ReadNamed(path, policy.MaxFileBytes) }
+	if rel, ok := relBelow(source, path); ok {
+		read = func() ([]byte, error) { return hostfile.ReadRegularIn(source, rel, policy.MaxFileBytes) }
+	}
+	content, err := read()
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "policy file: %w", err)
+		return nil, fault.New(fault.Invalid, "policy file %s: %w", vpath.Escape(path), err)
 	}
 	return parsePolicy(content, path)
+}
+
+// relBelow returns path relative to dir if its text says that it lies below.
+func relBelow(dir, path string) (rel string, ok bool) {
+	dir, err := realPath(dir)
+	if err != nil {
+		return "", false
+	}
+	if !filepath.IsAbs(path) {
+		here, err := realPath(".")
+		if err != nil {
+			return "", false
+		}
+		path = filepath.Join(here, path)
+	}
+	rel, err = filepath.Rel(dir, path)
+	return rel, err == nil && filepath.IsLocal(rel)
 }
 
 func parsePolicy(content []byte, name string) ([]policy.Rule, error) {

@@ -2,8 +2,6 @@ package codebase
 
 import (
 	"errors"
-	"io"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -55,22 +53,9 @@ func (l Link) ignores() ([]byte, error) {
 // readPatterns reads a file of patterns; "" if there is none. Only a regular file
 // will do, as with git.
 func readPatterns(dir int, name string) (string, error) {
-	fd, err := hostfile.Open(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	text, err := hostfile.ReadRegular(dir, name, ignore.MaxBytes)
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil
 	}
-	if err != nil {
-		return "", err
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("is no regular file")
-	}
-	if err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, ignore.MaxBytes+1)) // one byte more is refused by ignore
 	return string(text), err
 }

@@ -1,10 +1,6 @@
 package config
 
 import (
-	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/vpath"
 	"github.com/agentfense/agentfense/internal/yamlfile"
@@ -49,30 +46,19 @@ func Load(path string, environ []string) (*Config, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	text, err := hostfile.ReadNamed(path, maxFileBytes)
 	if err != nil {
-		return nil, fileError(err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
-	switch {
-	case err != nil:
-		return nil, fileError(err)
-	case len(text) > maxFileBytes:
-		return nil, yamlfile.File(path).At(1, "the file is longer than %d bytes", maxFileBytes)
+		return nil, fileError(path, err)
 	}
 	return text, nil
 }
 
-func fileError(err error) error {
-	kind := fault.Unavailable
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		kind = fault.NotFound
-	case errors.Is(err, fs.ErrPermission):
-		kind = fault.Denied
+func fileError(path string, err error) error {
+	kind := hostfile.Kind(err)
+	if kind == fault.Internal {
+		kind = fault.Unavailable
 	}
-	return fault.New(kind, "configuration file: %w", err)
+	return fault.New(kind, "configuration file %s: %w", vpath.Escape(path), err)
 }
 
 // loader fills a Config and remembers where each value came from.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -231,8 +232,14 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 	if _, err := config.Load(filepath.Join(t.TempDir(), "no.yaml"), nil); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an absent file: %v, want NotFound", err)
 	}
-	if _, err := config.Load(t.TempDir(), nil); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a directory: %v, want Unavailable", err)
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, path := range map[string]string{"a directory": t.TempDir(), "a FIFO": fifo, "a device": "/dev/zero"} {
+		if _, err := config.Load(path, nil); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v, want Invalid", what, err)
+		}
 	}
 	if _, err := config.Load(write(t, strings.Repeat("#", 2<<20)), nil); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a file of 2 MiB: %v, want Invalid", err)

@@ -1,10 +1,13 @@
+//go:build linux
+
 // Package hostfile reaches files of the host by handle, never by a joined path.
 //
 // What it opens lies beneath a directory that the caller has open, whatever
 // others put there meanwhile: no symbolic link is followed and no mount is
-// entered (openat2(2)). It also removes trees of any depth, replaces files
-// durably, and says of which kind an error of the host's file system is. It
-// knows nothing of sandboxes and keeps no state.
+// entered (openat2(2)). It reads files that others wrote, bounded and without
+// waiting. It also removes trees of any depth, replaces files durably, and says
+// of which kind an error of the host's file system is. It knows nothing of
+// sandboxes and keeps no state.
 package hostfile
 
 import (
@@ -21,7 +24,11 @@ const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_N
 // O_NOFOLLOW a symbolic link at the end of path is opened itself. Errors: those
 // of openat2(2); ELOOP for a symbolic link, EXDEV for a mount.
 func Open(dir int, path string, flags int, mode uint32) (int, error) {
-	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Mode: uint64(mode), Resolve: beneath}
+	return openHow(dir, path, unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode), Resolve: beneath})
+}
+
+func openHow(dir int, path string, how unix.OpenHow) (int, error) {
+	how.Flags |= unix.O_CLOEXEC
 	for {
 		fd, err := unix.Openat2(dir, path, &how)
 		if err != unix.EINTR && err != unix.EAGAIN {

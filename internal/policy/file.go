@@ -17,8 +17,8 @@ import (
 // FileVersion is the version of the policy file's format.
 const FileVersion = 1
 
-// maxFileBytes bounds a policy file; 65,536 rules fit.
-const maxFileBytes = 8 << 20
+// MaxFileBytes bounds a policy file; 65,536 rules fit.
+const MaxFileBytes = 8 << 20
 
 // Document is a policy file as it was read.
 type Document struct {
@@ -47,13 +47,13 @@ func (d *Document) AllRules() ([]Rule, error) {
 // Errors: Invalid, with name, line and the nearest valid word; Unavailable if r
 // fails.
 func Load(r io.Reader, name string) (*Document, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxFileBytes+1))
+	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "%s: read: %w", vpath.Escape(name), err)
 	}
 	l := loader{File: yamlfile.File(name), file: new(Document)}
-	if len(text) > maxFileBytes {
-		return nil, l.At(1, "the file is longer than %d bytes", maxFileBytes)
+	if len(text) > MaxFileBytes {
+		return nil, l.At(1, "the file is longer than %d bytes", MaxFileBytes)
 	}
 	document, err := l.parse(text)
 	if err != nil {

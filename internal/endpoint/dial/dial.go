@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"net"
-	"os"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/apilevel"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 )
 
 // silence is how long a connection may be silent before the server is asked
@@ -106,12 +106,15 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 // RequireTransportSecurity is false for this host alone (see endpoint.Parse).
 func (b bearer) RequireTransportSecurity() bool { return b.secure }
 
+// maxPEMBytes bounds a file of certificates; the host's whole bundle fits.
+const maxPEMBytes = 4 << 20
+
 func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.Host}
 	if at.CA != "" {
-		text, err := os.ReadFile(at.CA)
+		text, err := hostfile.ReadNamed(at.CA, maxPEMBytes)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "--tls-ca: %w", err)
+			return nil, fault.New(fault.Invalid, "--tls-ca %s: %w", at.CA, err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
@@ -121,7 +124,15 @@ func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
 	if at.Cert == "" {
 		return c, nil
 	}
-	pair, err := tls.LoadX509KeyPair(at.Cert, at.Key)
+	cert, err := hostfile.ReadNamed(at.Cert, maxPEMBytes)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "--tls-cert %s: %w", at.Cert, err)
+	}
+	key, err := hostfile.ReadNamed(at.Key, maxPEMBytes)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "--tls-key %s: %w", at.Key, err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "--tls-cert, --tls-key: %w", err)
 	}

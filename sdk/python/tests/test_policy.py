@@ -153,7 +153,8 @@ def test_a_preset_that_the_command_line_lacks_is_taken_over(monkeypatch: pytest.
             "what a flag of the command",
         ),
         (lambda: Policy.load("/nowhere/policy.yaml"), "^/nowhere/policy.yaml: No such file"),
-        (lambda: Policy.load("/"), "^/: Is a directory"),
+        (lambda: Policy.load("/"), "^/: is a directory: want a regular file$"),
+        (lambda: Policy.load("/dev/zero"), "^/dev/zero: is a device: want a regular file$"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: object, says: str) -> None:
@@ -492,3 +493,25 @@ def test_the_policy_file_of_a_project_grants_nothing(home: Path, project: Path) 
     with Sandbox.from_local(project, policy=file) as sb:
         assert sb.run("echo x > main.py").exit_code == 0
         assert sb.run("echo x > .agentfense.yaml").exit_code != 0
+
+
+def test_a_policy_file_is_not_waited_for(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    with pytest.raises(PolicyError, match="fifo: is a FIFO: want a regular file$"):
+        Policy.load(fifo)
+    huge = tmp_path / "huge"
+    huge.touch()
+    os.truncate(huge, 1 << 42)
+    with pytest.raises(PolicyError, match="the file is longer than 8388608 bytes"):
+        Policy.load(huge)
+
+
+def test_a_policy_comes_by_a_pipe_of_this_process() -> None:
+    read, write = os.pipe()
+    try:
+        os.write(write, b"version: 1\npreset: read-only\n")
+        os.close(write)
+        assert Policy.load(f"/dev/fd/{read}") == Policy("read-only")
+    finally:
+        os.close(read)

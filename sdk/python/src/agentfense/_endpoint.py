@@ -13,10 +13,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import grpc
 
 from ._arguments import string_of
+from ._named import read_named
 from .exceptions import InvalidConfigurationError
 
 DEFAULT_ENDPOINT = "localhost:9000"
 DEFAULT_PORT = "9000"
+_MOST_BYTES = 4 << 20
+"""Of a token's file and of one with certificates; the host's whole bundle fits."""
 
 _FORMS = "want HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH"
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>\d{1,5}))?")
@@ -151,9 +154,14 @@ def credentials(endpoint: Endpoint) -> Optional[grpc.ChannelCredentials]:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        content = read_named(path, _MOST_BYTES)
     except OSError as cause:
         raise InvalidConfigurationError(f"{path}: {cause.strerror}") from None
+    except ValueError as cause:
+        raise InvalidConfigurationError(f"{path}: {cause}") from None
+    if len(content) > _MOST_BYTES:
+        raise InvalidConfigurationError(f"{path}: longer than {_MOST_BYTES} bytes, the most that is read")
+    return content
 
 
 def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:

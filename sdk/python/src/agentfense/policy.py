@@ -11,6 +11,7 @@ from typing import List, Optional, Sequence, Tuple, Union
 
 from . import _policyfile
 from ._arguments import path_of
+from ._named import read_named
 from ._patterns import check_pattern
 from .exceptions import PolicyError
 from .presets import PRESET_AGENT_SAFE, as_rules, built_in, built_in_names, get_preset, is_built_in
@@ -127,13 +128,14 @@ class Policy:
 
     @classmethod
     def load(cls, path: Union[str, os.PathLike[str]]) -> Policy:
-        """Read a policy file. PolicyError also where it cannot be read."""
+        """Read a policy file. PolicyError also where it cannot be read, and for a FIFO or a device."""
         name = path_of(path, "policy")
         try:
-            with open(path, "rb") as file:
-                content = file.read(_policyfile.MOST_BYTES + 1)
+            content = read_named(path, _policyfile.MOST_BYTES)
         except OSError as error:
             raise PolicyError(f"{name}: {error.strerror}", name) from None
+        except ValueError as error:
+            raise PolicyError(f"{name}: {error}", name) from None
         return cls.from_yaml(_policyfile.decode(content, name), name)
 
 

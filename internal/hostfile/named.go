@@ -1,0 +1,77 @@
+package hostfile
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// ReadNamed returns the content of a file that the user names. It follows
+// symbolic links. A pipe is read only where the path names a descriptor of this
+// process: /dev/stdin, or /dev/fd/N as a shell's <(…) gives it. No FIFO is waited
+// for, and no device is read. Errors: fs.ErrNotExist, fs.ErrPermission; Invalid
+// for anything but such a file, or if it is longer than limit bytes.
+func ReadNamed(name string, limit int64) ([]byte, error) {
+	// Without O_NONBLOCK opening a FIFO would wait for a writer.
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, notRegular(fs.ModeSocket)
+	}
+	if err != nil {
+		return nil, withoutName(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, withoutName(err)
+	}
+	if !info.Mode().IsRegular() && !(info.Mode()&fs.ModeNamedPipe != 0 && isDescriptor(name)) {
+		return nil, notRegular(info.Mode())
+	}
+	return readBounded(f, limit)
+}
+
+// isDescriptor reports whether name is the path of an open descriptor.
+func isDescriptor(name string) bool {
+	dir, number := path.Split(path.Clean(name))
+	switch dir {
+	case "/dev/fd/", "/proc/self/fd/":
+		return strings.Trim(number, "0123456789") == ""
+	}
+	return dir == "/dev/" && number == "stdin"
+}
+
+// readBounded reads f to its end. A file with holes may be of any size.
+func readBounded(f *os.File, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, withoutName(err)
+	}
+	if int64(len(text)) > limit {
+		return nil, fault.New(fault.Invalid, "longer than %d bytes, the most that is read", limit)
+	}
+	return text, nil
+}
+
+// notRegular says what a file of that mode is.
+func notRegular(mode fs.FileMode) error {
+	what := map[fs.FileMode]string{
+		fs.ModeSymlink: "a symbolic link, which is not followed", fs.ModeDir: "a directory", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket",
+	}[mode.Type()]
+	return fault.New(fault.Invalid, "is %s: want a regular file", cmp.Or(what, "a device"))
+}
+
+// withoutName drops the path that the os package puts before the cause.
+func withoutName(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
