@@ -141,6 +141,9 @@ func (p *plan) private(a *arguments) {
 		"--perms", "1777", "--tmpfs", "/var/tmp",
 		"--symlink", "../run", "/var/run",
 		"--proc", "/proc")
+	for _, c := range p.covers {
+		a.add("--ro-bind", stageCover(c), c.Path)
+	}
 	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, []string{"/etc"})) && p.spec.Home != "/" {
 		a.add("--perms", "0755", "--tmpfs", p.spec.Home)
 	}

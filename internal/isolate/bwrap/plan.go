@@ -18,6 +18,7 @@ type plan struct {
 	mounts   []mount // in the order of their targets
 	conceal  []string
 	program  string             // bubblewrap, if the stage will cover it
+	covers   []isolate.Cover    // of /proc
 	etcDirs  []string           // directories of the host's /etc to bind
 	etcFiles map[string]etcFile // files and links, by path inside
 }
@@ -70,7 +71,9 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	}
 	slices.SortStableFunc(p.mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
 	p.etcDirs = etcDirs()
-	return p, nil
+	var err error
+	p.covers, err = isolate.ProcCovers()
+	return p, err
 }
 
 func (p *plan) fillIn() error {

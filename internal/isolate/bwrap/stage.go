@@ -1,7 +1,9 @@
 package bwrap
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,13 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate"
 	"github.com/agentfense/agentfense/internal/seccomp"
 )
 
 // The stage is a tmpfs that only the sandbox's thread, and bubblewrap started
 // from it, can see. It stands over stageDir, which bubblewrap needs to exist
 // and covers itself. On it are, under fixed names, binds of what is to appear
-// inside, and the sandbox's /etc.
+// inside, the sandbox's /etc, and what covers files of the kernel.
 //
 // It solves two things. Run as root, we drop to another user before bubblewrap
 // starts, who may not walk to a view below /root; bubblewrap resolves every
@@ -36,18 +39,30 @@ const (
 	stagePTS  = stageDir + "/pts"
 	stageInit = stageDir + "/init"
 	stageSelf = stageDir + "/bwrap"
+
+	stageEmptyFile = stageDir + "/empty"
+	stageEmptyDir  = stageDir + "/nothing"
+	stageBootID    = stageDir + "/boot_id"
 )
 
 func stageMount(i int) string { return stageDir + "/mount" + itoa(i) }
 
+// stageCover is what covers c.
+func stageCover(c isolate.Cover) string {
+	switch {
+	case c.Dir:
+		return stageEmptyDir
+	case c.Path == "/proc/"+isolate.BootID:
+		return stageBootID
+	}
+	return stageEmptyFile
+}
+
 // stage builds the stage in a mount namespace for the calling thread alone,
 // which must be locked and never be used for anything else again.
 func (p *plan) stage() (*stage, error) {
-	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-		return nil, fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return nil, fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+	if err := leaveHost(); err != nil {
+		return nil, err
 	}
 	sources, err := p.openSources()
 	defer func() {
@@ -72,6 +87,9 @@ func (p *plan) stage() (*stage, error) {
 	if err := p.buildEtc(); err != nil {
 		return nil, err
 	}
+	if err := buildCovers(); err != nil {
+		return nil, err
+	}
 	if err := remountReadOnly(stageInit); err != nil {
 		return nil, err
 	}
@@ -80,6 +98,57 @@ func (p *plan) stage() (*stage, error) {
 		return nil, fault.New(fault.Internal, "open init: %w", err)
 	}
 	return &stage{init: init}, nil
+}
+
+// leaveHost takes the calling thread, and with it what it starts, out of what
+// bubblewrap's own namespaces would copy of the host's or leave as it is: its
+// mounts, the NIS domain, and the session's keyring, by which the kernel finds
+// keys for a process without its asking (request_key(2)).
+func leaveHost() error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
+		return fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+	}
+	if err := unix.Setdomainname([]byte(noDomain)); err != nil {
+		return fault.New(fault.Unsupported, "domain name of the sandbox: %w", err)
+	}
+	// Without a name, so that it is new and nobody else can join it.
+	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
+	switch {
+	case err == nil, errors.Is(err, unix.ENOSYS): // a kernel without keys
+		return nil
+	case errors.Is(err, unix.EDQUOT):
+		return fault.New(fault.Exhausted, "session keyring of the sandbox: this user has too many keys; run as root: sysctl -w kernel.keys.maxkeys=2000")
+	}
+	return fault.New(fault.Unsupported, "session keyring of the sandbox: %w", err)
+}
+
+// noDomain is the kernel's word for a host in no NIS domain (linux/uts.h).
+const noDomain = "(none)"
+
+// buildCovers makes what covers files of the kernel.
+func buildCovers() error {
+	err := makeDir(stageEmptyDir)
+	if err == nil {
+		err = writeNew(stageEmptyFile, nil)
+	}
+	if err == nil {
+		err = writeNew(stageBootID, randomID())
+	}
+	if err != nil {
+		return fault.New(fault.Internal, "stage covers: %w", cause(err))
+	}
+	return nil
+}
+
+// randomID is a line with a random UUID (RFC 9562, version 4).
+func randomID() []byte {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // it does not fail
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // source is a host object on its way to the stage.

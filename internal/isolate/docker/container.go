@@ -14,6 +14,7 @@ import (
 type container struct {
 	Image       string
 	Hostname    string
+	Domainname  string
 	User        string
 	Entrypoint  []string
 	Cmd         []string
@@ -36,6 +37,7 @@ type hostConfig struct {
 	IpcMode        string
 	UsernsMode     string
 	ReadonlyRootfs bool
+	MaskedPaths    []string
 	Tmpfs          map[string]string
 	Mounts         []bind
 
@@ -78,6 +80,7 @@ func (p *plan) container() container {
 	return container{
 		Image:       s.Image,
 		Hostname:    s.Hostname,
+		Domainname:  "localdomain", // else the host's
 		User:        fmt.Sprintf("%d:%d", s.UID, s.GID),
 		Entrypoint:  append([]string{initPath, handover.Verb, socketPath}, s.InitArgs...),
 		Cmd:         []string{}, // not the image's
@@ -106,6 +109,7 @@ func (p *plan) hostConfig() hostConfig {
 		IpcMode:        "private",
 		UsernsMode:     "host", // where the daemon maps ids, the view's would not fit
 		ReadonlyRootfs: true,
+		MaskedPaths:    p.covers,
 		Tmpfs:          p.private(),
 		Mounts:         p.binds(),
 		Memory:         limits.MemoryBytes,

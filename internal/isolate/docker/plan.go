@@ -17,6 +17,7 @@ type plan struct {
 	spec    isolate.Spec
 	mounts  []isolate.Mount
 	conceal []string
+	covers  []string // of /proc and /sys
 	volumes []string // of the image
 }
 
@@ -50,7 +51,32 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 			return nil, err
 		}
 	}
-	return p, nil
+	return p, p.findCovers()
+}
+
+// dockersCovers are what a daemon covers by itself where it is not asked for
+// other paths (profiles of the Open Container Initiative's runtime).
+var dockersCovers = []string{
+	"/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
+	"/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+}
+
+// findCovers fills in what of the kernel's files is covered inside.
+func (p *plan) findCovers() error {
+	proc, err := isolate.ProcCovers()
+	if err != nil {
+		return err
+	}
+	for _, c := range proc {
+		p.covers = append(p.covers, c.Path)
+	}
+	sys, err := isolate.SysCovers()
+	for _, path := range slices.Concat(dockersCovers, sys) {
+		if !belowAny(path, p.covers) {
+			p.covers = append(p.covers, path)
+		}
+	}
+	return err
 }
 
 func (p *plan) fillIn() error {
