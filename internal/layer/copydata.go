@@ -16,6 +16,9 @@ func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err 
 			return nil, err
 		}
 	}
+	if l.standIn >= 0 {
+		return content, copyData(dst, l.standIn, size)
+	}
 	cloned, err := s.clone(dst, l, size)
 	if cloned || err != nil {
 		return content, err

@@ -56,7 +56,7 @@ func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
 	if v.sealed {
 		return nil, unix.EROFS
 	}
-	l := &lower{origin: v.parts[0].origin, fd: -1}
+	l := &lower{origin: v.parts[0].origin, fd: -1, standIn: -1}
 	if l.st, err = statFd(v.parts[0].fd); err != nil {
 		return nil, err
 	}

@@ -104,12 +104,25 @@ type lower struct {
 	fd     int    // of a regular file, else -1
 	target string // of a symbolic link
 	placed bool   // its directory is in the delta
+
+	standIn int  // what stands for the file, see StandIns; -1: nothing
+	shown   stat // of standIn
 }
 
 func (l *lower) close() {
-	if l.fd >= 0 {
-		unix.Close(l.fd)
+	for _, fd := range []int{l.fd, l.standIn} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
+}
+
+// content is the file to copy.
+func (l *lower) content() (fd int, st *stat) {
+	if l.standIn >= 0 {
+		return l.standIn, &l.shown
+	}
+	return l.fd, &l.st
 }
 
 // openLower returns what p is below the delta, nil if p is in the delta.
@@ -124,12 +137,12 @@ func (s *Stack) openLower(p vpath.Path) (*lower, error) {
 	if e.part.layer == top {
 		return nil, nil
 	}
-	l := &lower{st: e.st, origin: e.part.origin, fd: -1, placed: v.inTop()}
+	l := &lower{st: e.st, origin: e.part.origin, fd: -1, standIn: -1, placed: v.inTop()}
 	switch {
 	case e.st.mounted && l.origin == Source:
 		return nil, unix.EROFS
 	case e.st.isRegular():
-		l.fd, l.st, err = s.openEntry(e, false)
+		err = s.openToCopy(p, e, l)
 	case e.st.kind() == unix.S_IFLNK:
 		l.target, err = readlinkAt(e.part.fd, e.stored)
 	case e.st.kind() == unix.S_IFCHR, e.st.kind() == unix.S_IFBLK:
@@ -139,6 +152,24 @@ func (s *Stack) openLower(p vpath.Path) (*lower, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// openToCopy opens the regular file e and what stands for it.
+func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower) (err error) {
+	if l.fd, l.st, err = s.openEntry(e, false); err != nil {
+		return err
+	}
+	fd, x, ok, err := s.openStandIn(p, &e)
+	if err == nil && ok {
+		l.standIn, l.shown = fd, x.is
+		if !x.of.unchanged(&l.st) {
+			err = errChanged
+		}
+	}
+	if err != nil {
+		l.close()
+	}
+	return err
 }
 
 func (s *Stack) copyUpDir(p vpath.Path) error {
@@ -198,10 +229,11 @@ func (s *Stack) abandon(name string) {
 }
 
 func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
-	if size < 0 || size > l.st.size {
-		size = l.st.size
+	_, st := l.content()
+	if size < 0 || size > st.size {
+		size = st.size
 	}
-	need := min(size, l.st.blocks*blockBytes) + 2*pageBytes
+	need := min(size, st.blocks*blockBytes) + 2*pageBytes
 	if err := s.quota.reserve(need); err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ type File struct {
 	origin   Origin     // when it was opened
 	writable bool
 	gen      uint64
+	stands   *Info // describes what stands for the source's file, see StandIns
 	closed   atomic.Bool
 }
 
@@ -63,6 +64,9 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 	defer s.views.release(v)
 	if write && e.part.layer != top {
 		return nil, Info{}, errNotInTop
+	}
+	if f, i, err := s.openStandInFile(p, &e); f != nil || err != nil {
+		return f, i, err
 	}
 	fd, st, err := s.openEntry(e, write)
 	if err != nil {
@@ -128,6 +132,9 @@ func (f *File) Close() error {
 
 // Stat describes the open file, whatever its name is by now.
 func (f *File) Stat() (Info, error) {
+	if f.stands != nil {
+		return *f.stands, nil
+	}
 	st, err := statFd(f.fd)
 	if err != nil {
 		return Info{}, wrap("stat", f.path, err)

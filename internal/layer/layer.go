@@ -24,7 +24,7 @@
 // path), then Stack.ns (the name space: shared by look-ups, exclusive for
 // changes of names), then Orphan.mu, then Stack.writers (shared by writes, exclusive while
 // freezing), then the leaves: viewCache.mu, quota.mu, inodes.mu, journal.mu,
-// orphanMu, garbageMu.
+// orphanMu, garbageMu, standIns.mu.
 // The content of a file is copied up outside of Stack.ns. The package starts
 // goroutines only within a call and waits for them.
 package layer
@@ -63,6 +63,9 @@ type Options struct {
 	// Changes, applying and what asks for the source itself see it all the same.
 	// Nil: nothing.
 	Absent func(p vpath.Path, isDir bool) bool
+	// StandIns shows files of the source with another content. Nil: none. A
+	// ReadOnly stack shows the source's.
+	StandIns *StandIns
 }
 
 // Quota bounds the delta, the frozen layers and the recorded contents
@@ -97,6 +100,7 @@ type Stack struct {
 	journal   journal
 	spellings spellings
 	flights   flights
+	standIns  standIns
 	seq       atomic.Uint64 // names in work and orphans
 	noClone   atomic.Bool   // blocks cannot be shared with the source
 
@@ -277,6 +281,7 @@ func (s *Stack) Close() error {
 
 func (s *Stack) closeHandles() {
 	s.views.purge(vpath.Root)
+	s.ForgetStandIns()
 	for _, l := range s.layers {
 		unix.Close(l.root)
 		l.root = -1 // so that a late call is answered EBADF

@@ -33,8 +33,10 @@ func (s *Stack) lookup(p vpath.Path) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	s.views.release(v)
-	return s.info(p, e.part.origin, &e.st), nil
+	defer s.views.release(v)
+	i := s.info(p, e.part.origin, &e.st)
+	s.standFor(p, &e, &i)
+	return i, nil
 }
 
 // rootInfo describes the root: the source's, until its mode was changed.

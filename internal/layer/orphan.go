@@ -97,7 +97,7 @@ func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 	var err error
 	switch e.st.kind() {
 	case unix.S_IFREG:
-		fd, st, openErr := s.openEntry(e, false)
+		fd, st, openErr := s.openShown(p, e)
 		switch openErr {
 		case nil:
 			o.pinned, o.st = fd, st

@@ -76,7 +76,7 @@ func (o *Orphan) copyTo(name string, size int64) error {
 		return err
 	}
 	defer unix.Close(fd)
-	cloned, err := s.clone(fd, &lower{st: o.st, origin: o.origin, fd: o.pinned}, size)
+	cloned, err := s.clone(fd, &lower{st: o.st, origin: o.origin, fd: o.pinned, standIn: -1}, size)
 	if cloned || err != nil {
 		return err
 	}
