@@ -179,8 +179,15 @@ func (a *applier) write(s *step, e entry) (*staged, error) {
 		return nil, err
 	}
 	defer src.Close()
+	out, err := a.work.outgoing(s.Path, src)
+	if err != nil {
+		return nil, err
+	}
+	if out != src {
+		defer out.Close()
+	}
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
-	file, err := e.stage(src, l)
+	file, err := e.stage(out, l)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +234,19 @@ func (a *applier) commit(b *batch) {
 	}
 }
 
+// sizeOf is the size of the file that is placed for s.
+func (b *batch) sizeOf(s *step) int64 {
+	file := cmp.Or(b.files[s], b.linked[s.Info.ID])
+	if _, index := workTreeOf(s.Path); !index || file == nil {
+		return s.Info.Size
+	}
+	var st unix.Stat_t
+	if unix.Fstat(int(file.file.Fd()), &st) != nil {
+		return s.Info.Size // a conflict later
+	}
+	return st.Size
+}
+
 func (a *applier) syncBatch(b *batch) error {
 	if len(b.files) > fewFiles {
 		return a.syncAll()
@@ -248,7 +268,7 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
 	switch s.Info.Mode & typeBits {
 	case unix.S_IFREG:
-		s.becomes = unix.Stat_t{Mode: unix.S_IFREG | l.mode, Size: s.Info.Size, Mtim: l.mtime}
+		s.becomes = unix.Stat_t{Mode: unix.S_IFREG | l.mode, Size: b.sizeOf(s), Mtim: l.mtime}
 		switch file := b.files[s]; {
 		case s.inPlace:
 			s.becomes = *before

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"os"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -276,6 +277,9 @@ func (w *work) isSameContent(c *change) (bool, error) {
 	}
 	switch c.Info.Mode & typeBits {
 	case unix.S_IFREG:
+		if w.isSameIndex(c.Path, func() (*os.File, error) { return w.stack.BaseContent(c.Base) }) {
+			return true, nil
+		}
 		if c.Base.SHA256 == nil || c.Info.Size != c.Base.Size {
 			return false, nil
 		}
@@ -313,6 +317,9 @@ func (w *work) isSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 		return was == now, err
 	case unix.S_IFREG:
 	default:
+		return true, nil
+	}
+	if w.isSameIndex(p, func() (*os.File, error) { return w.stack.OpenSource(p) }) {
 		return true, nil
 	}
 	if sourceSize != deltaSize {

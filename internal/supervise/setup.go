@@ -146,6 +146,15 @@ func (s *supervisor) openLayers(context.Context) error {
 		return err
 	}
 	options.Absent = s.absent
+	if s.reserved, err = s.home.Reserved(s.record.Source); err != nil {
+		return err
+	}
+	p, err := policy.Compile(s.record.Rules, policy.Options{Reserved: s.reserved})
+	if err != nil {
+		return err
+	}
+	s.policy.Store(p)
+	options.StandIns = sandbox.IndexStandIns(s.hides)
 	s.stack, err = layer.Open(options)
 	return err
 }
@@ -153,15 +162,6 @@ func (s *supervisor) openLayers(context.Context) error {
 // mountView shows the layers under the policy. It comes before the first
 // process is started: Go's fork can hang on a mount served by its own parent.
 func (s *supervisor) mountView(context.Context) error {
-	reserved, err := s.home.Reserved(s.record.Source)
-	if err != nil {
-		return err
-	}
-	s.reserved = reserved
-	p, err := policy.Compile(s.record.Rules, policy.Options{Reserved: reserved})
-	if err != nil {
-		return err
-	}
 	if err := CheckFUSE(); err != nil {
 		return err
 	}
@@ -170,8 +170,9 @@ func (s *supervisor) mountView(context.Context) error {
 		return fault.New(fault.Internal, "view: %w", err)
 	}
 	uid, gid := s.hostIDs()
+	var err error
 	s.view, err = fusefs.Mount(mountpoint, fusefs.Options{
-		Layer: s.stack, Policy: p, PolicyChanged: len(s.record.EarlierRules) > 0,
+		Layer: s.stack, Policy: s.policy.Load(), PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
 		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
 		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,

@@ -36,6 +36,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/audit"
@@ -62,6 +63,7 @@ type supervisor struct {
 	reserved  []vpath.Path
 	groups    []uint32 // the real user's
 	source    *os.File
+	policy    atomic.Pointer[policy.Policy]
 	stack     *layer.Stack
 	view      *fusefs.FS
 	terminals *terminals
@@ -186,7 +188,9 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	if err != nil {
 		return err
 	}
+	s.policy.Store(p)
 	s.view.SetPolicy(p)
+	s.view.Invalidate(s.stack.ForgetStandIns()...)
 	s.mu.Lock()
 	s.record.Rules = rules
 	s.mu.Unlock()

@@ -1,0 +1,128 @@
+package attack_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// gitIn runs git in a directory of the host, with no configuration but the
+// repository's.
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "safe.directory=*"}, args...)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// trackedSecrets makes a sandbox of a repository that tracks what the policy
+// development hides.
+func trackedSecrets(t *testing.T, who ...harness.Option) *harness.Sandbox {
+	t.Helper()
+	needs.Command(t, "git")
+	s := harness.New(t, binary, map[string]string{
+		".env": "TOKEN=1\n", "deploy/.env": "TOKEN=2\n", "deploy/run.sh": "run\n", "a.txt": "a\n", "nested/.env": "TOKEN=3\n", "nested/b.txt": "b\n",
+	}, who...)
+	for _, dir := range []string{"nested", "."} {
+		dir = filepath.Join(s.Source, dir)
+		gitIn(t, dir, "init", "-q", "-b", "main")
+		if dir == filepath.Clean(s.Source) {
+			s.Write(".git/info/exclude", "/nested/\n")
+		}
+		gitIn(t, dir, "add", ".")
+		gitIn(t, dir, "commit", "-q", "-m", "first")
+	}
+	ownAll(t, s)
+	return s
+}
+
+// ownAll gives what a test made as itself to the user of the sandbox.
+func ownAll(t *testing.T, s *harness.Sandbox) {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(s.Source, "a.txt"), &st); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(s.Source, func(path string, _ os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(st.Uid), int(st.Gid))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// committing are the settings that a commit inside needs.
+const committing = `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@example.org
+`
+
+// A git inside takes hidden files for unchanged: status is clean, and no way of
+// committing everything deletes them. The bits that do that come to no review
+// and to no source.
+func TestHiddenTrackedFilesSurviveGitInside(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := trackedSecrets(t, who...)
+		prints(t, s, "test ! -e .env && git status --porcelain && cd nested && git status --porcelain", "", "--preset", "development")
+		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
+			t.Errorf("after git status the diff shows %q", got)
+		}
+		r := s.Run(committing+`set -e
+echo more >> a.txt; git commit -qam second
+echo more >> a.txt; git stash -q; git stash pop -q
+echo new > new.txt; git add -A; git commit -qm third
+git reset -q --hard HEAD; git checkout -q -b side; git checkout -q main
+git status --porcelain; git ls-tree -r --name-only HEAD
+cd nested; echo more >> b.txt; git commit -qam second; git ls-tree -r --name-only HEAD`)
+		wantCode(t, r, 0)
+		if want := ".env\na.txt\ndeploy/.env\ndeploy/run.sh\nnew.txt\n.env\nb.txt\n"; r.Stdout != want {
+			t.Errorf("inside: got %q, want %q", r.Stdout, want)
+		}
+		agentfense(t, s, "apply", s.Name)
+		for dir, want := range map[string]string{
+			".":      "H .env\nH a.txt\nH deploy/.env\nH deploy/run.sh\nH new.txt\n",
+			"nested": "H .env\nH b.txt\n",
+		} {
+			dir = filepath.Join(s.Source, dir)
+			if got := gitIn(t, dir, "ls-files", "-v"); got != want {
+				t.Errorf("outside: ls-files -v: got %q, want %q", got, want)
+			}
+			if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+				t.Errorf("outside: status: got %q", got)
+			}
+		}
+		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
+			t.Errorf("after apply the diff shows %q", got)
+		}
+	})
+}
+
+// The index of the source that git outside changes is what the sandbox sees
+// next, and the user's own skip-worktree bits stay the user's.
+func TestHiddenTrackedFilesFollowTheSource(t *testing.T) {
+	s := trackedSecrets(t)
+	gitIn(t, s.Source, "update-index", "--skip-worktree", "deploy/.env", "deploy/run.sh")
+	prints(t, s, "git ls-files -v", "S .env\nH a.txt\nS deploy/.env\nS deploy/run.sh\n", "--preset", "development")
+	s.Write("c.txt", "c\n")
+	gitIn(t, s.Source, "add", "c.txt")
+	prints(t, s, "git ls-files -v", "S .env\nH a.txt\nH c.txt\nS deploy/.env\nS deploy/run.sh\n")
+	prints(t, s, committing+"git commit -qam more && git ls-files -v", "S .env\nH a.txt\nH c.txt\nS deploy/.env\nS deploy/run.sh\n")
+	agentfense(t, s, "apply", s.Name)
+	if got, want := gitIn(t, s.Source, "ls-files", "-v"), "H .env\nH a.txt\nH c.txt\nS deploy/.env\nS deploy/run.sh\n"; got != want {
+		t.Errorf("outside: got %q, want %q", got, want)
+	}
+}
