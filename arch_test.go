@@ -56,7 +56,7 @@ var mayImport = map[string]string{
 	"internal/codebase": "crash fault ident hostfile ignore vpath",
 	"internal/store":    "fault ident hostfile vpath",
 	// meaning
-	"internal/sandbox":   "crash fault gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
+	"internal/sandbox":   "config crash fault gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
 	"internal/supervise": "crash fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "apilevel crash fault ident vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",

@@ -30,6 +30,7 @@ const SchemaVersion = 1
 const (
 	maxLine = 4 << 20   // bytes of a record; a longer line is none
 	maxText = 512 << 10 // bytes of one escaped text
+	maxPath = 1 << 10   // bytes of the escaped path of a refusal
 	maxList = 1 << 20   // bytes of the lists of one record, as JSON
 )
 

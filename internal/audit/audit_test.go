@@ -65,6 +65,11 @@ var everyEvent = []audit.Event{
 	audit.SessionClosed{Session: "sess_0123456789abcdef", Exec: "2", Reason: audit.SessionIdle, DurationMS: 1234},
 	audit.SandboxStopped{Reason: "stopped by its user"},
 	audit.SandboxDestroyed{},
+	audit.EventsOmitted{
+		Reason: audit.OmittedSandboxBudget, Since: "2026-01-02T03:04:05.000000006Z", Until: "2026-01-02T03:05:05.000000006Z",
+		Events: []audit.OmittedCount{{Event: audit.KindPermissionDenied, Rule: "**/.env*", Records: 7, Count: 9}},
+	},
+	audit.Archived{Records: 17},
 }
 
 // clock goes on by a second at each look.
@@ -194,7 +199,7 @@ func TestAnyBytesComeBack(t *testing.T) {
 	l := open(t, path)
 	rapid.Check(t, func(rt *rapid.T) {
 		name := audit.Text(rapid.SliceOf(rapid.Byte()).Draw(rt, "name"))
-		want := audit.PermissionDenied{Path: name, Program: name + "\\", Count: 1}
+		want := audit.PermissionDenied{Path: audit.Path(name), Program: name + "\\", Count: 1}
 		must(t, l.Append(want))
 		all := events(t, path)
 		if diff := cmp.Diff(audit.Event(want), all[len(all)-1]); diff != "" {
@@ -214,7 +219,7 @@ func TestWhatIsTooLongIsVisiblyCut(t *testing.T) {
 		many[i] = "/some/file/of/some/length"
 	}
 	path := newLog(t,
-		audit.PermissionDenied{Path: long, Rule: long, RuleSource: long, Program: long, Count: 1},
+		audit.PermissionDenied{Path: audit.Path(long), Rule: long, RuleSource: long, Program: long, Count: 1},
 		audit.FileChanged{Created: many, Modified: []audit.Text{long}, Deleted: many[:1], Omitted: 5},
 		audit.CommandExecuted{Argv: many},
 		audit.Applied{Paths: many, Refused: many},

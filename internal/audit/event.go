@@ -18,6 +18,8 @@ const (
 	KindSessionClosed         Kind = "session_closed"
 	KindSandboxStopped        Kind = "sandbox_stopped"
 	KindSandboxDestroyed      Kind = "sandbox_destroyed"
+	KindEventsOmitted         Kind = "events_omitted"
+	KindArchived              Kind = "archived"
 	KindGap                   Kind = "gap"
 )
 
@@ -38,6 +40,7 @@ type Event interface {
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true,
 	KindApplied: true, KindDiscarded: true, KindSandboxDestroyed: true, KindGap: true,
+	KindEventsOmitted: true, KindArchived: true,
 }
 
 // Rule is a policy rule as it was in force.
@@ -110,7 +113,8 @@ type CommandExecuted struct {
 // PermissionDenied tells what the policy refused.
 type PermissionDenied struct {
 	Exec       string `json:"exec,omitempty"`
-	Path       Text   `json:"path"`
+	Path       Path   `json:"path"`
+	PathSHA256 string `json:"path_sha256,omitempty"` // of the whole path, when Path is cut
 	Operation  string `json:"operation"`
 	Permission string `json:"permission"`     // what the path has
 	Rule       Text   `json:"rule,omitempty"` // the deciding rule's pattern; empty: no rule, the default

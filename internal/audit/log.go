@@ -22,6 +22,7 @@ type Options struct {
 	// of and whose it is; they are written into each record unless empty.
 	CodebaseID, UserID string
 	Now                func() time.Time // time.Now if nil; called by several goroutines
+	Budget             Budget
 }
 
 // Log appends records to one file.
@@ -36,6 +37,8 @@ type Log struct {
 	lost  uint64
 	cause string // why events were lost
 	dirty bool   // something is not on the disk yet
+
+	allowance allowance
 }
 
 // headSuffix names the file beside a log that holds its Head.
@@ -159,7 +162,7 @@ func (l *Log) append(events []encoded) (done int, err error) {
 		return 0, err
 	}
 	for _, e := range events {
-		if err := b.add(e); err != nil {
+		if err := l.addOrCountLocked(b, e); err != nil {
 			return 0, err
 		}
 	}
@@ -182,6 +185,9 @@ type batch struct {
 	ends    []int // where in data each event ends
 	gaps    int   // the first of them, that are not the caller's
 	durable bool
+
+	summaries []int // which of them say what was omitted, from 1
+	omitted   []omission
 }
 
 func (b *batch) add(e encoded) error {
@@ -203,6 +209,18 @@ func (b *batch) addGap(g Gap) error {
 	}
 	b.gaps++
 	return b.add(e)
+}
+
+// done returns how many of the caller's events are among the first written ones
+// of the batch.
+func (b *batch) done(written int) int {
+	n := max(0, written-b.gaps)
+	for _, place := range b.summaries {
+		if place <= written {
+			n--
+		}
+	}
+	return max(0, n)
 }
 
 // beginLocked finds the log's end and starts a batch with what has to be said
@@ -235,33 +253,40 @@ func (l *Log) beginLocked() (*batch, error) {
 		}
 	}
 	l.end = st.Size
+	if l.summaryDueLocked() {
+		return b, l.addSummaryLocked(b)
+	}
 	return b, nil
 }
 
 // writeLocked puts b at the file's end, then into the head.
 func (l *Log) writeLocked(b *batch) (done int, err error) {
-	n, err := l.file.Write(b.data)
+	n := 0
+	if len(b.data) > 0 {
+		n, err = l.file.Write(b.data)
+	}
 	written := 0
 	for written < len(b.ends) && b.ends[written] <= n {
 		written++
 	}
 	l.dirty = l.dirty || n > 0
+	l.settleLocked(b, written)
 	if err != nil {
 		l.end = -1
-		return max(0, written-b.gaps), failed("append to", l.file.Name(), err)
+		return b.done(written), failed("append to", l.file.Name(), err)
 	}
 	l.last, l.end = b.last, l.end+int64(n)
 	l.lost, l.cause = 0, ""
-	if written == 0 {
-		return 0, nil
+	if n == 0 {
+		return b.done(written), nil
 	}
 	if _, err := l.head.WriteAt(fmt.Appendf(nil, "%-*s\n", headSize-1, l.last), 0); err != nil {
-		return written - b.gaps, failed("write", l.head.Name(), err)
+		return b.done(written), failed("write", l.head.Name(), err)
 	}
 	if b.durable {
 		err = l.syncLocked()
 	}
-	return written - b.gaps, err
+	return b.done(written), err
 }
 
 func (l *Log) syncLocked() error {
@@ -278,11 +303,19 @@ func (l *Log) syncLocked() error {
 func (l *Log) unsynced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dirty
+	return l.dirty || l.allowance.omitted.counts != nil
 }
 
 // Sync returns when the disk has all that was appended.
 func (l *Log) Sync() error {
+	l.mu.Lock()
+	due := l.file != nil && l.summaryDueLocked()
+	l.mu.Unlock()
+	if due {
+		if _, err := l.append(nil); err != nil {
+			return err
+		}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
@@ -291,14 +324,18 @@ func (l *Log) Sync() error {
 	return l.syncLocked()
 }
 
-// Close syncs and closes the log. Closing again does nothing.
+// Close says what was omitted, syncs and closes the log. Closing again does
+// nothing.
 func (l *Log) Close() error {
+	l.mu.Lock()
+	l.allowance.nextSummary = time.Time{}
+	l.mu.Unlock()
+	err := l.Sync()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
 		return nil
 	}
-	err := l.syncLocked()
 	err = errors.Join(err, l.file.Close(), l.head.Close())
 	l.file, l.head = nil, nil
 	return err

@@ -19,7 +19,7 @@ import (
 )
 
 func denied(i int) audit.PermissionDenied {
-	return audit.PermissionDenied{Path: audit.Text(fmt.Sprintf("/f%d", i)), Operation: "open", Permission: "none", RuleIndex: -1, Count: 1}
+	return audit.PermissionDenied{Path: audit.Path(fmt.Sprintf("/f%d", i)), Operation: "open", Permission: "none", RuleIndex: -1, Count: 1}
 }
 
 // appendEnv makes the test binary append to the log it names.

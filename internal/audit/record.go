@@ -45,26 +45,40 @@ type header struct {
 
 // encoded is an event ready to be put into a record.
 type encoded struct {
-	kind Kind
-	time time.Time
-	body []byte // "{}" or `{"key":…}`
+	kind  Kind
+	time  time.Time
+	body  []byte // "{}" or `{"key":…}`
+	event Event  // of a body that a budget may have to make smaller, else nil
+
+	rule     Text // of refusals, for their counts
+	refusals int
 }
 
 // encode fits ev into what a record may hold.
 func encode(ev Event, at time.Time) (encoded, error) {
-	body, err := marshal(bound(ev))
+	body, err := marshal(bound(ev, maxList))
 	if err != nil {
 		return encoded{}, fault.New(fault.Invalid, "audit %s: %w", ev.Kind(), err)
 	}
 	if _, known := decoders[ev.Kind()]; !known {
 		return encoded{}, fault.New(fault.Invalid, "audit %s: not an event to write", ev.Kind())
 	}
-	return encoded{kind: ev.Kind(), time: at.UTC(), body: body}, nil
+	e := encoded{kind: ev.Kind(), time: at.UTC(), body: body}
+	if d, ok := ev.(PermissionDenied); ok {
+		e.refusals = max(d.Count, 1)
+		if len(d.Rule) <= maxPath {
+			e.rule = d.Rule
+		}
+	}
+	if len(body) > maxReservedBody && classes[e.kind] != detail {
+		e.event = ev
+	}
+	return e, nil
 }
 
-// bound drops from the lists what does not fit, and counts it.
-func bound(ev Event) Event {
-	room := budget(maxList)
+// bound drops from the lists what takes more than room bytes, and counts it.
+func bound(ev Event, bytes int) Event {
+	room := budget(bytes)
 	n := make([]int64, 4)
 	switch e := ev.(type) {
 	case SandboxCreated:
@@ -77,6 +91,11 @@ func bound(ev Event) Event {
 		e.Rules, n[0] = fit(&room, e.Rules)
 		e.RulesOmitted += n[0]
 		e.Rules = orEmpty(e.Rules)
+		return e
+	case PermissionDenied:
+		if len(Text(e.Path).escape()) > maxPath {
+			e.PathSHA256 = fmt.Sprintf("%x", sha256.Sum256([]byte(e.Path)))
+		}
 		return e
 	case CommandExecuted:
 		e.Argv, n[0] = fit(&room, e.Argv)
@@ -186,6 +205,8 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindSessionClosed:         decodeAs[SessionClosed],
 	KindSandboxStopped:        decodeAs[SandboxStopped],
 	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
+	KindEventsOmitted:         decodeAs[EventsOmitted],
+	KindArchived:              decodeAs[Archived],
 	KindGap:                   decodeAs[Gap],
 }
 

@@ -14,10 +14,11 @@ import (
 // last: another process, or this one before a crash or a full disk. It starts b
 // with the newline that a torn line lacks, and returns the gaps to record.
 func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
-	last, end, err := findLast(l.file, size)
+	record, end, err := findLast(l.file, size)
 	if err != nil {
 		return nil, err
 	}
+	last := Head{Seq: record.Seq, Hash: record.Hash}
 	b.last = last
 	var gaps []Gap
 	switch {
@@ -49,34 +50,34 @@ func (l *Log) resumeLocked(b *batch, size int64) ([]Gap, error) {
 const maxScan = 64 << 20
 
 // findLast returns the last record of f's first size bytes and where its line
-// ends, newline included, be it there or not; the zero Head and 0 if there is
+// ends, newline included, be it there or not; the zero Record and 0 if there is
 // none. Errors: Precondition if there is
 // no record in the last 64 MiB.
-func findLast(f io.ReaderAt, size int64) (Head, int64, error) {
+func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 	for window := int64(64 << 10); ; window *= 4 {
 		start := max(0, size-window)
 		data := make([]byte, size-start)
 		if _, err := f.ReadAt(data, start); err != nil {
-			return Head{}, 0, fault.New(fault.Internal, "read audit log: %w", err)
+			return Record{}, 0, fault.New(fault.Internal, "read audit log: %w", err)
 		}
 		first := 0
 		if start > 0 {
 			first = bytes.IndexByte(data, '\n') + 1 // the line before is cut
 		}
-		if head, end, ok := lastIn(data, first); ok {
-			return head, start + end, nil
+		if last, end, ok := lastIn(data, first); ok {
+			return last, start + end, nil
 		}
 		if start == 0 {
-			return Head{}, 0, nil
+			return Record{}, 0, nil
 		}
 		if window > maxScan {
-			return Head{}, 0, fault.New(fault.Precondition, "audit log: no record in its last %d bytes", window)
+			return Record{}, 0, fault.New(fault.Precondition, "audit log: no record in its last %d bytes", window)
 		}
 	}
 }
 
 // lastIn returns the last record in data[first:] and where its line ends.
-func lastIn(data []byte, first int) (Head, int64, bool) {
+func lastIn(data []byte, first int) (Record, int64, bool) {
 	end := len(data)
 	if bytes.HasSuffix(data, []byte{'\n'}) {
 		end--
@@ -84,11 +85,11 @@ func lastIn(data []byte, first int) (Head, int64, bool) {
 	for end > first {
 		begin := max(first, bytes.LastIndexByte(data[:end], '\n')+1)
 		if r, err := parse(data[begin:end]); err == nil {
-			return Head{Seq: r.Seq, Hash: r.Hash}, int64(end) + 1, true
+			return r, int64(end) + 1, true
 		}
 		end = begin - 1
 	}
-	return Head{}, 0, false
+	return Record{}, 0, false
 }
 
 // describeTorn accounts for the bytes from begin to size, which are no record,

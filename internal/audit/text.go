@@ -27,20 +27,32 @@ func Texts[S ~string](list []S) []Text {
 
 var cutMark = regexp.MustCompile(`\\cut\{[0-9]+\}$`)
 
-func (t Text) escape() string {
+func (t Text) escape() string { return escapeUpTo(string(t), maxText) }
+
+// escapeUpTo escapes whole, and cuts it if that takes more than limit bytes.
+func escapeUpTo(whole string, limit int) string {
 	// Each byte escapes to at least one.
-	whole := string(t)
-	if len(whole) <= maxText {
-		if e := vpath.Escape(whole); len(e) <= maxText {
+	if len(whole) <= limit {
+		if e := vpath.Escape(whole); len(e) <= limit {
 			return e
 		}
 	}
-	keep := min(len(whole), maxText)
-	for len(vpath.Escape(whole[:keep])) > maxText {
+	keep := min(len(whole), limit)
+	for len(vpath.Escape(whole[:keep])) > limit {
 		keep /= 2
 	}
 	return vpath.Escape(whole[:keep]) + fmt.Sprintf(`\cut{%d}`, len(whole)-keep)
 }
+
+// Path is a Text that is cut beyond 1 KiB: a program inside can name long paths
+// as often as it likes.
+type Path string
+
+// MarshalJSON writes p escaped.
+func (p Path) MarshalJSON() ([]byte, error) { return marshal(escapeUpTo(string(p), maxPath)) }
+
+// UnmarshalJSON is that of Text.
+func (p *Path) UnmarshalJSON(data []byte) error { return (*Text)(p).UnmarshalJSON(data) }
 
 // MarshalJSON writes t escaped.
 func (t Text) MarshalJSON() ([]byte, error) { return marshal(t.escape()) }

@@ -13,6 +13,7 @@ import (
 type Summary struct {
 	Sandbox, ID Text
 	Records     uint64
+	Archived    uint64 // number of the last record that was moved to an archive
 	Gaps        int    // places where the log says that it is not whole
 	Lost        uint64 // events and records that the gaps count as lost
 	Torn        bool   // it ends in an interrupted write; the next append accounts for that
@@ -80,6 +81,9 @@ func (v *verifier) record(r Record) error {
 	if err := v.account(r.Line, gap); err != nil {
 		return err
 	}
+	if err := v.archived(r); err != nil {
+		return err
+	}
 	switch {
 	case r.Seq != v.Head.Seq+1:
 		return bad(r.Line, "record %d follows record %d", r.Seq, v.Head.Seq)
@@ -99,6 +103,22 @@ func (v *verifier) record(r Record) error {
 	for _, k := range v.known {
 		if k.Seq == r.Seq && k.Hash != r.Hash {
 			return bad(r.Line, "record %d is not the one that was recorded as the head", r.Seq)
+		}
+	}
+	return nil
+}
+
+// archived lets a log begin with the record that says where the records before
+// it are. A head of one of those cannot be checked here.
+func (v *verifier) archived(r Record) error {
+	a, ok := r.Event.(Archived)
+	if !ok || v.Records > 0 || a.Records+1 != r.Seq {
+		return nil
+	}
+	v.Head, v.Archived = Head{Seq: a.Records, Hash: r.Prev}, a.Records
+	for _, k := range v.known {
+		if k.Seq < a.Records || k.Seq == a.Records && k.Hash != r.Prev {
+			return bad(r.Line, "record %d was archived: verify the archive with that head", k.Seq)
 		}
 	}
 	return nil

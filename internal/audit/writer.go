@@ -167,6 +167,9 @@ func (w *Writer) run() {
 			if err := w.log.Sync(); err != nil {
 				w.report(err)
 			}
+			if w.log.unsynced() {
+				due = time.After(syncInterval)
+			}
 		}
 	}
 }

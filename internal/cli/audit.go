@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ type auditOptions struct {
 	JSON   bool
 	Verify bool
 	Heads  []string // for Verify
+
+	Archive string // file
+	Prune   time.Duration
 }
 
 func newAudit(e *env) *cobra.Command {
@@ -37,12 +41,25 @@ func newAudit(e *env) *cobra.Command {
 		Example: `  agentfense audit fix
   agentfense audit fix --json
   agentfense audit fix --follow
-  agentfense audit fix --verify`,
-		Args:              cobra.ExactArgs(1),
+  agentfense audit fix --verify
+  agentfense audit fix --archive fix-2026.jsonl
+  agentfense audit --prune 240h`,
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		prune := cmd.Flags().Changed("prune")
+		switch {
+		case prune && len(args) > 0:
+			return usageError{fault.New(fault.Invalid, "--prune is for the logs of all removed sandboxes: it takes no NAME")}
+		case !prune && len(args) == 0:
+			return usageError{fault.New(fault.Invalid, "audit: give the NAME of a sandbox (see `agentfense audit --help`)")}
+		case prune:
+			return e.either(cmd,
+				func() error { return pruneAudit(e, o.Prune) },
+				func(context.Context, control.Server) error { return nil }, "")
+		}
 		return e.either(cmd,
 			func() error { return runAudit(cmd.Context(), e, args[0], o) },
 			func(ctx context.Context, s control.Server) error { return runServerAudit(ctx, e, s, args[0], o) },
@@ -53,6 +70,9 @@ func newAudit(e *env) *cobra.Command {
 	f.BoolVar(&o.Verify, "verify", false, "check that no record was changed, removed or moved")
 	f.BoolVar(&o.JSON, "json", false, "print each record as it is stored, one a line")
 	f.StringArrayVar(&o.Heads, "head", nil, "with --verify: the record `SEQ:HASH` that an earlier one told of must still be there")
+	f.StringVar(&o.Archive, "archive", "", "move the records into the new `FILE`; the log goes on behind them")
+	f.DurationVar(&o.Prune, "prune", 0, "delete the logs of sandboxes that were removed longer ago than `DURATION`, such as 240h")
+	cmd.MarkFlagsMutuallyExclusive("archive", "follow", "verify", "json", "prune")
 	cmd.MarkFlagsMutuallyExclusive("follow", "verify")
 	cmd.MarkFlagsMutuallyExclusive("follow", "head")
 	cmd.MarkFlagsMutuallyExclusive("json", "head")
@@ -63,6 +83,9 @@ func newAudit(e *env) *cobra.Command {
 func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
 	if len(o.Heads) > 0 && !o.Verify {
 		return usageError{fault.New(fault.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
+	}
+	if o.Archive != "" {
+		return archiveAudit(e, name, o.Archive)
 	}
 	path, err := e.auditPath(name)
 	if err != nil {
@@ -144,6 +167,9 @@ func (e *env) verifyAudit(path string, heads []string) error {
 		return err
 	}
 	text := fmt.Sprintf("%d records, whole; head %s\n", summary.Records, summary.Head)
+	if summary.Archived > 0 {
+		text += fmt.Sprintf("the records up to %d are in an archive: verify that, too\n", summary.Archived)
+	}
 	if summary.Gaps > 0 {
 		text += plural(summary.Gaps, "gap record") + " among them"
 		if summary.Lost > 0 {
@@ -218,6 +244,10 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
 	case audit.SandboxStopped:
 		return escape(v.Reason)
+	case audit.EventsOmitted:
+		return describeOmitted(v)
+	case audit.Archived:
+		return fmt.Sprintf("the records up to %d are in another file", v.Records)
 	case audit.Gap:
 		return fmt.Sprintf("%s: %d bytes, %d records lost", vpath.Escape(v.Reason), v.Bytes, v.Lost)
 	case audit.Malformed:
@@ -262,11 +292,30 @@ func describeDenial(v audit.PermissionDenied) string {
 	if v.RuleIndex >= 0 {
 		rule = fmt.Sprintf("rule %q (%s)", escape(v.Rule), escape(v.RuleSource))
 	}
-	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(v.Path), v.Permission, rule, escape(v.Program), v.PID)
+	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(audit.Text(v.Path)), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {
 		text += fmt.Sprintf(", %d times", v.Count)
 	}
 	return text
+}
+
+func describeOmitted(v audit.EventsOmitted) string {
+	what := "the log"
+	if v.Reason == audit.OmittedOwnerBudget {
+		what = "the owner's logs together"
+	}
+	parts := []string{fmt.Sprintf("%d records only counted, because %s reached the budget", v.Records(), what)}
+	for _, c := range v.Events {
+		text := fmt.Sprintf("%d %s", c.Records, vpath.Escape(string(c.Event)))
+		if c.Rule != "" {
+			text += fmt.Sprintf(" by %q", escape(c.Rule))
+		}
+		if c.Count > c.Records {
+			text += fmt.Sprintf(" (%d times)", c.Count)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
 }
 
 func describeChanges(v audit.FileChanged) string {

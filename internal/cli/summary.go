@@ -84,6 +84,10 @@ func (e *env) printDenials(groups []sandbox.DenialGroup) {
 			e.say("… and by %d more rules", len(groups)-i)
 			return
 		}
+		if g.Omitted {
+			e.say("denied %s more: only counted, because the audit log has reached its budget", times(g.Count))
+			continue
+		}
 		rule := "by default: no rule matches"
 		if g.Rule != "" {
 			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(g.Rule), vpath.Escape(g.Source))

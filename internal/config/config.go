@@ -24,6 +24,7 @@ type Config struct {
 	Runtime Runtime
 	Sandbox Sandbox
 	Limits  Limits
+	Audit   Audit
 	Logging Logging
 }
 
@@ -135,6 +136,13 @@ type Limits struct {
 	MaxCodebaseFiles int   // of an uploaded codebase; 0: any
 }
 
+// Audit bounds the audit logs.
+type Audit struct {
+	MaxBytesPerSandbox int64         // of one sandbox's log; 0: any
+	MaxBytesPerOwner   int64         // of the logs of one owner's sandboxes, removed ones included; 0: any
+	Retention          time.Duration // of the log of a removed sandbox; 0: for ever
+}
+
 // LogFormat is the form of the server's log.
 type LogFormat string
 
@@ -160,6 +168,7 @@ func Default() *Config {
 		},
 		Sandbox: Sandbox{CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
 		Limits:  Limits{MaxPageSize: 1000, MaxMessageBytes: 16 << 20},
+		Audit:   Audit{MaxBytesPerSandbox: 16 << 20, MaxBytesPerOwner: 256 << 20, Retention: 30 * 24 * time.Hour},
 		Logging: Logging{Level: slog.LevelInfo, Format: LogText},
 	}
 }

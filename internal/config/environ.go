@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -30,6 +31,29 @@ func (l *loader) readEnviron(environ []string) error {
 		}
 	}
 	return nil
+}
+
+// AuditOf returns the bounds of the audit logs as the variables of environ set
+// them. They hold without a server, too. Errors: Invalid.
+func AuditOf(environ []string) (Audit, error) {
+	var own []string
+	for _, entry := range environ {
+		if strings.HasPrefix(entry, Variable("audit")+"_") {
+			own = append(own, entry)
+		}
+	}
+	l := loader{config: Default(), from: map[string]origin{}}
+	err := l.readEnviron(own)
+	return l.config.Audit, err
+}
+
+// Environ returns the variables that AuditOf reads a from.
+func (a Audit) Environ() map[string]string {
+	return map[string]string{
+		Variable("audit.max_bytes_per_sandbox"): strconv.FormatInt(a.MaxBytesPerSandbox, 10),
+		Variable("audit.max_bytes_per_owner"):   strconv.FormatInt(a.MaxBytesPerOwner, 10),
+		Variable("audit.retention"):             a.Retention.String(),
+	}
 }
 
 // isOfSection reports whether a variable's name begins with that of a section.

@@ -105,6 +105,10 @@ limits:
   max_file_size: 1G
   max_codebase_size: 2G
   max_codebase_files: 50000
+audit:
+  max_bytes_per_sandbox: 1M
+  max_bytes_per_owner: 0
+  retention: 48h
 logging:
   level: debug
   format: json
@@ -135,6 +139,7 @@ logging:
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
 			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
 		},
+		Audit:   config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},
 		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -159,6 +159,16 @@ func (v value) bytes(to *int64) error {
 	return nil
 }
 
+// auditBytes takes what a log needs at least.
+func (v value) auditBytes(to *int64) error {
+	var n int64
+	if v.bytes(&n) != nil || n != 0 && n < 128<<10 {
+		return v.bad("a size of 128K or more, such as 16M, or 0")
+	}
+	*to = n
+	return nil
+}
+
 // messageBytes takes what both the piece of an upload and gRPC can live with.
 func (v value) messageBytes(to *int64) error {
 	n, err := ParseBytes(v.text)

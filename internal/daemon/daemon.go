@@ -42,9 +42,10 @@ type Options struct {
 // address that cannot be listened on; as the parts have them.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Config.UnderHome(o.Home.Dir())
-	if err := tellSupervisors(o.Config.Runtime); err != nil {
+	if err := tellSupervisors(o.Config); err != nil {
 		return err
 	}
+	o.Home.BoundAudit(o.Config.Audit)
 	if path := o.Config.Storage.MountPath; path != "" {
 		o.Log.Warn("storage.mount_path has no effect: views are mounted in the sandboxes' directories", "mount_path", path)
 	}
@@ -83,12 +84,14 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // tellSupervisors puts into our environment, which is that of supervisors, what
 // they run commands with.
-func tellSupervisors(c config.Runtime) error {
-	if err := os.Setenv(supervise.BwrapVariable, bwrapPath(c)); err != nil {
-		return fault.New(fault.Internal, "runtime.bwrap_path: %w", err)
-	}
-	if err := os.Setenv(supervise.DockerHostVariable, c.Docker.Host); err != nil {
-		return fault.New(fault.Internal, "runtime.docker.host: %w", err)
+func tellSupervisors(c *config.Config) error {
+	variables := c.Audit.Environ()
+	variables[supervise.BwrapVariable] = bwrapPath(c.Runtime)
+	variables[supervise.DockerHostVariable] = c.Runtime.Docker.Host
+	for name, value := range variables {
+		if err := os.Setenv(name, value); err != nil {
+			return fault.New(fault.Internal, "%s: %w", name, err)
+		}
 	}
 	return nil
 }

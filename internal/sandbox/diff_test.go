@@ -406,7 +406,7 @@ func TestSummarise(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied := func(path, rule string, n int) audit.Event {
-		return audit.PermissionDenied{Path: audit.Text(path), Operation: "open", Permission: "none", Rule: audit.Text(rule), RuleSource: "preset development", Count: n}
+		return audit.PermissionDenied{Path: audit.Path(path), Operation: "open", Permission: "none", Rule: audit.Text(rule), RuleSource: "preset development", Count: n}
 	}
 	err = log.Append(denied("/.env", "**/.env*", 1), denied("/x\n", "", 1), denied("/.env", "**/.env*", 3), denied("/.env.local", "**/.env*", 1))
 	if err != nil {

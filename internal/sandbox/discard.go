@@ -51,6 +51,11 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if o.DryRun {
 		return result, nil
 	}
+	log, err := s.OpenLog()
+	if err != nil {
+		return DiscardResult{}, err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
 	if err := w.finishDirs(changes); err != nil {
 		return result, err
 	}
@@ -65,5 +70,5 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if err != nil || len(result.Paths) == 0 {
 		return result, err
 	}
-	return result, s.log(audit.Discarded{Paths: audit.Texts(result.Paths)})
+	return result, log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)})
 }

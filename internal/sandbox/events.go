@@ -8,19 +8,36 @@ import (
 	"github.com/agentfense/agentfense/internal/policy"
 )
 
-// OpenLog opens the sandbox's audit log.
+// OpenLog opens the sandbox's audit log for something that is about to be done.
+// Errors: Exhausted if there is no room left to record it.
 func (s *Sandbox) OpenLog() (*audit.Log, error) {
+	log, err := s.openLog()
+	if err != nil {
+		return nil, err
+	}
+	if err := log.CheckRoom(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return log, nil
+}
+
+// openLog opens the log for what is done already, or frees space.
+func (s *Sandbox) openLog() (*audit.Log, error) {
 	r := s.Record()
 	o := audit.Options{Sandbox: r.Name, ID: string(r.ID)}
 	if r.Served != nil {
 		o.CodebaseID, o.UserID = r.Served.CodebaseID, r.Served.OwnerID
+	}
+	o.Budget.Bytes = s.home.audit.MaxBytesPerSandbox
+	if s.home.audit.MaxBytesPerOwner > 0 {
+		o.Budget.OwnerLeft = func() (int64, error) { return s.home.auditLeft(o.UserID) }
 	}
 	return audit.Open(s.AuditPath(), o)
 }
 
 // log appends one event to the sandbox's audit log.
 func (s *Sandbox) log(ev audit.Event) error {
-	l, err := s.OpenLog()
+	l, err := s.openLog()
 	if err != nil {
 		return err
 	}

@@ -8,13 +8,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/statedir"
 )
 
+// auditSuffix ends the name of an audit log.
+const auditSuffix = ".jsonl"
+
 // Home is the state directory of one user.
-type Home struct{ dir string }
+type Home struct {
+	dir   string
+	audit config.Audit
+}
 
 // OpenHome opens the state directory: $AGENTFENSE_HOME, else
 // $XDG_DATA_HOME/agentfense, else $HOME/.local/share/agentfense. It is made
@@ -31,7 +38,8 @@ func OpenHome(getenv func(string) string) (*Home, error) {
 // OpenHomeAt opens the state directory dir and makes what is missing of it,
 // with mode 0700. Errors: Precondition if it belongs to another user or
 // others may write to it, because its records would then be theirs; Denied,
-// Exhausted and Invalid as the file system has it.
+// Exhausted and Invalid as the file system has it; Invalid for a variable that
+// bounds the audit logs.
 func OpenHomeAt(dir string) (*Home, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -47,6 +55,9 @@ func OpenHomeAt(dir string) (*Home, error) {
 		return nil, err
 	}
 	h := &Home{dir: dir}
+	if h.audit, err = config.AuditOf(os.Environ()); err != nil {
+		return nil, err
+	}
 	for _, sub := range []string{h.sandboxesDir(), h.auditDir()} {
 		if err := os.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, hostError("state directory", err)
@@ -79,7 +90,7 @@ func checkPrivate(dir string) error {
 func (h *Home) Dir() string { return h.dir }
 
 // AuditPath returns the path of the audit log of sandbox id.
-func (h *Home) AuditPath(id ID) string { return filepath.Join(h.auditDir(), string(id)+".jsonl") }
+func (h *Home) AuditPath(id ID) string { return filepath.Join(h.auditDir(), string(id)+auditSuffix) }
 
 func (h *Home) sandboxesDir() string { return filepath.Join(h.dir, "sandboxes") }
 

@@ -54,6 +54,13 @@ func (s *Sandbox) make() error {
 	h := s.home
 	// What resists is left for the next time.
 	_ = h.sweepLocked(func(string) error { return nil })
+	owner := ""
+	if s.record.Served != nil {
+		owner = s.record.Served.OwnerID
+	}
+	if err := h.checkAuditRoom(owner); err != nil {
+		return err
+	}
 	var err error
 	if s.record.HostUID, err = h.freeUIDLocked(); err != nil {
 		return err

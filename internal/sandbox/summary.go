@@ -22,6 +22,8 @@ type DenialGroup struct {
 	Source string // where the rule is from
 	Count  int
 	Paths  []string // the first few, each once, escaped
+	// Omitted are refusals that the audit log only counts, by whichever rule.
+	Omitted bool
 }
 
 // maxDenialPaths is how many paths of a group are kept.
@@ -70,7 +72,11 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 func GroupDenials(read func(do func(audit.Record) error) error) ([]DenialGroup, error) {
 	type key struct{ rule, source string }
 	groups := map[key]*DenialGroup{}
+	omitted := 0
 	err := read(func(r audit.Record) error {
+		if o, ok := r.Event.(audit.EventsOmitted); ok {
+			omitted += int(o.Refusals())
+		}
 		e, ok := r.Event.(audit.PermissionDenied)
 		if !ok {
 			return nil
@@ -98,5 +104,8 @@ func GroupDenials(read func(do func(audit.Record) error) error) ([]DenialGroup, 
 	slices.SortFunc(list, func(a, b DenialGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Source, b.Source))
 	})
+	if omitted > 0 {
+		list = append(list, DenialGroup{Count: omitted, Omitted: true})
+	}
 	return list, nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -44,7 +45,8 @@ func (h *Home) sweepLocked(before func(dir string) error) error {
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	_, err = h.pruneLogs(time.Now(), h.audit.Retention)
+	return errors.Join(append(errs, err)...)
 }
 
 // logGone writes into the log of the sandbox whose directory is gone now that it

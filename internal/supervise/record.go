@@ -19,7 +19,7 @@ func (s *supervisor) ownerOf(tid int) any { return s.attribution.find(tid) }
 // or later for those that were counted.
 func (s *supervisor) onDenial(d fusefs.Denial) {
 	event := audit.PermissionDenied{
-		Path: audit.Text(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
+		Path: audit.Path(d.Path), Operation: d.Operation, Permission: d.Permission.String(),
 		RuleIndex: d.Rule, PID: d.PID, Program: audit.Text(d.Program), Count: d.Count,
 	}
 	if rules := s.rules(); d.Rule != policy.NoRule && d.Rule < len(rules) {

@@ -36,6 +36,7 @@ def audit_line(event: AuditEvent) -> str:
         "permission_denied": _denied,
         "file_changed": _changed,
         "resource_limit_exceeded": _limit,
+        "events_omitted": _omitted,
     }.get(event.event)
     said = tell(event.record) if tell else ", ".join(map(str, event.record.get("paths", ())))
     return f"{event.event} {said}".rstrip()
@@ -61,6 +62,11 @@ def _changed(record: Dict[str, Any]) -> str:
     lists = [f"{kind} {path}" for kind in ("created", "modified", "deleted") for path in record.get(kind, ())]
     lists += [f"renamed {pair['from']} to {pair['to']}" for pair in record.get("renamed", ())]
     return ", ".join(lists)
+
+
+def _omitted(record: Dict[str, Any]) -> str:
+    counts = [f"{count.get('records')} {count.get('event')}" for count in record.get("events", ())]
+    return f"only counted: {', '.join(counts)}"
 
 
 def _limit(record: Dict[str, Any]) -> str:

@@ -1,0 +1,342 @@
+package audit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Budget bounds the size of a log. The zero Budget bounds nothing.
+//
+// Detail, which a program inside can produce without end (refusals, changes,
+// reached limits), gets three quarters of Bytes; commands and sessions get
+// fifteen sixteenths; the rest is kept for what else happens to the sandbox.
+// What does not fit is counted, and EventsOmitted records hold the counts.
+type Budget struct {
+	// Bytes is the largest size of the log's file.
+	Bytes int64
+	// OwnerLeft returns how many bytes of detail the logs of the same owner may
+	// still take, this one included. It is asked once for each MiB; nil: any
+	// number.
+	OwnerLeft func() (int64, error)
+}
+
+// class says which part of a budget a kind may use. A kind without one may use
+// all of it, and go beyond: CheckRoom refuses what would lead to its record.
+type class int
+
+const (
+	always   class = iota
+	repeated       // by a client, as often as it likes
+	detail         // by the program inside, as often as it likes
+)
+
+var classes = map[Kind]class{
+	KindPermissionDenied: detail, KindFileChanged: detail, KindResourceLimitExceeded: detail,
+	KindCommandExecuted: repeated, KindSessionCreated: repeated, KindSessionClosed: repeated,
+}
+
+// room is the size up to which records of a class are written.
+func (b Budget) room(c class) int64 {
+	switch c {
+	case detail:
+		return b.Bytes - b.Bytes/4
+	case repeated:
+		return b.Bytes - b.Bytes/16
+	}
+	return b.Bytes
+}
+
+const (
+	ownerStep    = 1 << 20  // bytes of detail between two looks at the owner's logs
+	ownerMinStep = 64 << 10 // the same, when little is left
+	ownerPause   = time.Minute
+
+	// maxReservedBody bounds a record in the part that detail does not get.
+	maxReservedBody = 8 << 10
+
+	firstSummary = time.Minute // between two records of what was omitted
+	lastSummary  = time.Hour   // doubled up to this
+	maxCounts    = 64          // counts of one such record
+)
+
+// The reasons of an EventsOmitted.
+const (
+	OmittedSandboxBudget = "sandbox_budget"
+	OmittedOwnerBudget   = "owner_budget"
+)
+
+// EventsOmitted tells how many records were not written because the log had
+// reached its budget.
+type EventsOmitted struct {
+	Reason string         `json:"reason"`
+	Since  string         `json:"since"` // when the first of them happened
+	Until  string         `json:"until"` // when the last of them happened
+	Events []OmittedCount `json:"events"`
+}
+
+// OmittedCount counts records alike.
+type OmittedCount struct {
+	Event   Kind  `json:"event"`
+	Rule    Text  `json:"rule,omitempty"` // of refusals
+	Records int64 `json:"records"`
+	Count   int64 `json:"count,omitempty"` // of refusals: how many they stand for
+}
+
+// Kind returns KindEventsOmitted.
+func (EventsOmitted) Kind() Kind { return KindEventsOmitted }
+
+// Records returns how many records were not written.
+func (e EventsOmitted) Records() int64 {
+	var n int64
+	for _, c := range e.Events {
+		n += c.Records
+	}
+	return n
+}
+
+// Refusals returns how many refusals those records stand for.
+func (e EventsOmitted) Refusals() int64 {
+	var n int64
+	for _, c := range e.Events {
+		n += c.Count
+	}
+	return n
+}
+
+// tallyKey is what refusals alike share.
+type tallyKey struct {
+	kind Kind
+	rule Text
+}
+
+// tally counts what is not written.
+type tally struct {
+	reason       string
+	since, until time.Time
+	counts       map[tallyKey]*OmittedCount
+}
+
+func (t *tally) add(e encoded, reason string) {
+	if t.counts == nil {
+		t.counts, t.since = map[tallyKey]*OmittedCount{}, e.time
+	}
+	t.reason, t.until = reason, e.time
+	k := tallyKey{e.kind, e.rule}
+	if _, known := t.counts[k]; !known && len(t.counts) >= maxCounts {
+		k.rule = ""
+	}
+	c := t.counts[k]
+	if c == nil {
+		c = &OmittedCount{Event: k.kind, Rule: k.rule}
+		t.counts[k] = c
+	}
+	c.Records++
+	c.Count += int64(e.refusals)
+}
+
+func (t *tally) clone() tally {
+	c := *t
+	c.counts = maps.Clone(t.counts)
+	for k, n := range c.counts {
+		n := *n
+		c.counts[k] = &n
+	}
+	return c
+}
+
+func (t *tally) event() EventsOmitted {
+	ev := EventsOmitted{
+		Reason: t.reason, Since: t.since.Format(timeFormat), Until: t.until.Format(timeFormat), Events: []OmittedCount{},
+	}
+	for _, c := range t.counts {
+		ev.Events = append(ev.Events, *c)
+	}
+	slices.SortFunc(ev.Events, func(a, b OmittedCount) int {
+		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(a.Rule, b.Rule))
+	})
+	return ev
+}
+
+// allowance is what a Log remembers of its budget.
+type allowance struct {
+	omitted     tally
+	nextSummary time.Time
+	pause       time.Duration // until the summary after that
+	ownerBytes  int64         // of detail that may be written without asking
+	ownerAsked  time.Time     // when there were none
+}
+
+// CheckRoom tells whether what is about to be done can still be recorded.
+// Errors: Exhausted if the log has reached its budget.
+func (l *Log) CheckRoom() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil || l.options.Budget.Bytes == 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(l.file.Fd()), &st); err != nil {
+		return failed("stat", l.file.Name(), err)
+	}
+	if st.Size < l.options.Budget.Bytes {
+		return nil
+	}
+	return fault.New(fault.Exhausted,
+		"audit log of sandbox %s: it has %d bytes, and its budget is %d: move it away with `agentfense audit %s --archive FILE`, or raise audit.max_bytes_per_sandbox",
+		l.options.Sandbox, st.Size, l.options.Budget.Bytes, l.options.Sandbox)
+}
+
+// addOrCountLocked puts e into b if the budget has room for it.
+func (l *Log) addOrCountLocked(b *batch, e encoded) error {
+	c := classes[e.kind]
+	budget := l.options.Budget
+	size := l.end + int64(len(b.data))
+	if budget.Bytes > 0 && c != detail && size >= budget.room(detail) {
+		var err error
+		if e, err = e.shrunk(); err != nil {
+			return err
+		}
+	}
+	// Its frame takes some bytes more: a budget is kept to within a record.
+	size += int64(len(e.body))
+	reason := ""
+	switch {
+	case budget.Bytes > 0 && c != always && size > budget.room(c):
+		reason = OmittedSandboxBudget
+	case c == detail && !l.ownerGrantsLocked(int64(len(e.body))):
+		reason = OmittedOwnerBudget
+	case e.kind == KindCommandExecuted: // it comes after all that it did
+		if err := l.addSummaryLocked(b); err != nil {
+			return err
+		}
+		fallthrough
+	default:
+		return b.add(e)
+	}
+	b.ends = append(b.ends, len(b.data))
+	b.omitted = append(b.omitted, omission{len(b.ends), e, reason})
+	return nil
+}
+
+// omission is an event of a batch that is only counted.
+type omission struct {
+	place  int // among the batch's events, from 1
+	event  encoded
+	reason string
+}
+
+// ownerGrantsLocked takes n bytes from what the owner's logs may still grow by.
+// An owner whose logs cannot be measured has none left.
+func (l *Log) ownerGrantsLocked(n int64) bool {
+	if l.options.Budget.OwnerLeft == nil {
+		return true
+	}
+	a := &l.allowance
+	if a.ownerBytes < n {
+		now := l.options.Now()
+		if !a.ownerAsked.IsZero() && now.Sub(a.ownerAsked) < ownerPause {
+			return false
+		}
+		left, err := l.options.Budget.OwnerLeft()
+		if err != nil || left < n+ownerMinStep {
+			a.ownerAsked = now
+			return false
+		}
+		a.ownerAsked = time.Time{}
+		a.ownerBytes = min(ownerStep, max(ownerMinStep, left/8)) + n
+	}
+	a.ownerBytes -= n
+	return true
+}
+
+// shrunk is e in few bytes.
+func (e encoded) shrunk() (encoded, error) {
+	if e.event == nil {
+		return e, nil
+	}
+	ev := bound(e.event, maxReservedBody/2)
+	switch x := ev.(type) {
+	case CommandExecuted:
+		x.Dir, x.Error = short(x.Dir), short(x.Error)
+		ev = x
+	case SessionCreated:
+		x.Shell, x.Dir = short(x.Shell), short(x.Dir)
+		ev = x
+	case SandboxStopped:
+		x.Reason = short(x.Reason)
+		ev = x
+	}
+	body, err := marshal(ev)
+	if err != nil {
+		return e, fault.New(fault.Internal, "audit %s: %w", e.kind, err)
+	}
+	e.body, e.event = body, nil
+	return e, nil
+}
+
+// short is t, unless it is too long for what is kept of a budget.
+func short(t Text) Text {
+	if len(t.escape()) > maxPath {
+		return "(too long)"
+	}
+	return t
+}
+
+// addSummaryLocked says what was omitted, if something was.
+func (l *Log) addSummaryLocked(b *batch) error {
+	omitted := l.pendingLocked(b, len(b.ends))
+	if omitted.counts == nil {
+		return nil
+	}
+	e, err := encode(omitted.event(), l.options.Now())
+	if err != nil {
+		return err
+	}
+	if err := b.add(e); err != nil {
+		return err
+	}
+	b.summaries = append(b.summaries, len(b.ends))
+	return nil
+}
+
+// pendingLocked is what no summary has told when the first written events of b
+// are done with.
+func (l *Log) pendingLocked(b *batch, written int) tally {
+	told := 0
+	for _, place := range b.summaries {
+		if place <= written {
+			told = place
+		}
+	}
+	var t tally
+	if told == 0 {
+		t = l.allowance.omitted.clone()
+	}
+	for _, o := range b.omitted {
+		if told < o.place && o.place <= written {
+			t.add(o.event, o.reason)
+		}
+	}
+	return t
+}
+
+func (l *Log) summaryDueLocked() bool {
+	return l.allowance.omitted.counts != nil && !l.options.Now().Before(l.allowance.nextSummary)
+}
+
+// settleLocked remembers what b omitted and has not told, of which the first
+// written events are done with.
+func (l *Log) settleLocked(b *batch, written int) {
+	a := &l.allowance
+	a.omitted = l.pendingLocked(b, written)
+	if len(b.summaries) > 0 && b.summaries[0] <= written {
+		a.pause = min(max(2*a.pause, firstSummary), lastSummary)
+		a.nextSummary = l.options.Now().Add(a.pause)
+	}
+}

@@ -1,0 +1,141 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// BoundAudit bounds the audit logs from now on, in place of what the environment
+// said when the home was opened.
+func (h *Home) BoundAudit(a config.Audit) { h.audit = a }
+
+// auditFile is one log of the state directory.
+type auditFile struct {
+	path  string
+	bytes int64
+	last  time.Time // when it was written to
+}
+
+// auditFiles lists the logs, those of removed sandboxes included.
+func (h *Home) auditFiles() ([]auditFile, error) {
+	entries, err := os.ReadDir(h.auditDir())
+	if err != nil {
+		return nil, hostError("audit logs", err)
+	}
+	var files []auditFile
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), auditSuffix) {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, hostError("audit logs", err)
+		}
+		files = append(files, auditFile{filepath.Join(h.auditDir(), e.Name()), info.Size(), info.ModTime()})
+	}
+	return files, nil
+}
+
+// auditSize returns how many bytes the logs of owner have, "" being the user of
+// the state directory. It returns more if all logs together are below enough,
+// because then it need not be known whose each is.
+func (h *Home) auditSize(owner string, enough int64) (int64, error) {
+	files, err := h.auditFiles()
+	if err != nil {
+		return 0, err
+	}
+	var all, own int64
+	for _, f := range files {
+		all += f.bytes
+	}
+	if all < enough {
+		return all, nil
+	}
+	for _, f := range files {
+		of, err := audit.OwnerOf(f.path)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return 0, err
+		}
+		if of == owner {
+			own += f.bytes
+		}
+	}
+	return own, nil
+}
+
+// auditLeft returns how many bytes of what can be counted the logs of owner may
+// still take: a quarter of the budget is kept for the rest.
+func (h *Home) auditLeft(owner string) (int64, error) {
+	room := h.audit.MaxBytesPerOwner - h.audit.MaxBytesPerOwner/4
+	used, err := h.auditSize(owner, room)
+	return room - used, err
+}
+
+// checkAuditRoom refuses another log where those of owner have reached the
+// budget.
+func (h *Home) checkAuditRoom(owner string) error {
+	budget := h.audit.MaxBytesPerOwner
+	if budget == 0 {
+		return nil
+	}
+	used, err := h.auditSize(owner, budget)
+	if err != nil || used < budget {
+		return err
+	}
+	return fault.New(fault.Exhausted,
+		"audit logs: they have %d bytes, and the budget is %d: delete those of removed sandboxes with `agentfense audit --prune 24h`, or raise audit.max_bytes_per_owner", used, budget)
+}
+
+// PruneLogs deletes the logs of sandboxes that were removed longer ago than age,
+// and returns how many it deleted.
+func (h *Home) PruneLogs(age time.Duration) (n int, err error) {
+	err = h.locked(func() error {
+		n, err = h.pruneLogs(time.Now(), max(age, 1))
+		return err
+	})
+	return n, err
+}
+
+// pruneLogs is PruneLogs; an age of 0 is for ever.
+func (h *Home) pruneLogs(now time.Time, age time.Duration) (n int, err error) {
+	if age == 0 {
+		return 0, nil
+	}
+	files, err := h.auditFiles()
+	errs := []error{err}
+	for _, f := range files {
+		if now.Sub(f.last) < age {
+			continue
+		}
+		over, err := audit.IsOver(f.path)
+		if err == nil && over {
+			if err = audit.Remove(f.path); err == nil {
+				n++
+			}
+		}
+		if !fault.Is(err, fault.NotFound) { // removed meanwhile
+			errs = append(errs, err)
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+// ArchiveLog moves the records of the sandbox's log into the empty file out; the
+// log goes on behind them. Errors: as audit.Log.Archive.
+func (s *Sandbox) ArchiveLog(out *os.File) error {
+	log, err := s.openLog()
+	if err != nil {
+		return err
+	}
+	return errors.Join(log.Archive(out), log.Close())
+}
