@@ -65,5 +65,10 @@ func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64
 	if apply {
 		err = e.applyAll(ctx, sb)
 	}
-	return errors.Join(err, e.printSummary(sb, afterSeq, toGo))
+	err = errors.Join(err, e.printSummary(sb, afterSeq, toGo))
+	if live, dialErr := client(ctx, sb); dialErr != nil || live != nil || toGo {
+		return err
+	}
+	// Nothing runs: what the summary lists is what is there, and counts as shown.
+	return errors.Join(err, sb.SetLastShown(""))
 }

@@ -13,8 +13,10 @@ import (
 )
 
 type applyOptions struct {
-	DryRun bool
-	JSON   bool
+	DryRun   bool
+	JSON     bool
+	Reviewed string
+	Latest   bool
 }
 
 func newApply(e *env) *cobra.Command {
@@ -23,11 +25,16 @@ func newApply(e *env) *cobra.Command {
 		Use:   "apply NAME [PATH…]",
 		Short: "Bring a sandbox's changes into its source",
 		Long: `Bring a sandbox's changes, or those at and below the given paths, into its source.
+What is applied is what was shown to you last, by diff or by the summary after
+run. What changed since is left out, named, and stays in the sandbox; the exit
+code is then 3. --latest takes what is there now.
+
 Every path is checked first: if the source at one of them has changed since the
 sandbox saw it, nothing is applied and the paths are named. Each file is then
 replaced whole, and leaves the delta once the source holds it.`,
 		Example: `  agentfense apply fix --dry-run
   agentfense apply fix
+  agentfense apply fix --latest
   agentfense apply fix src/main.go docs`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
@@ -41,9 +48,12 @@ replaced whole, and leaves the delta once the source holds it.`,
 		return e.either(cmd,
 			func() error { return runApply(cmd.Context(), e, args[0], paths, o) },
 			func(ctx context.Context, s control.Server) error { return runServerApply(ctx, e, s, args[0], paths, o) },
-			"dry-run", "json")
+			"dry-run", "json", "reviewed", "latest")
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
+	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
+	cmd.MarkFlagsMutuallyExclusive("reviewed", "latest")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
@@ -56,7 +66,14 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	result, err := apply(ctx, sb, sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun}, e.progressUnless(o.JSON, "applying"))
+	options := sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed}
+	if options.Reviewed == "" && !o.Latest {
+		if options.Reviewed, err = sb.LastShown(); err != nil {
+			return err
+		}
+		options.AtStart = options.Reviewed == ""
+	}
+	result, err := apply(ctx, sb, options, e.progressUnless(o.JSON, "applying"))
 	return e.tellApplied(sb.Name(), result, err, o)
 }
 
@@ -95,6 +112,10 @@ func marksOnServer(ctx context.Context, s control.Server, sb control.Sandbox, pa
 
 // tellApplied says how an apply went, which err says too.
 func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o applyOptions) error {
+	leftOut := result.Count(sandbox.ChangedSinceReview)
+	if err == nil && leftOut > 0 {
+		err = exitError(exitLeftOut)
+	}
 	if o.JSON {
 		if printErr := e.printJSON(applyDocument(result, o.DryRun)); err == nil {
 			err = printErr
@@ -107,13 +128,21 @@ func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o 
 	switch n := result.Count(sandbox.Applied); {
 	case result.Count(sandbox.Conflict) > 0:
 		e.say("see agentfense diff %[1]s PATH; the other paths can be applied by naming them, those in conflict given up: agentfense discard %[1]s PATH", name)
-	case err != nil && n == 0:
+	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
 		e.say("would apply %s", plural(n, "change"))
 	default:
 		e.say("applied %s", plural(n, "change"))
 	}
+	e.sayLeftOut(name, leftOut)
 	return err
+}
+
+// sayLeftOut says what to do about what had changed since it was shown.
+func (e *env) sayLeftOut(name string, n int) {
+	if n > 0 {
+		e.say("left out %s, changed since shown: agentfense diff %[2]s shows it as it is now, agentfense apply %[2]s --latest takes it so", plural(n, "path"), name)
+	}
 }
 
 // apply brings changes into the source; a live supervisor is told which
@@ -132,12 +161,20 @@ func apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions, p *
 
 // applyAll is `run --apply`.
 func (e *env) applyAll(ctx context.Context, sb *sandbox.Sandbox) error {
-	result, err := apply(ctx, sb, sandbox.ApplyOptions{}, e.progress("applying"))
+	result, err := apply(ctx, sb, sandbox.ApplyOptions{AtStart: true}, e.progress("applying"))
+	return e.tellAppliedAll(result, err)
+}
+
+// tellAppliedAll says how the apply of `run --apply` went.
+func (e *env) tellAppliedAll(result sandbox.ApplyResult, err error) error {
 	if n := result.Count(sandbox.Applied); n > 0 {
 		e.say("applied %s", plural(n, "change"))
 	}
 	if err != nil {
 		return fault.New(fault.KindOf(err), "apply: %w", err)
+	}
+	if n := result.Count(sandbox.ChangedSinceReview); n > 0 {
+		return fault.New(fault.Precondition, "apply: left out %s, which the sandbox changed meanwhile", plural(n, "path"))
 	}
 	return nil
 }

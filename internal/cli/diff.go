@@ -63,7 +63,28 @@ func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o dif
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	return e.showDiff(o, func() (*sandbox.Review, error) { return sb.Review(paths...) })
+	base, err := shownBefore(ctx, sb, paths, o)
+	if err != nil {
+		return err
+	}
+	return e.showDiff(o, func() (*sandbox.Review, error) { return sb.Review(paths...) }, base, sb.SetLastShown)
+}
+
+// shownBefore returns the digest of what was shown before a part is, "" for
+// nothing. Where nothing was shown and nothing runs, that is everything.
+func shownBefore(ctx context.Context, sb *sandbox.Sandbox, paths []vpath.Path, o diffOptions) (string, error) {
+	if len(paths) == 0 || o.Stat || o.NameStatus {
+		return "", nil
+	}
+	last, err := sb.LastShown()
+	if err != nil || last != "" {
+		return last, err
+	}
+	live, err := client(ctx, sb)
+	if err != nil || live != nil {
+		return "", err
+	}
+	return sb.RememberNow()
 }
 
 func runServerDiff(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o diffOptions) error {
@@ -71,11 +92,13 @@ func runServerDiff(ctx context.Context, e *env, s control.Server, name string, p
 	if err != nil {
 		return err
 	}
-	return e.showDiff(o, func() (*sandbox.Review, error) { return s.Review(ctx, sb, paths, o.NameStatus) })
+	return e.showDiff(o, func() (*sandbox.Review, error) { return s.Review(ctx, sb, paths, o.NameStatus) }, "", func(string) error { return nil })
 }
 
-// showDiff prints what compare finds.
-func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error)) error {
+// showDiff prints what compare finds. What it shows with its content it stores
+// beside what base has, and notes the digest. Lists of names do not count as
+// shown.
+func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), base string, note func(digest string) error) error {
 	p := e.progressUnless(o.JSON, "comparing")
 	review, err := compare()
 	// From here on the output says more, unless a person does not see it.
@@ -87,16 +110,38 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error)) e
 		return err
 	}
 	defer review.Close()
+	remember := func() (string, error) {
+		digest, err := review.Remember(base, review.Files())
+		if fault.Is(err, fault.NotFound) { // base is kept no longer
+			digest, err = review.Remember("", review.Files())
+		}
+		return digest, err
+	}
 	switch {
 	case o.JSON:
-		return review.WriteJSON(e.stdout)
+		digest, err := review.WriteJSON(e.stdout, remember)
+		if err == nil {
+			err = note(digest)
+		}
+		return err
 	case o.NameStatus:
 		return review.WriteNameStatus(e.stdout)
 	case o.Stat:
 		return review.WriteStat(e.stdout)
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
-	return review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour})
+	if err := review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour}); err != nil {
+		return err
+	}
+	p.stop()
+	digest, err := remember()
+	if err == nil {
+		err = note(digest)
+	}
+	if err == nil && len(review.Files()) > 0 {
+		e.say("shown: %s (apply takes this, and leaves out what changes from now on)", digest)
+	}
+	return err
 }
 
 // changedPaths reads which changes are meant. An empty word, as an unset variable

@@ -13,6 +13,7 @@ const (
 	exitOK            = 0
 	exitFailure       = 1   // a verb other than run, exec, shell found a problem
 	exitUsage         = 2   // wrong words on the command line of such a verb
+	exitLeftOut       = 3   // apply left out what had changed since it was shown
 	exitTimeout       = 124 // the time allowed ran out
 	exitSetup         = 125 // could not set up, or refused to
 	exitNotExecutable = 126

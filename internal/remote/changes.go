@@ -105,7 +105,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 	slices.SortFunc(files, func(a, b sandbox.FileDiff) int {
 		return cmp.Or(cmp.Compare(risk(b), risk(a)), cmp.Compare(a.Path, b.Path))
 	})
-	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
+	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, "", files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
 		return contentOf(contents[f.Path], f)
 	}), nil
 }

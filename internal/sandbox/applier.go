@@ -74,6 +74,7 @@ func (a *applier) run(ctx context.Context) error {
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
+	a.plan.holdBack()
 	if a.failure != nil || a.own != nil {
 		// A rename is an addition and a deletion. Where the one did not come
 		// to pass, the other must not.
@@ -107,7 +108,7 @@ func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 		s.stop(Skipped, "not tried, because something before it failed")
 		return false
 	}
-	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped) && s.status != Deleted {
+	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped || parent.outcome == ChangedSinceReview) && s.status != Deleted {
 		s.stop(Skipped, "its directory could not be made")
 		return false
 	}
@@ -129,6 +130,9 @@ func (a *applier) finish(s *step, err error) {
 		err = ErrBusy // the rest is but a consequence
 	}
 	switch {
+	case a.plan.reviewed != nil && (errors.Is(err, errNotReviewed) || errors.Is(err, ErrBusy)):
+		s.stop(ChangedSinceReview, nowElse)
+		return
 	case errors.Is(err, errMoved):
 		kind = fault.Precondition
 		s.stop(Conflict, "%s", err)

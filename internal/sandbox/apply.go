@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/crash"
@@ -24,6 +26,9 @@ const (
 	Refused  Outcome = "refused"  // the policy does not let the sandbox write there
 	Failed   Outcome = "failed"   // the host did not let it
 	Skipped  Outcome = "skipped"  // not tried, because something before it failed or something stopped the whole
+	// ChangedSinceReview is left out of an apply of what was reviewed. It stays in
+	// the delta.
+	ChangedSinceReview Outcome = "changed_since_review"
 )
 
 // PathResult is the outcome at one path.
@@ -43,6 +48,12 @@ type ApplyOptions struct {
 	// Paths select what lies at and below them; none: everything.
 	Paths  []vpath.Path
 	DryRun bool
+	// Reviewed is the digest of what is applied (Review.Remember): what is not as
+	// it was shown is left out, by name. "": what is there now.
+	Reviewed string
+	// AtStart has a live sandbox's changes applied as they are at the start: what
+	// it rewrites meanwhile is left out.
+	AtStart bool
 	// OnConflict is what happens where the source is not what the sandbox saw.
 	OnConflict OnConflict
 	// Drop is told what was applied, for the live supervisor to forget it
@@ -85,7 +96,7 @@ func (r *ApplyResult) Count(o Outcome) int {
 // what was done is done and reported, and the rest stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path at
-// which nothing changed; Denied and Exhausted as the host has it; Canceled;
+// which nothing changed, and for ApplyOptions.Reviewed if it is kept no longer; Denied and Exhausted as the host has it; Canceled;
 // ErrBusy. ErrBusy and Denied stand for failures that a command in the sandbox can
 // bring about; where anything else failed too, the error tells of that alone.
 func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
@@ -104,7 +115,7 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	if err != nil {
 		return result, err
 	}
-	p, err := w.plan(changes)
+	p, err := w.planReviewed(changes, o)
 	if err != nil {
 		return result, err
 	}
@@ -132,7 +143,41 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	stale, err, own = p.run(ctx, o, tell)
 	result = p.result()
 	result.Changed, result.Growth = stale, p.growth()
-	return result, errors.Join(err, tell())
+	return result, errors.Join(err, tell(), s.settle(p.settled()))
+}
+
+// planReviewed plans what o says.
+func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err error) {
+	var reviewed manifest
+	switch {
+	case o.Reviewed != "":
+		reviewed, err = w.sandbox.reviewed(o.Reviewed)
+	case o.AtStart && o.Drop != nil:
+		reviewed, err = w.manifestOf(changes)
+	}
+	if err == nil {
+		p, err = w.plan(changes, reviewed)
+	}
+	if err != nil || reviewed == nil {
+		return p, err
+	}
+	p.findGone(o.Paths)
+	p.holdBack()
+	if o.DryRun {
+		err = p.lookAhead()
+	}
+	return p, err
+}
+
+// settled lists what is no change any more because of the apply.
+func (p *plan) settled() []vpath.Path {
+	var list []vpath.Path
+	for _, s := range p.steps {
+		if s.done && s.status != 0 {
+			list = append(list, s.Path)
+		}
+	}
+	return slices.AppendSeq(list, maps.Keys(p.work.resumed))
 }
 
 // answer decides about the paths that stop an apply, or would.
@@ -201,6 +246,10 @@ func (p *plan) result() ApplyResult {
 		f := FileDiff{Path: s.Path}
 		f.Old, f.New = p.work.sides(&s.change)
 		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: f.mark(), Overwrote: s.overwrites})
+	}
+	if len(p.gone) > 0 {
+		r.Paths = append(r.Paths, p.goneResults()...)
+		slices.SortFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
 	}
 	return r
 }

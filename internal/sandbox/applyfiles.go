@@ -131,12 +131,17 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	w, ahead := b.ahead[s]
 	if !ahead {
 		w.err = a.work.tree.at(s.Path, func(e entry) (err error) {
-			s.inPlace, err = s.isModeOnly(e)
+			if s.inPlace, err = s.isModeOnly(e); s.inPlace && err == nil {
+				err = a.plan.checkInPlace(s)
+			}
 			if err == nil && s.Info.Mode&typeBits == unix.S_IFREG && !s.inPlace && b.linked[s.Info.ID] == nil {
 				w.file, err = a.write(s, e)
 			}
 			return err
 		})
+	}
+	if first := b.linked[s.Info.ID]; w.err == nil && w.file == nil && first != nil && !s.inPlace {
+		w.err = a.plan.checkSum(s, first.sum)
 	}
 	if w.err != nil {
 		a.finish(s, w.err)
@@ -191,7 +196,7 @@ func (a *applier) write(s *step, e entry) (*staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := isUnchanged(src, s); err != nil {
+	if err := cmp.Or(a.plan.checkContent(s, file), isUnchanged(src, s)); err != nil {
 		file.close()
 		return nil, cmp.Or(e.removeIfNamed(file), err)
 	}
@@ -283,7 +288,7 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 			s.target, err = a.work.stack.Readlink(s.Path)
 			return err
 		})
-		if err != nil {
+		if err = cmp.Or(err, a.plan.checkTarget(s, s.target)); err != nil {
 			return err
 		}
 		return e.makeLink(s.target, before)

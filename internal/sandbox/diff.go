@@ -1,10 +1,9 @@
 package sandbox
 
 import (
-	"bytes"
 	"cmp"
+	"encoding/hex"
 	"errors"
-	"io"
 	"os"
 	"slices"
 
@@ -45,6 +44,9 @@ type Content struct {
 	// Binary and TooLarge (than textdiff.SizeLimit) have no hunks; nor has a
 	// file whose earlier content was not kept, which Unknown says.
 	Binary, TooLarge, Unknown bool
+	// SHA256 is that of what a regular file holds now, in hex; "" if there is
+	// none, or it is not known.
+	SHA256 string
 }
 
 // isShown reports whether the hunks are all there is to the content.
@@ -59,11 +61,17 @@ type Review struct {
 	work  *work // nil: of ReviewOf
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
+
+	paths   []vpath.Path // that were asked for
+	implied manifest     // directories that are not listed
+	shown   manifest     // files whose contents were compared
+	digest  string       // see Remember
 }
 
 // ReviewOf shows changes that are known from elsewhere, in the order of files.
-func ReviewOf(name string, id ID, files []FileDiff, content func(*FileDiff) (Content, error)) *Review {
-	return &Review{name: name, id: id, files: files, content: content}
+// digest names what is shown, "" for a list of names.
+func ReviewOf(name string, id ID, digest string, files []FileDiff, content func(*FileDiff) (Content, error)) *Review {
+	return &Review{name: name, id: id, digest: digest, files: files, content: content}
 }
 
 // Review opens the changes at and below the paths; without paths, all.
@@ -73,15 +81,14 @@ func (s *Sandbox) Review(paths ...vpath.Path) (*Review, error) {
 	if err != nil {
 		return nil, err
 	}
-	changes, err := w.changes(paths, false)
+	changes, err := w.changes(paths, true)
 	if err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	files, err := w.fileDiffs(changes)
-	if err != nil {
+	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: manifest{}, shown: manifest{}}
+	if r.files, err = w.fileDiffs(changes, r.implied); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
-	r := &Review{name: s.Name(), id: s.ID(), work: w, files: files}
 	r.content = r.compare
 	return r, nil
 }
@@ -98,7 +105,8 @@ func (r *Review) Close() error {
 // TrustedLater, then the others, each by path.
 func (r *Review) Files() []FileDiff { return r.files }
 
-func (w *work) fileDiffs(changes []change) ([]FileDiff, error) {
+// fileDiffs lists changes. Directories that it leaves out it adds to implied.
+func (w *work) fileDiffs(changes []change, implied manifest) ([]FileDiff, error) {
 	var files []FileDiff
 	told := map[vpath.Path]bool{} // directories with a listed change below
 	for _, c := range slices.Backward(changes) {
@@ -112,6 +120,7 @@ func (w *work) fileDiffs(changes []change) ([]FileDiff, error) {
 			told[dir] = true
 		}
 		if silent {
+			implied[c.Path] = entryOf(&c, "")
 			continue
 		}
 		f.Mark = f.mark()
@@ -170,8 +179,9 @@ func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
 
 func (r *Review) compare(f *FileDiff) (Content, error) {
 	var c Content
-	if f.change.sameContent {
-		return c, nil
+	entry := entryOf(&f.change, "")
+	if f.New != nil {
+		entry = entryOf(&f.change, f.New.Target)
 	}
 	before, err := r.oldContent(f, &c)
 	if err != nil {
@@ -181,43 +191,60 @@ func (r *Review) compare(f *FileDiff) (Content, error) {
 	if err != nil {
 		return c, err
 	}
+	if entry.SHA256 = after.sum; !entry.isRegular() || after.sum != "" {
+		r.shown[f.Path] = entry
+	}
+	c.SHA256 = after.sum
 	switch {
-	case textdiff.IsBinary(before) || textdiff.IsBinary(after):
-		c = Content{Binary: true}
+	case f.change.sameContent && before.sum == after.sum && after.sum != "":
+		c = Content{SHA256: after.sum} // only the mode differs
+	case textdiff.IsBinary(before.head) || textdiff.IsBinary(after.head):
+		c = Content{Binary: true, SHA256: after.sum}
 	case c.isShown():
-		c.Hunks = textdiff.Hunks(before, after)
+		c.Hunks = textdiff.Hunks(before.head, after.head)
 		c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
 	}
 	return c, nil
 }
 
-func (r *Review) newContent(f *FileDiff, c *Content) ([]byte, error) {
+// sideContent is the content of one side: what is shown of it, and the SHA-256
+// of the whole in hex, "" if it is not known.
+type sideContent struct {
+	head []byte
+	sum  string
+}
+
+func (r *Review) newContent(f *FileDiff, c *Content) (sideContent, error) {
 	if f.New == nil {
-		return nil, nil
+		return sideContent{}, nil
 	}
 	switch f.New.Mode & typeBits {
 	case unix.S_IFLNK:
-		return []byte(f.New.Target), nil
+		return sideContent{head: []byte(f.New.Target)}, nil
 	case unix.S_IFREG:
-		return readSide(c, func() (*os.File, error) { return r.work.stack.OpenDelta(f.Path) })
+		return readSide(c, true, func() (*os.File, error) { return r.work.stack.OpenDelta(f.Path) })
 	}
-	return nil, nil
+	return sideContent{}, nil
 }
 
-func (r *Review) oldContent(f *FileDiff, c *Content) ([]byte, error) {
+func (r *Review) oldContent(f *FileDiff, c *Content) (sideContent, error) {
 	if f.Old == nil {
-		return nil, nil
+		return sideContent{}, nil
 	}
 	switch f.Old.Mode & typeBits {
 	case unix.S_IFLNK:
 		if f.Stale {
 			c.Unknown = true
 		}
-		return []byte(f.Old.Target), nil
+		return sideContent{head: []byte(f.Old.Target)}, nil
 	case unix.S_IFREG:
-		return readSide(c, func() (*os.File, error) { return r.openOld(f) })
+		side, err := readSide(c, f.change.sameContent, func() (*os.File, error) { return r.openOld(f) })
+		if f.Stale && f.change.Base.SHA256 != nil {
+			side.sum = hex.EncodeToString(f.change.Base.SHA256)
+		}
+		return side, err
 	}
-	return nil, nil
+	return sideContent{}, nil
 }
 
 // openOld opens what the sandbox saw: the source as long as it is that, else
@@ -229,23 +256,24 @@ func (r *Review) openOld(f *FileDiff) (*os.File, error) {
 	return r.work.stack.OpenSource(f.Path)
 }
 
-// readSide reads one side up to the limit; what cannot be had is noted in c.
-func readSide(c *Content, open func() (*os.File, error)) ([]byte, error) {
+// readSide reads one side as far as it is shown and, with whole, sums all of it
+// up; what cannot be had is noted in c.
+func readSide(c *Content, whole bool, open func() (*os.File, error)) (sideContent, error) {
 	f, err := open()
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
 		c.Unknown = true
-		return nil, nil
+		return sideContent{}, nil
 	}
 	if err != nil {
-		return nil, err
+		return sideContent{}, err
 	}
 	defer f.Close()
-	var buf bytes.Buffer
-	if _, err := io.Copy(&buf, io.LimitReader(f, textdiff.SizeLimit+1)); err != nil {
-		return nil, fault.New(fault.Internal, "diff: %w", err)
+	var side sideContent
+	if side.sum, side.head, err = readContent(f, textdiff.SizeLimit+1, whole); err != nil {
+		return side, fault.New(fault.Internal, "diff: %w", err)
 	}
-	if buf.Len() > textdiff.SizeLimit {
+	if len(side.head) > textdiff.SizeLimit {
 		c.TooLarge = true
 	}
-	return buf.Bytes(), nil
+	return side, nil
 }

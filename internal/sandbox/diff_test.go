@@ -103,7 +103,7 @@ func TestPatch(t *testing.T) {
 			"a binary file",
 			tree{"f": "\x00"},
 			func(a *agent) { a.write("/f", "\x00\x01") },
-			"diff --git a/f b/f\nBinary files a/f and b/f differ\n# binary, 1 to 2 bytes\n",
+			"diff --git a/f b/f\nBinary files a/f and b/f differ\n# binary, 1 to 2 bytes, now with SHA-256 b413f47d13ee2fe6c845b2ee141af81de858df4ec549a58b7970bb96645bc8d2\n",
 		},
 		{
 			"a directory is told by what is in it, an empty one by itself",
@@ -246,7 +246,7 @@ func TestDiffIsAgainstWhatTheSandboxSaw(t *testing.T) {
 		}
 	}
 	want := "# the source has changed since: big\n" +
-		"diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes\n" +
+		"diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes, now with SHA-256 7aa7a5359173d05b63cfd682e3c38487f3cb4f7f1d60659fe59fab1505977d4c\n" +
 		"# the source has changed since: f\n" +
 		"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
 	got := strings.Replace(b.patch(sandbox.PatchOptions{}), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
@@ -294,7 +294,10 @@ func TestDiffJSON(t *testing.T) {
 			Hunks    []struct{ Lines []map[string]string }
 		}
 	}
-	text := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteJSON(w) })
+	text := b.written(func(r *sandbox.Review, w *bytes.Buffer) error {
+		_, err := r.WriteJSON(w, func() (string, error) { return r.Remember("", r.Files()) })
+		return err
+	})
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

@@ -70,5 +70,5 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if err != nil || len(result.Paths) == 0 {
 		return result, err
 	}
-	return result, log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)})
+	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), s.settle(result.Paths))
 }

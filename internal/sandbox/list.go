@@ -125,6 +125,7 @@ type jsonSide struct {
 	Mode      string `json:"mode"`
 	SizeBytes int64  `json:"size_bytes"`
 	Target    string `json:"symlink_target,omitempty"`
+	SHA256    string `json:"sha256,omitempty"`
 }
 
 type jsonHunk struct {
@@ -143,11 +144,12 @@ type jsonLine struct {
 }
 
 // WriteJSON writes the changes with their hunks as one JSON document, a file
-// at a time, because all of them may be more than memory holds.
-func (r *Review) WriteJSON(w io.Writer) error {
+// at a time, because all of them may be more than memory holds. Their digest,
+// which it has from remember, is the last field, and returned.
+func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest string, err error) {
 	head, err := json.Marshal(jsonHead{SchemaVersion: diffVersion, Sandbox: r.name, ID: r.id})
 	if err != nil {
-		return fault.New(fault.Internal, "diff: %w", err)
+		return "", fault.New(fault.Internal, "diff: %w", err)
 	}
 	b := bufio.NewWriter(w)
 	b.Write(head[:len(head)-1])
@@ -156,19 +158,22 @@ func (r *Review) WriteJSON(w io.Writer) error {
 		f := &r.files[i]
 		c, err := r.Content(f)
 		if err != nil {
-			return err
+			return "", err
 		}
 		text, err := json.Marshal(jsonOf(f, &c))
 		if err != nil {
-			return fault.New(fault.Internal, "diff: %w", err)
+			return "", fault.New(fault.Internal, "diff: %w", err)
 		}
 		if i > 0 {
 			b.WriteByte(',')
 		}
 		b.Write(vpath.EscapeJSON(text))
 	}
-	b.WriteString("]}\n")
-	return b.Flush()
+	if digest, err = remember(); err != nil {
+		return "", err
+	}
+	fmt.Fprintf(b, "],\"digest\":%q}\n", digest)
+	return digest, b.Flush()
 }
 
 func jsonOf(f *FileDiff, c *Content) jsonFile {
@@ -176,6 +181,9 @@ func jsonOf(f *FileDiff, c *Content) jsonFile {
 		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
+	}
+	if j.New != nil {
+		j.New.SHA256 = c.SHA256
 	}
 	for _, h := range c.Hunks {
 		out := jsonHunk{OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines}

@@ -163,6 +163,9 @@ func (p *patchWriter) content(f *FileDiff, c Content) {
 // describe says why a content is not shown.
 func describe(f *FileDiff, c Content) string {
 	sizes := fmt.Sprintf("%d to %d bytes", sizeOf(f.Old), sizeOf(f.New))
+	if c.SHA256 != "" {
+		sizes += ", now with SHA-256 " + c.SHA256
+	}
 	switch {
 	case c.Binary:
 		return "binary, " + sizes

@@ -37,11 +37,16 @@ type plan struct {
 	work  *work
 	steps []*step
 	at    map[vpath.Path]*step
+	// reviewed is what may be applied, nil for what is there now; gone is what of
+	// it is no change any more.
+	reviewed manifest
+	gone     []vpath.Path
 }
 
-// plan decides what becomes of each change, looking only.
-func (w *work) plan(changes []change) (*plan, error) {
-	p := &plan{work: w, at: make(map[vpath.Path]*step, len(changes))}
+// plan decides what becomes of each change, looking only. What is not as
+// reviewed has it, unless that is nil, is left out.
+func (w *work) plan(changes []change, reviewed manifest) (*plan, error) {
+	p := &plan{work: w, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
 	for _, c := range changes {
 		s := &step{change: c, outcome: Applied}
 		p.steps = append(p.steps, s)
@@ -67,6 +72,10 @@ func (p *plan) decide(s *step) error {
 	case s.Info.Mode&typeBits == unix.S_IFSOCK && s.status != Deleted:
 		s.stop(Kept, "a socket means nothing without the process behind it")
 		return nil
+	}
+	if why, err := p.differs(s); err != nil || why != "" {
+		s.stop(ChangedSinceReview, "%s", why)
+		return err
 	}
 	if !p.mayWrite(s) {
 		d := p.work.policy.Decide(s.Path)
@@ -134,13 +143,16 @@ func (p *plan) checkParent(s *step) error {
 // keepDirs lets a directory survive that holds something that does.
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
-		if s.outcome != Kept || s.status != Deleted {
+		leftOut := s.outcome == ChangedSinceReview
+		if s.outcome != Kept && !leftOut || s.status != Deleted {
 			continue
 		}
 		for dir := range s.Path.Ancestors() {
 			above := p.at[dir]
 			switch {
 			case above == nil || above.outcome != Applied:
+			case leftOut && (above.status == Deleted || above.status == Retyped && !isDir(above.Info.Mode)):
+				above.stop(ChangedSinceReview, "it holds %s, which was left out", quote(s.Path))
 			case above.status == Deleted:
 				above.stop(Kept, "it holds %s, which is kept", quote(s.Path))
 				above.done = true

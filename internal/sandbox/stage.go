@@ -17,6 +17,8 @@ import (
 type staged struct {
 	file  *os.File
 	named bool // it stands under the entry's temporary name, else it has none
+	// sum is the SHA-256 of its content in hex, where that is checked.
+	sum string
 }
 
 // look is how a new entry of the source looks besides its content.

@@ -260,29 +260,33 @@ const (
 	Outcome_OUTCOME_FAILED Outcome = 6
 	// Not tried, because something stopped the whole.
 	Outcome_OUTCOME_SKIPPED Outcome = 7
+	// Left out: it is not what reviewed_digest names. It stays in the sandbox.
+	Outcome_OUTCOME_CHANGED_SINCE_REVIEW Outcome = 100
 )
 
 // Enum value maps for Outcome.
 var (
 	Outcome_name = map[int32]string{
-		0: "OUTCOME_UNSPECIFIED",
-		1: "OUTCOME_APPLIED",
-		2: "OUTCOME_PRESENT",
-		3: "OUTCOME_KEPT",
-		4: "OUTCOME_CONFLICT",
-		5: "OUTCOME_REFUSED",
-		6: "OUTCOME_FAILED",
-		7: "OUTCOME_SKIPPED",
+		0:   "OUTCOME_UNSPECIFIED",
+		1:   "OUTCOME_APPLIED",
+		2:   "OUTCOME_PRESENT",
+		3:   "OUTCOME_KEPT",
+		4:   "OUTCOME_CONFLICT",
+		5:   "OUTCOME_REFUSED",
+		6:   "OUTCOME_FAILED",
+		7:   "OUTCOME_SKIPPED",
+		100: "OUTCOME_CHANGED_SINCE_REVIEW",
 	}
 	Outcome_value = map[string]int32{
-		"OUTCOME_UNSPECIFIED": 0,
-		"OUTCOME_APPLIED":     1,
-		"OUTCOME_PRESENT":     2,
-		"OUTCOME_KEPT":        3,
-		"OUTCOME_CONFLICT":    4,
-		"OUTCOME_REFUSED":     5,
-		"OUTCOME_FAILED":      6,
-		"OUTCOME_SKIPPED":     7,
+		"OUTCOME_UNSPECIFIED":          0,
+		"OUTCOME_APPLIED":              1,
+		"OUTCOME_PRESENT":              2,
+		"OUTCOME_KEPT":                 3,
+		"OUTCOME_CONFLICT":             4,
+		"OUTCOME_REFUSED":              5,
+		"OUTCOME_FAILED":               6,
+		"OUTCOME_SKIPPED":              7,
+		"OUTCOME_CHANGED_SINCE_REVIEW": 100,
 	}
 )
 
@@ -528,7 +532,10 @@ type Sandbox struct {
 	// What the command line calls it: the id, unless another name was given.
 	Name string `protobuf:"bytes,101,opt,name=name,proto3" json:"name,omitempty"`
 	// Of its codebase.
-	OwnerId       string `protobuf:"bytes,102,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	OwnerId string `protobuf:"bytes,102,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	// Its changes reach the codebase by Apply alone: a caller without the scope apply has run a
+	// command in it. It ends with an Apply or a Discard after which nothing is left to apply.
+	SyncHeld      bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -666,6 +673,13 @@ func (x *Sandbox) GetOwnerId() string {
 		return x.OwnerId
 	}
 	return ""
+}
+
+func (x *Sandbox) GetSyncHeld() bool {
+	if x != nil {
+		return x.SyncHeld
+	}
+	return false
 }
 
 type CreateSandboxRequest struct {
@@ -1242,7 +1256,10 @@ type ExecResult struct {
 	// in the audit log. As many as there is room for, at most 1000; Diff tells of all.
 	Changed []*FileChange `protobuf:"bytes,109,rep,name=changed,proto3" json:"changed,omitempty"`
 	// How many changes there were.
-	ChangedCount  int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
+	ChangedCount int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
+	// The sandbox keeps its changes: a caller without the scope apply has run a command in it. They
+	// reach the codebase by Apply.
+	SyncHeld      bool `protobuf:"varint,111,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1380,6 +1397,13 @@ func (x *ExecResult) GetChangedCount() int64 {
 		return x.ChangedCount
 	}
 	return 0
+}
+
+func (x *ExecResult) GetSyncHeld() bool {
+	if x != nil {
+		return x.SyncHeld
+	}
+	return false
 }
 
 // Denial is what the policy refused a command.
@@ -1571,10 +1595,12 @@ type ExecOutput struct {
 	// longer.
 	LostBytes int64 `protobuf:"varint,104,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
 	// In the last message, as in ExecResult, as the next three.
-	Denied        []*Denial     `protobuf:"bytes,105,rep,name=denied,proto3" json:"denied,omitempty"`
-	DeniedCount   int64         `protobuf:"varint,106,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
-	Changed       []*FileChange `protobuf:"bytes,107,rep,name=changed,proto3" json:"changed,omitempty"`
-	ChangedCount  int64         `protobuf:"varint,108,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
+	Denied       []*Denial     `protobuf:"bytes,105,rep,name=denied,proto3" json:"denied,omitempty"`
+	DeniedCount  int64         `protobuf:"varint,106,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
+	Changed      []*FileChange `protobuf:"bytes,107,rep,name=changed,proto3" json:"changed,omitempty"`
+	ChangedCount int64         `protobuf:"varint,108,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
+	// In the last message, as in ExecResult.
+	SyncHeld      bool `protobuf:"varint,109,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1684,6 +1710,13 @@ func (x *ExecOutput) GetChangedCount() int64 {
 		return x.ChangedCount
 	}
 	return 0
+}
+
+func (x *ExecOutput) GetSyncHeld() bool {
+	if x != nil {
+		return x.SyncHeld
+	}
+	return false
 }
 
 type AttachRequest struct {
@@ -2404,7 +2437,10 @@ type DiffRequest struct {
 	// At most so many files; 0: as many as fit a message of 4 MiB.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// next_page_token of the page before.
-	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The digest of an earlier answer, where paths selects a part: the digest of this one then covers
+	// what that one does, too, but for what lies at and below paths.
+	ShownDigest   string `protobuf:"bytes,100,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2474,11 +2510,21 @@ func (x *DiffRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *DiffRequest) GetShownDigest() string {
+	if x != nil {
+		return x.ShownDigest
+	}
+	return ""
+}
+
 type DiffResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Files []*FileDiff            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// Names what this page and those before it show: paths, types, modes, link targets and contents.
+	// Apply takes exactly that with it. Empty with names_only: names alone are no review.
+	Digest        string `protobuf:"bytes,100,opt,name=digest,proto3" json:"digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2523,6 +2569,13 @@ func (x *DiffResponse) GetFiles() []*FileDiff {
 func (x *DiffResponse) GetNextPageToken() string {
 	if x != nil {
 		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *DiffResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
 	}
 	return ""
 }
@@ -2701,6 +2754,8 @@ type FileState struct {
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	// Of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,3,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
+	// Of the content of a regular file that is new, in hexadecimal; empty with names_only.
+	Sha256        string `protobuf:"bytes,100,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2756,15 +2811,26 @@ func (x *FileState) GetSymlinkTarget() string {
 	return ""
 }
 
+func (x *FileState) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Says what would be done, and does nothing.
-	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The digest of a DiffResponse: what is not as it was shown then is left out, with
+	// OUTCOME_CHANGED_SINCE_REVIEW, and stays in the sandbox. NOT_FOUND if the server keeps it no
+	// longer. Empty: what is there now.
+	ReviewedDigest string `protobuf:"bytes,100,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ApplyRequest) Reset() {
@@ -2816,6 +2882,13 @@ func (x *ApplyRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *ApplyRequest) GetReviewedDigest() string {
+	if x != nil {
+		return x.ReviewedDigest
+	}
+	return ""
 }
 
 type PathOutcome struct {
@@ -4357,7 +4430,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xe2\x05\n" +
+	"diskInodes\"\xff\x05\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -4379,7 +4452,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tresources\x18\f \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12#\n" +
 	"\rstatus_reason\x18d \x01(\tR\fstatusReason\x12\x12\n" +
 	"\x04name\x18e \x01(\tR\x04name\x12\x19\n" +
-	"\bowner_id\x18f \x01(\tR\aownerId\x1a9\n" +
+	"\bowner_id\x18f \x01(\tR\aownerId\x12\x1b\n" +
+	"\tsync_held\x18g \x01(\bR\bsyncHeld\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x03\n" +
@@ -4439,7 +4513,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06detach\x18e \x01(\bR\x06detach\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xcd\x04\n" +
 	"\n" +
 	"ExecResult\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\tR\x06stdout\x12\x16\n" +
@@ -4456,7 +4530,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06denied\x18k \x03(\v2\x12.sandbox.v1.DenialR\x06denied\x12!\n" +
 	"\fdenied_count\x18l \x01(\x03R\vdeniedCount\x120\n" +
 	"\achanged\x18m \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
-	"\rchanged_count\x18n \x01(\x03R\fchangedCount\"\xe7\x01\n" +
+	"\rchanged_count\x18n \x01(\x03R\fchangedCount\x12\x1b\n" +
+	"\tsync_held\x18o \x01(\bR\bsyncHeld\"\xe7\x01\n" +
 	"\x06Denial\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x1c\n" +
 	"\toperation\x18\x02 \x01(\tR\toperation\x126\n" +
@@ -4473,7 +4548,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"FileChange\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12*\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x16.sandbox.v1.ChangeKindR\x04kind\x12\x19\n" +
-	"\bold_path\x18\x03 \x01(\tR\aoldPath\"\x85\x04\n" +
+	"\bold_path\x18\x03 \x01(\tR\aoldPath\"\xa2\x04\n" +
 	"\n" +
 	"ExecOutput\x125\n" +
 	"\x04type\x18\x01 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x04type\x12\x12\n" +
@@ -4487,7 +4562,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x06denied\x18i \x03(\v2\x12.sandbox.v1.DenialR\x06denied\x12!\n" +
 	"\fdenied_count\x18j \x01(\x03R\vdeniedCount\x120\n" +
 	"\achanged\x18k \x03(\v2\x16.sandbox.v1.FileChangeR\achanged\x12#\n" +
-	"\rchanged_count\x18l \x01(\x03R\fchangedCount\"Y\n" +
+	"\rchanged_count\x18l \x01(\x03R\fchangedCount\x12\x1b\n" +
+	"\tsync_held\x18m \x01(\bR\bsyncHeld\"Y\n" +
 	"\n" +
 	"OutputType\x12\x1b\n" +
 	"\x17OUTPUT_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -4573,7 +4649,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
 	"\acommand\x18\x02 \x01(\tR\acommand\x123\n" +
 	"\atimeout\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12\x16\n" +
-	"\x06detach\x18d \x01(\bR\x06detach\"\x9d\x01\n" +
+	"\x06detach\x18d \x01(\bR\x06detach\"\xc0\x01\n" +
 	"\vDiffRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -4582,10 +4658,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"names_only\x18\x03 \x01(\bR\tnamesOnly\x12\x1b\n" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x05 \x01(\tR\tpageToken\"b\n" +
+	"page_token\x18\x05 \x01(\tR\tpageToken\x12!\n" +
+	"\fshown_digest\x18d \x01(\tR\vshownDigest\"z\n" +
 	"\fDiffResponse\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.sandbox.v1.FileDiffR\x05files\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x87\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
+	"\x06digest\x18d \x01(\tR\x06digest\"\x87\x04\n" +
 	"\bFileDiff\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12$\n" +
@@ -4604,16 +4682,18 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vpatch_bytes\x18\r \x01(\fR\n" +
 	"patchBytes\x12#\n" +
 	"\rpatch_omitted\x18\x0e \x01(\bR\fpatchOmitted\x12.\n" +
-	"\x13old_content_unknown\x18\x0f \x01(\bR\x11oldContentUnknown\"Z\n" +
+	"\x13old_content_unknown\x18\x0f \x01(\bR\x11oldContentUnknown\"r\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
-	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\"\\\n" +
+	"\x0esymlink_target\x18\x03 \x01(\tR\rsymlinkTarget\x12\x16\n" +
+	"\x06sha256\x18d \x01(\tR\x06sha256\"\x85\x01\n" +
 	"\fApplyRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
 	"\x05paths\x18\x02 \x03(\tR\x05paths\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\x9a\x01\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12'\n" +
+	"\x0freviewed_digest\x18d \x01(\tR\x0ereviewedDigest\"\x9a\x01\n" +
 	"\vPathOutcome\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
@@ -4752,7 +4832,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04Risk\x12\x14\n" +
 	"\x10RISK_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RISK_TRUSTED_LATER\x10\x01\x12\x15\n" +
-	"\x11RISK_RUNS_ON_HOST\x10\x02*\xb2\x01\n" +
+	"\x11RISK_RUNS_ON_HOST\x10\x02*\xd4\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x13\n" +
@@ -4761,7 +4841,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x10OUTCOME_CONFLICT\x10\x04\x12\x13\n" +
 	"\x0fOUTCOME_REFUSED\x10\x05\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x06\x12\x13\n" +
-	"\x0fOUTCOME_SKIPPED\x10\a*p\n" +
+	"\x0fOUTCOME_SKIPPED\x10\a\x12 \n" +
+	"\x1cOUTCOME_CHANGED_SINCE_REVIEW\x10d*p\n" +
 	"\n" +
 	"ViewOrigin\x12\x1b\n" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -48,6 +48,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_REFUSED: _ClassVar[Outcome]
     OUTCOME_FAILED: _ClassVar[Outcome]
     OUTCOME_SKIPPED: _ClassVar[Outcome]
+    OUTCOME_CHANGED_SINCE_REVIEW: _ClassVar[Outcome]
 
 class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -79,6 +80,7 @@ OUTCOME_CONFLICT: Outcome
 OUTCOME_REFUSED: Outcome
 OUTCOME_FAILED: Outcome
 OUTCOME_SKIPPED: Outcome
+OUTCOME_CHANGED_SINCE_REVIEW: Outcome
 VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
 VIEW_ORIGIN_SOURCE: ViewOrigin
 VIEW_ORIGIN_FROZEN: ViewOrigin
@@ -101,7 +103,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +126,7 @@ class Sandbox(_message.Message):
     STATUS_REASON_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OWNER_ID_FIELD_NUMBER: _ClassVar[int]
+    SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -139,7 +142,8 @@ class Sandbox(_message.Message):
     status_reason: str
     name: str
     owner_id: str
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ...) -> None: ...
+    sync_held: bool
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
     __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name")
@@ -253,7 +257,7 @@ class ExecRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., command: _Optional[str] = ..., stdin: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdin_bytes: _Optional[bytes] = ..., detach: bool = ...) -> None: ...
 
 class ExecResult(_message.Message):
-    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count")
+    __slots__ = ("stdout", "stderr", "exit_code", "duration", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "conflicts", "conflict_count", "exec_id", "denied", "denied_count", "changed", "changed_count", "sync_held")
     STDOUT_FIELD_NUMBER: _ClassVar[int]
     STDERR_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -269,6 +273,7 @@ class ExecResult(_message.Message):
     DENIED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
     stdout: str
     stderr: str
     exit_code: int
@@ -284,7 +289,8 @@ class ExecResult(_message.Message):
     denied_count: int
     changed: _containers.RepeatedCompositeFieldContainer[FileChange]
     changed_count: int
-    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ...) -> None: ...
+    sync_held: bool
+    def __init__(self, stdout: _Optional[str] = ..., stderr: _Optional[str] = ..., exit_code: _Optional[int] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., stdout_bytes: _Optional[bytes] = ..., stderr_bytes: _Optional[bytes] = ..., stdout_truncated: bool = ..., stderr_truncated: bool = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ...) -> None: ...
 
 class Denial(_message.Message):
     __slots__ = ("path", "operation", "permission", "rule", "rule_index", "pid", "program", "count")
@@ -317,7 +323,7 @@ class FileChange(_message.Message):
     def __init__(self, path: _Optional[str] = ..., kind: _Optional[_Union[ChangeKind, str]] = ..., old_path: _Optional[str] = ...) -> None: ...
 
 class ExecOutput(_message.Message):
-    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count")
+    __slots__ = ("type", "data", "exit_code", "conflicts", "conflict_count", "exec_id", "lost_bytes", "denied", "denied_count", "changed", "changed_count", "sync_held")
     class OutputType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OUTPUT_TYPE_UNSPECIFIED: _ClassVar[ExecOutput.OutputType]
@@ -337,6 +343,7 @@ class ExecOutput(_message.Message):
     DENIED_COUNT_FIELD_NUMBER: _ClassVar[int]
     CHANGED_FIELD_NUMBER: _ClassVar[int]
     CHANGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
     type: ExecOutput.OutputType
     data: bytes
     exit_code: int
@@ -348,7 +355,8 @@ class ExecOutput(_message.Message):
     denied_count: int
     changed: _containers.RepeatedCompositeFieldContainer[FileChange]
     changed_count: int
-    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ...) -> None: ...
+    sync_held: bool
+    def __init__(self, type: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., conflicts: _Optional[_Iterable[str]] = ..., conflict_count: _Optional[int] = ..., exec_id: _Optional[str] = ..., lost_bytes: _Optional[int] = ..., denied: _Optional[_Iterable[_Union[Denial, _Mapping]]] = ..., denied_count: _Optional[int] = ..., changed: _Optional[_Iterable[_Union[FileChange, _Mapping]]] = ..., changed_count: _Optional[int] = ..., sync_held: bool = ...) -> None: ...
 
 class AttachRequest(_message.Message):
     __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")
@@ -504,26 +512,30 @@ class SessionExecRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., command: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., detach: bool = ...) -> None: ...
 
 class DiffRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "names_only", "page_size", "page_token")
+    __slots__ = ("sandbox_id", "paths", "names_only", "page_size", "page_token", "shown_digest")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     NAMES_ONLY_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_DIGEST_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     names_only: bool
     page_size: int
     page_token: str
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    shown_digest: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., shown_digest: _Optional[str] = ...) -> None: ...
 
 class DiffResponse(_message.Message):
-    __slots__ = ("files", "next_page_token")
+    __slots__ = ("files", "next_page_token", "digest")
     FILES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[FileDiff]
     next_page_token: str
-    def __init__(self, files: _Optional[_Iterable[_Union[FileDiff, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+    digest: str
+    def __init__(self, files: _Optional[_Iterable[_Union[FileDiff, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
 
 class FileDiff(_message.Message):
     __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown")
@@ -560,24 +572,28 @@ class FileDiff(_message.Message):
     def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ...) -> None: ...
 
 class FileState(_message.Message):
-    __slots__ = ("mode", "size", "symlink_target")
+    __slots__ = ("mode", "size", "symlink_target", "sha256")
     MODE_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     SYMLINK_TARGET_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
     mode: int
     size: int
     symlink_target: str
-    def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ...) -> None: ...
+    sha256: str
+    def __init__(self, mode: _Optional[int] = ..., size: _Optional[int] = ..., symlink_target: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class ApplyRequest(_message.Message):
-    __slots__ = ("sandbox_id", "paths", "dry_run")
+    __slots__ = ("sandbox_id", "paths", "dry_run", "reviewed_digest")
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
     sandbox_id: str
     paths: _containers.RepeatedScalarFieldContainer[str]
     dry_run: bool
-    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ...) -> None: ...
+    reviewed_digest: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., dry_run: bool = ..., reviewed_digest: _Optional[str] = ...) -> None: ...
 
 class PathOutcome(_message.Message):
     __slots__ = ("path", "outcome", "reason", "status")

@@ -1,0 +1,188 @@
+package sandbox
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Why a path is left out of an apply of what was reviewed.
+const (
+	notShown   = "it was not among the changes when they were shown"
+	nowElse    = "it has changed since it was shown"
+	nowGone    = "it was a change when it was shown, and is none now"
+	dirLeftOut = "its directory was left out"
+	mayBeMoved = "not deleted: an addition that was shown with it was left out, which may hold its content"
+)
+
+// errNotReviewed says that an entry of the delta is not what was reviewed.
+var errNotReviewed = errors.New(nowElse)
+
+// differs says why the step is not what was reviewed, "" if it is as far as can
+// be told before its content is copied.
+func (p *plan) differs(s *step) (string, error) {
+	if p.reviewed == nil {
+		return "", nil
+	}
+	if above := p.at[s.Path.Dir()]; above != nil && above != s && above.outcome == ChangedSinceReview && s.status != Deleted {
+		return dirLeftOut, nil
+	}
+	if above := p.at[s.taken]; s.taken != "" && above != nil && above.outcome == ChangedSinceReview && above.status == Retyped {
+		return dirLeftOut, nil // which takes its place
+	}
+	want, shown := p.reviewed[s.Path]
+	if !shown {
+		return notShown, nil
+	}
+	have := entryOf(&s.change, "")
+	if have.Mode&typeBits == unix.S_IFLNK && have.Mode == want.Mode {
+		target, err := p.work.stack.Readlink(s.Path)
+		if err != nil {
+			return nowElse, unlessDenied(err)
+		}
+		have.Target = HostPath(target).String()
+	}
+	if have.Mode != want.Mode || have.Target != want.Target {
+		return nowElse, nil
+	}
+	if s.status == Retyped && isDir(s.baseMode()) {
+		return p.differsNow(s) // before the directory is emptied for it
+	}
+	return "", nil
+}
+
+// differsNow is differs for the content, too.
+func (p *plan) differsNow(s *step) (string, error) {
+	if p.reviewed == nil || s.status == Deleted || s.Info.Mode&typeBits != unix.S_IFREG {
+		return "", nil
+	}
+	sum, err := p.work.sumOfDelta(s.Path)
+	if err != nil {
+		return nowElse, unlessDenied(err)
+	}
+	if sum == "" || sum != p.reviewed[s.Path].SHA256 {
+		return nowElse, nil
+	}
+	return "", nil
+}
+
+// lookAhead says for a dry run what the copying would find.
+func (p *plan) lookAhead() error {
+	for _, s := range p.steps {
+		if s.outcome != Applied || s.status == 0 {
+			continue
+		}
+		why, err := p.differsNow(s)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			s.stop(ChangedSinceReview, "%s", why)
+		}
+	}
+	p.holdBack()
+	return nil
+}
+
+// holdBack keeps what would be deleted where something that was to be added is
+// left out. A rename is an addition and a deletion: where the one does not come
+// to pass, the other must not.
+func (p *plan) holdBack() {
+	missing := slices.ContainsFunc(p.gone, func(at vpath.Path) bool { return p.reviewed[at].isAddedFile() })
+	for _, s := range p.steps {
+		missing = missing || s.outcome == ChangedSinceReview && p.reviewed[s.Path].isAddedFile()
+	}
+	if !missing {
+		return
+	}
+	for _, s := range p.steps {
+		if s.status != 0 && !s.done && s.outcome == Applied && (s.status == Deleted || s.status == Retyped && isDir(s.baseMode())) {
+			s.stop(Skipped, mayBeMoved)
+		}
+	}
+}
+
+func (e shownEntry) isAddedFile() bool { return e.Added && !isDir(e.Mode) }
+
+// findGone lists what was reviewed at and below paths and is no change any more.
+func (p *plan) findGone(paths []vpath.Path) {
+	wanted := selection(paths)
+	for at, e := range p.reviewed {
+		s := p.at[at]
+		if (s == nil || s.status == 0) && !e.Settled && !p.work.resumed[at] && wanted(at) {
+			p.gone = append(p.gone, at)
+		}
+	}
+	slices.Sort(p.gone)
+}
+
+// goneResults are the outcomes at what findGone found.
+func (p *plan) goneResults() []PathResult {
+	var list []PathResult
+	for _, at := range p.gone {
+		r := PathResult{Path: at, Status: Modified, Outcome: ChangedSinceReview, Reason: nowGone}
+		switch e := p.reviewed[at]; {
+		case e.Mode == 0:
+			r.Status = Deleted
+		case e.Added:
+			r.Status = Added
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// checkContent refuses a file that was written beside its place and does not hold
+// what was reviewed. Nobody else has the file. Errors: errNotReviewed.
+func (p *plan) checkContent(s *step, file *staged) error {
+	if p.reviewed == nil {
+		return nil
+	}
+	if _, err := file.file.Seek(0, 0); err != nil {
+		return err
+	}
+	var err error
+	if file.sum, err = sumOf(file.file); err != nil {
+		return err
+	}
+	return p.checkSum(s, file.sum)
+}
+
+// checkSum refuses a content that is not what was reviewed. Errors:
+// errNotReviewed.
+func (p *plan) checkSum(s *step, sum string) error {
+	if p.reviewed != nil && (sum == "" || sum != p.reviewed[s.Path].SHA256) {
+		return errNotReviewed
+	}
+	return nil
+}
+
+// checkInPlace refuses to change the mode of a file of the source that does not
+// hold what was reviewed. Errors: errNotReviewed.
+func (p *plan) checkInPlace(s *step) error {
+	if p.reviewed == nil {
+		return nil
+	}
+	f, err := p.work.stack.OpenSource(s.Path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum, err := sumOf(f)
+	if err != nil {
+		return err
+	}
+	return p.checkSum(s, sum)
+}
+
+// checkTarget refuses a link that leads elsewhere than was reviewed. Errors:
+// errNotReviewed.
+func (p *plan) checkTarget(s *step, target string) error {
+	if p.reviewed != nil && HostPath(target).String() != p.reviewed[s.Path].Target {
+		return errNotReviewed
+	}
+	return nil
+}
