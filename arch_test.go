@@ -40,6 +40,7 @@ var mayImport = map[string]string{
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",
 	// mechanisms
+	"internal/connlimit":        "fault",
 	"internal/layer":            "fault hostfile vpath",
 	"internal/fuseconn":         "",
 	"internal/fusefs":           "fault vpath policy layer audit fuseconn",
@@ -65,7 +66,7 @@ var mayImport = map[string]string{
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway":       "api api/sandbox/v1",
-	"internal/daemon":        "fault config codebase store auth sandbox supervise service gateway control",
+	"internal/daemon":        "fault config connlimit codebase store auth sandbox supervise service gateway control",
 	"internal/control":       "fault tree vpath policy audit sandbox",
 	"internal/endpoint":      "fault vpath",
 	"internal/endpoint/dial": "apilevel fault endpoint hostfile",

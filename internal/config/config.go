@@ -134,6 +134,10 @@ type Limits struct {
 	MaxFileBytes     int64 // of one uploaded file; 0: any
 	MaxCodebaseBytes int64 // of an uploaded codebase; 0: any
 	MaxCodebaseFiles int   // of an uploaded codebase; 0: any
+
+	Connections        int           // of all clients; 0: what the limit of open files allows
+	ConnectionsPerPeer int           // of one address, or user of this host
+	FirstCallTimeout   time.Duration // until a connection shows credentials
 }
 
 // Audit bounds the audit logs.
@@ -167,7 +171,7 @@ func Default() *Config {
 			Docker: DockerRuntime{DefaultImage: "debian:stable-slim", NetworkMode: NetworkNone},
 		},
 		Sandbox: Sandbox{CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
-		Limits:  Limits{MaxPageSize: 1000, MaxMessageBytes: 16 << 20},
+		Limits:  Limits{MaxPageSize: 1000, MaxMessageBytes: 16 << 20, ConnectionsPerPeer: 1024, FirstCallTimeout: 10 * time.Second},
 		Audit:   Audit{MaxBytesPerSandbox: 16 << 20, MaxBytesPerOwner: 256 << 20, Retention: 30 * 24 * time.Hour},
 		Logging: Logging{Level: slog.LevelInfo, Format: LogText},
 	}

@@ -105,6 +105,9 @@ limits:
   max_file_size: 1G
   max_codebase_size: 2G
   max_codebase_files: 50000
+  connections: 400
+  connections_per_peer: 40
+  first_call_timeout: 3s
 audit:
   max_bytes_per_sandbox: 1M
   max_bytes_per_owner: 0
@@ -138,6 +141,7 @@ logging:
 		Limits: config.Limits{
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
 			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
+			Connections: 400, ConnectionsPerPeer: 40, FirstCallTimeout: 3 * time.Second,
 		},
 		Audit:   config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},
 		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},

@@ -146,6 +146,16 @@ func (v value) count(to *int, least int) error {
 	return nil
 }
 
+// places takes a number of connections, of which a quarter is for those without
+// credentials.
+func (v value) places(to *int, noneToo bool) error {
+	if noneToo && v.text == "0" {
+		*to = 0
+		return nil
+	}
+	return v.count(to, 4)
+}
+
 func (v value) bytes(to *int64) error {
 	if v.text == "0" {
 		*to = 0

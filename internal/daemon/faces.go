@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/connlimit"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/gateway"
 	"github.com/agentfense/agentfense/internal/service"
@@ -38,7 +39,8 @@ type faces struct {
 	pipe       *bufconn.Listener
 	conn       *grpc.ClientConn
 	rest       *http.Server
-	idle       *idle // nil if the server stays
+	idle       *idle              // nil if the server stays
+	limiter    *connlimit.Limiter // of both listeners
 }
 
 // pipeBytes is how much may wait between the gateway and the services.
@@ -57,10 +59,13 @@ func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, e
 	if err != nil {
 		return f, err
 	}
-	if f.grpc, err = listen(ctx, "server.grpc_addr", o.Config.Server.GRPCAddr); err != nil {
+	if f.limiter, err = limitConnections(o.Config.Limits, o.Log); err != nil {
 		return f, err
 	}
-	var options []grpc.ServerOption
+	if f.grpc, err = f.listen(ctx, "server.grpc_addr", o.Config.Server.GRPCAddr); err != nil {
+		return f, err
+	}
+	options := []grpc.ServerOption{grpc.ConnectionTimeout(o.Config.Limits.FirstCallTimeout)}
 	if o.IdleExit > 0 {
 		f.idle = watchIdle(o.IdleExit, p.service.Busy, leave)
 		options = append(options, grpc.StatsHandler(f.idle))
@@ -83,7 +88,7 @@ func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, e
 // openREST puts the gateway before the services.
 func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.Config) error {
 	var err error
-	if f.http, err = listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
+	if f.http, err = f.listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
 		return err
 	}
 	door := p.service.GatewayDoor(gateway.ClientCertKey)
@@ -102,13 +107,17 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 	}
 	handler, err := gateway.New(gateway.Options{
 		Conn: f.conn, Admit: door.Known, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
+		Connections: func() gateway.Connections { return gateway.Connections(f.limiter.Counts()) },
 	})
 	if err != nil {
 		return fault.New(fault.Internal, "gateway: %w", err)
 	}
 	f.rest = gateway.Server(handler)
-	if f.idle != nil {
-		f.rest.ConnState = f.idle.httpState
+	f.rest.ConnState = func(c net.Conn, s http.ConnState) {
+		restState(c, s)
+		if f.idle != nil {
+			f.idle.httpState(c, s)
+		}
 	}
 	f.rest.ErrorLog = slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug)
 	if secure != nil {
@@ -143,7 +152,8 @@ func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *
 	}, more...)...)
 }
 
-func listen(ctx context.Context, key, addr string) (net.Listener, error) {
+// listen opens a listener with bounded connections.
+func (f *faces) listen(ctx context.Context, key, addr string) (net.Listener, error) {
 	var l net.Listener
 	var err error
 	if path, isSocket := config.Socket(addr); isSocket {
@@ -154,7 +164,7 @@ func listen(ctx context.Context, key, addr string) (net.Listener, error) {
 	if err != nil {
 		return nil, fault.New(fault.Precondition, "%s: %w", key, err)
 	}
-	return l, nil
+	return f.limiter.Listen(l), nil
 }
 
 func (f *faces) grpcAddr() string {

@@ -21,10 +21,10 @@ type body struct {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// admit refuses to read the body of whoever may make no call: it would lie in
-// memory for as long as it takes to come.
+// admit refuses whoever may make no call. A body would lie in memory for as long
+// as it takes to come.
 func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
-	if g.o.Admit == nil || !hasBody(r) {
+	if g.o.Admit == nil {
 		return nil
 	}
 	ctx, err := g.call(r, "")
@@ -32,7 +32,7 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
 		shown, _ := metadata.FromOutgoingContext(ctx)
 		err = g.o.Admit(metadata.NewIncomingContext(ctx, shown))
 	}
-	if err != nil {
+	if err != nil && hasBody(r) {
 		w.Header().Set("Connection", "close") // else the rest of the body is waited for
 	}
 	return err

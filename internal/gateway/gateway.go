@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
@@ -43,7 +45,8 @@ type Options struct {
 	// messages must be as large as the server's may be.
 	Conn grpc.ClientConnInterface
 	// Admit refuses a caller who may make no call, by the incoming metadata of
-	// the context, before the body of a request is read. Nil: the calls tell.
+	// the context, before the body of a request is read. The peer of the context
+	// is the connection's (see Server). Nil: the calls tell.
 	Admit func(context.Context) error
 	// Ready says why the server does not take work yet, if it does not. Nil: it
 	// always does.
@@ -51,7 +54,9 @@ type Options struct {
 	// Registry is what /metrics shows; the gateway adds its own. Nil: those, and
 	// what Go and the host tell of this process.
 	Registry *prometheus.Registry
-	Log      *slog.Logger // nil: slog.Default()
+	// Connections is what /metrics tells of all connections. Nil: nothing.
+	Connections func() Connections
+	Log         *slog.Logger // nil: slog.Default()
 
 	MaxBodyBytes int64         // of a request in JSON; 0: 16 MiB. The service bounds uploads.
 	BodyTimeout  time.Duration // the longest silence within a request's body; 0: 30 s
@@ -97,7 +102,7 @@ func New(o Options) (http.Handler, error) {
 	if err := g.register(); err != nil {
 		return nil, err
 	}
-	m, err := newMetrics(o.Registry)
+	m, err := newMetrics(o.Registry, o.Connections)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +121,10 @@ func Server(h http.Handler) *http.Server {
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return peer.NewContext(ctx, &peer.Peer{Addr: c.RemoteAddr()})
+		},
+		MaxHeaderBytes: 64 << 10,
 	}
 }
 

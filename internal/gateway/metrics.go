@@ -19,7 +19,36 @@ type metrics struct {
 	inFlight prometheus.Gauge
 }
 
-func newMetrics(registry *prometheus.Registry) (*metrics, error) {
+// Connections are those of the server, of all its faces.
+type Connections struct {
+	Strangers, Admitted int    // that have shown no credentials yet, and that have
+	Evicted             uint64 // closed without credentials, for a younger one
+	Silent              uint64 // closed for showing no credentials in time
+}
+
+// connectionMetrics are the metrics of connections.
+func connectionMetrics(get func() Connections) []prometheus.Collector {
+	gauge := func(credentials string, of func(Connections) int) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "agentfense_connections", Help: "Connections of gRPC and REST, by whether credentials were shown.",
+			ConstLabels: prometheus.Labels{"credentials": credentials},
+		}, func() float64 { return float64(of(get())) })
+	}
+	counter := func(reason string, of func(Connections) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "agentfense_connections_closed_total", Help: "Connections without credentials that the server closed.",
+			ConstLabels: prometheus.Labels{"reason": reason},
+		}, func() float64 { return float64(of(get())) })
+	}
+	return []prometheus.Collector{
+		gauge("none", func(c Connections) int { return c.Strangers }),
+		gauge("shown", func(c Connections) int { return c.Admitted }),
+		counter("limit", func(c Connections) uint64 { return c.Evicted }),
+		counter("silent", func(c Connections) uint64 { return c.Silent }),
+	}
+}
+
+func newMetrics(registry *prometheus.Registry, connections func() Connections) (*metrics, error) {
 	m := &metrics{
 		page: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -36,7 +65,11 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Help: "Requests that are being served.",
 		}),
 	}
-	for _, c := range []prometheus.Collector{m.requests, m.seconds, m.inFlight} {
+	all := []prometheus.Collector{m.requests, m.seconds, m.inFlight}
+	if connections != nil {
+		all = append(all, connectionMetrics(connections)...)
+	}
+	for _, c := range all {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

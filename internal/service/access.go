@@ -145,12 +145,39 @@ func (d Door) identify(ctx context.Context) (auth.Caller, error) {
 	return d.service.auth.Identify(ctx, shown)
 }
 
+// place is the place of a call's connection among those of the server.
+type place interface {
+	// Admit tells that credentials were shown. Errors: Exhausted.
+	Admit() error
+	// Stay tells of a call without, until leave is called.
+	Stay() (leave func())
+}
+
+func placeOf(ctx context.Context) (place, bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, false
+	}
+	at, ok := p.Addr.(place)
+	return at, ok
+}
+
+// enter is identify, and gives the connection a place among those that are
+// known.
+func (d Door) enter(ctx context.Context) (auth.Caller, error) {
+	caller, err := d.identify(ctx)
+	if at, ok := placeOf(ctx); ok && err == nil {
+		err = at.Admit()
+	}
+	return caller, err
+}
+
 // admit lets a caller in who may make the call.
 func (d Door) admit(ctx context.Context, method string) (context.Context, error) {
 	if _, admitted := ctx.Value(callerKey{}).(auth.Caller); admitted || strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
 	}
-	caller, err := d.identify(ctx)
+	caller, err := d.enter(ctx)
 	if err != nil {
 		return ctx, err
 	}
@@ -179,12 +206,16 @@ func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) 
 // seat takes a place for who calls as ctx, until that is done, unless they show
 // that they need none.
 func (d Door) seat(ctx context.Context) error {
-	if _, err := d.identify(ctx); err == nil {
+	if _, err := d.enter(ctx); err == nil {
 		return nil
 	}
 	select {
 	case d.strangers <- struct{}{}:
-		context.AfterFunc(ctx, func() { <-d.strangers })
+		leave := func() {}
+		if at, ok := placeOf(ctx); ok {
+			leave = at.Stay()
+		}
+		context.AfterFunc(ctx, func() { <-d.strangers; leave() })
 		return nil
 	default:
 		return fault.New(fault.Exhausted, "too many ask at once without a token")
@@ -192,9 +223,9 @@ func (d Door) seat(ctx context.Context) error {
 }
 
 // Known refuses whoever makes the calls with the incoming metadata of ctx if
-// they may make none.
+// they may make none. The peer of ctx is whose connection it is.
 func (d Door) Known(ctx context.Context) error {
-	_, err := d.identify(ctx)
+	_, err := d.enter(ctx)
 	return d.service.toStatus(ctx, "any", err)
 }
 

@@ -1,0 +1,283 @@
+// Package connlimit bounds the connections of a server, so that a client that
+// has shown no credentials cannot use up descriptors or memory.
+//
+// A connection is a stranger's until Admit: until the server has identified who
+// makes a call on it. A quarter of the places is for strangers, the rest for
+// those who were admitted; in all, and for each peer. A stranger beyond that
+// takes the place of the oldest stranger, of its own peer or else of the peer
+// with the most, so that strangers compete with strangers alone. One that makes
+// no call in time is closed.
+//
+// A peer is a user of this host, where the kernel tells who has the other end,
+// else an address. Who is admitted, the caller decides.
+//
+// Goroutines: timers. Lock: Limiter.mu, held for no system call.
+package connlimit
+
+import (
+	"container/list"
+	"context"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Options of New; all are needed.
+type Options struct {
+	Most        int           // connections in all, at least 4
+	MostPerPeer int           // of one peer, at least 4
+	FirstCall   time.Duration // that a stranger may stay without a call
+	Log         *slog.Logger
+}
+
+// Limiter bounds the connections of several listeners together.
+type Limiter struct {
+	o    Options
+	said map[string]*repeated // by what is logged
+
+	mu     sync.Mutex
+	peers  map[string]*peer
+	counts Counts
+}
+
+// Counts are the connections there are, and how many strangers were closed.
+type Counts struct {
+	Strangers, Admitted int
+	Evicted             uint64 // for a younger one
+	Silent              uint64 // for making no call in time
+}
+
+// peer is who has connections.
+type peer struct {
+	name      string
+	strangers list.List // of *conn, the oldest first
+	admitted  int
+}
+
+// New returns a Limiter of no connections.
+func New(o Options) *Limiter {
+	return &Limiter{
+		o: o, peers: map[string]*peer{},
+		said: map[string]*repeated{saidEvicted: {}, saidSilent: {}, saidFull: {}, saidAccept: {}},
+	}
+}
+
+// Counts returns what holds now.
+func (l *Limiter) Counts() Counts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+// conn is a connection with a place.
+type conn struct {
+	net.Conn
+	limiter *Limiter
+
+	// Guarded by limiter.mu.
+	peer     *peer         // nil once it has no place
+	stranger *list.Element // nil: admitted
+	timer    *time.Timer   // of a stranger
+	calls    int           // that it stays for
+}
+
+// Addr is the address of a connection's peer, by which whoever serves it reaches
+// the connection.
+type Addr struct {
+	net.Addr
+	conn *conn
+}
+
+// RemoteAddr returns an Addr.
+func (c *conn) RemoteAddr() net.Addr { return Addr{c.Conn.RemoteAddr(), c} }
+
+// Close gives the place back.
+func (c *conn) Close() error {
+	c.limiter.leave(c)
+	return c.Conn.Close()
+}
+
+// enter gives a connection a stranger's place. Whoever has to make room for it is
+// closed.
+func (l *Limiter) enter(inner net.Conn) net.Conn {
+	c, name := &conn{Conn: inner, limiter: l}, peerOf(inner)
+	l.mu.Lock()
+	p := l.peers[name]
+	if p == nil {
+		p = &peer{name: name}
+		l.peers[name] = p
+	}
+	var out *conn
+	switch {
+	case p.strangers.Len() >= strangersOf(l.o.MostPerPeer):
+		out = p.oldest()
+	case l.counts.Strangers >= strangersOf(l.o.Most):
+		out = l.largest().oldest()
+	}
+	from := ""
+	if out != nil {
+		from = out.peer.name
+		l.counts.Evicted++
+		l.leaveLocked(out)
+		l.peers[name] = p // of which that may have been the last
+	}
+	c.peer, c.stranger = p, p.strangers.PushBack(c)
+	c.timer = time.AfterFunc(l.o.FirstCall, func() { l.expire(c) })
+	l.counts.Strangers++
+	l.mu.Unlock()
+	if out != nil {
+		out.Conn.Close()
+		l.say(saidEvicted, "peer", from)
+	}
+	return c
+}
+
+// strangersOf is how many of so many places are for strangers.
+func strangersOf(places int) int { return max(1, places/4) }
+
+func (p *peer) oldest() *conn {
+	c, _ := p.strangers.Front().Value.(*conn)
+	return c
+}
+
+// largest returns the peer with the most strangers.
+func (l *Limiter) largest() *peer {
+	var most *peer
+	for _, p := range l.peers {
+		if most == nil || p.strangers.Len() > most.strangers.Len() {
+			most = p
+		}
+	}
+	return most
+}
+
+func (l *Limiter) leave(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaveLocked(c)
+}
+
+func (l *Limiter) leaveLocked(c *conn) {
+	p := c.peer
+	if p == nil {
+		return
+	}
+	c.peer = nil
+	if c.stranger != nil {
+		c.timer.Stop()
+		p.strangers.Remove(c.stranger)
+		l.counts.Strangers--
+	} else {
+		p.admitted--
+		l.counts.Admitted--
+	}
+	if p.admitted == 0 && p.strangers.Len() == 0 {
+		delete(l.peers, p.name)
+	}
+}
+
+// expire closes a stranger that has made no call in time.
+func (l *Limiter) expire(c *conn) {
+	l.mu.Lock()
+	late := c.peer != nil && c.stranger != nil && c.calls == 0
+	from := ""
+	if late {
+		from = c.peer.name
+		l.counts.Silent++
+		l.leaveLocked(c)
+	}
+	l.mu.Unlock()
+	if late {
+		c.Conn.Close()
+		l.say(saidSilent, "peer", from)
+	}
+}
+
+// Stay keeps a stranger until leave is called, which gives it the time for one
+// more call: for calls that are answered without credentials.
+func (a Addr) Stay() (leave func()) {
+	l, c := a.conn.limiter, a.conn
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.calls++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c.calls--
+		if c.peer != nil && c.stranger != nil {
+			c.timer.Reset(l.o.FirstCall)
+		}
+	})
+}
+
+// Admit moves the connection out of the strangers' places, once. Errors:
+// Exhausted if the others are taken.
+func (a Addr) Admit() error {
+	err := a.conn.limiter.admit(a.conn)
+	if err != nil {
+		a.conn.limiter.say(saidFull, "err", err)
+	}
+	return err
+}
+
+func (l *Limiter) admit(c *conn) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.peer == nil || c.stranger == nil {
+		return nil
+	}
+	if most := l.o.MostPerPeer - strangersOf(l.o.MostPerPeer); c.peer.admitted >= most {
+		return full(c.peer.name, most)
+	}
+	if most := l.o.Most - strangersOf(l.o.Most); l.counts.Admitted >= most {
+		return full("the server", most)
+	}
+	c.timer.Stop()
+	c.peer.strangers.Remove(c.stranger)
+	c.stranger = nil
+	c.peer.admitted++
+	l.counts.Strangers--
+	l.counts.Admitted++
+	return nil
+}
+
+func full(who string, most int) error {
+	return fault.New(fault.Exhausted, "%s has %w already: use one for several calls, or try again later",
+		who, &fault.Limit{Most: int64(most), Resource: "connections"})
+}
+
+// What is logged.
+const (
+	saidEvicted = "connections: too many without credentials, the oldest are closed"
+	saidSilent  = "connections: closed for showing no credentials in time"
+	saidFull    = "connections: a call was refused, the limit of connections is reached"
+	saidAccept  = "connections: none could be accepted for now"
+)
+
+// sayEvery is the least time between two log lines of a kind: those who cause them
+// must not fill a disk.
+const sayEvery = 10 * time.Second
+
+// repeated is what is logged once in a while.
+type repeated struct {
+	mu     sync.Mutex
+	last   time.Time
+	silent int // not logged since
+}
+
+// say logs what, with how often it was not logged.
+func (l *Limiter) say(what string, args ...any) {
+	r := l.said[what]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	if !r.last.IsZero() && now.Sub(r.last) < sayEvery {
+		r.silent++
+		return
+	}
+	l.o.Log.Log(context.Background(), slog.LevelWarn, what, append(args, "more", r.silent)...)
+	r.last, r.silent = now, 0
+}

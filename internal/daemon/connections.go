@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/connlimit"
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// mostConnections is the most of a server that is not told how many: some 80 KiB
+// each.
+const mostConnections = 8 << 10
+
+// limitConnections makes the limiter of all listeners. Half of the descriptors
+// that the server may have stay for what it does for its callers: uploads,
+// database, supervisors. Errors: Precondition if it is to take more.
+func limitConnections(l config.Limits, log *slog.Logger) (*connlimit.Limiter, error) {
+	// The Go runtime has raised our own soft limit to the hard one, and gives
+	// children what we were started with.
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return nil, fault.New(fault.Internal, "limit of open files: %w", err)
+	}
+	room := int(min(files.Cur/2, 1<<30))
+	most := l.Connections
+	switch {
+	case most == 0:
+		most = max(4, min(room, mostConnections))
+	case most > room:
+		return nil, fault.New(fault.Precondition,
+			"limits.connections: %d needs a limit of %d open files, and it is %d: raise it (ulimit -n, LimitNOFILE= of a unit)", most, 2*most, files.Cur)
+	}
+	return connlimit.New(connlimit.Options{
+		Most: most, MostPerPeer: min(most, l.ConnectionsPerPeer), FirstCall: l.FirstCallTimeout, Log: log,
+	}), nil
+}
+
+// restState keeps a connection that has shown no credentials for one request
+// more: some are answered without.
+func restState(c net.Conn, s http.ConnState) {
+	if at, ok := c.RemoteAddr().(connlimit.Addr); ok && s == http.StateActive {
+		at.Stay()()
+	}
+}
