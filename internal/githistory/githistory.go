@@ -1,0 +1,223 @@
+// Package githistory asks git which paths the commits of a hostile repository
+// have. Nothing of the repository runs, and nothing of its configuration is
+// read: git works on an empty repository made for the question, which only
+// borrows the directories of objects, by handle. Hooks, helpers, fetching and
+// replacements are off besides. Every question ends with its context, and its
+// memory is bounded.
+//
+// The package reads the refs itself. It does not look at work trees or indexes
+// (package gitindex does), and knows no policy.
+package githistory
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// memoryMax bounds git's address space: objects may unpack to any size.
+const memoryMax = 2 << 30
+
+// killPatience is how long a killed git may keep its pipes open.
+const killPatience = time.Second
+
+// Objects are the object directories of a repository, open; the first is its
+// own.
+type Objects []*os.File
+
+// Paths calls do for each path that a commit reachable from the tips adds,
+// changes or removes, some of them several times, those of late commits first,
+// until do returns false. Where the history ends early, shallow lists the
+// commits without parents. Errors: Unsupported without a git; Deadline if ctx
+// ends first; Precondition if git refuses, because objects are missing or
+// damaged. In each case some paths may have been told.
+func Paths(ctx context.Context, o Objects, tips, shallow []string, do func(path string) bool) error {
+	if len(tips) == 0 {
+		return nil
+	}
+	return o.ask(ctx, question{
+		args:    []string{"log", "--stdin", "--format=", "--name-only", "-z", "-c", "--no-renames", "--no-ext-diff", "--no-textconv", "--ignore-missing"},
+		stdin:   strings.Join(tips, "\n") + "\n",
+		hash:    len(tips[0]),
+		shallow: shallow,
+	}, do)
+}
+
+// Removed calls do for each path that the commit or tree base has and tip has
+// not, until do returns false. Errors: as Paths.
+func Removed(ctx context.Context, o Objects, base, tip string, do func(path string) bool) error {
+	if !isObjectID(base) || !isObjectID(tip) {
+		return fault.New(fault.Invalid, "git: %q or %q is no object", base, tip)
+	}
+	return o.ask(ctx, question{
+		args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--diff-filter=D", base, tip},
+		hash: len(base),
+	}, do)
+}
+
+// question is one run of git.
+type question struct {
+	args    []string
+	stdin   string
+	hash    int // digits of an object id
+	shallow []string
+}
+
+// settings turn off what could run a program or leave the directories of
+// objects, beside what the empty repository does not configure anyway, and
+// bound what git maps.
+var settings = []string{
+	"core.fsmonitor=false", "core.hooksPath=/dev/null", "core.attributesFile=/dev/null", "core.commitGraph=false",
+	"core.multiPackIndex=false", "core.packedGitWindowSize=32m", "core.packedGitLimit=256m", "protocol.allow=never",
+	"log.showSignature=false", "log.mailmap=false", "log.showRoot=true", "credential.helper=", "gc.auto=0", "maintenance.auto=false",
+}
+
+// environment is all that git gets of one.
+func environment(scratch string, n int) []string {
+	env := []string{
+		"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=" + scratch, "XDG_CONFIG_HOME=" + scratch,
+		"GIT_DIR=" + scratch, "GIT_OBJECT_DIRECTORY=" + inherited(0),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1", "GIT_GRAFT_FILE=/dev/null",
+		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0",
+		"GIT_ALLOW_PROTOCOL=", "GIT_PAGER=cat", "GIT_ASKPASS=/bin/false", "SSH_ASKPASS=/bin/false",
+	}
+	var others []string
+	for i := 1; i < n; i++ {
+		others = append(others, inherited(i))
+	}
+	return append(env, "GIT_ALTERNATE_OBJECT_DIRECTORIES="+strings.Join(others, ":"))
+}
+
+// inherited names the ith of the child's extra files, in the child.
+func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
+
+func (o Objects) ask(ctx context.Context, q question, do func(path string) bool) error {
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return fault.New(fault.Unsupported, "git is not installed")
+	}
+	scratch, err := q.makeScratch()
+	if err != nil {
+		return fault.New(fault.Internal, "git: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	args := []string{"--no-pager", "--no-replace-objects"}
+	for _, s := range settings {
+		args = append(args, "-c", s)
+	}
+	cmd := exec.CommandContext(ctx, git, append(args, q.args...)...)
+	cmd.Dir, cmd.Env, cmd.ExtraFiles = scratch, environment(scratch, len(o)), o
+	cmd.Stdin = strings.NewReader(q.stdin)
+	var complaint head
+	cmd.Stderr = &complaint
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+	cmd.WaitDelay = killPatience
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return fault.New(fault.Internal, "git: %w", err)
+	}
+	limit := unix.Rlimit{Cur: memoryMax, Max: memoryMax}
+	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &limit, nil) // it may have ended
+	wanted := eachName(out, do)
+	if !wanted {
+		cancel(errEnough)
+	}
+	return explain(ctx, cmd.Wait(), complaint.line())
+}
+
+// errEnough ends git when nobody wants to hear more.
+var errEnough = errors.New("enough")
+
+func explain(ctx context.Context, err error, complaint string) error {
+	switch {
+	case context.Cause(ctx) == errEnough:
+		return nil
+	case ctx.Err() != nil:
+		return fault.New(fault.Deadline, "git: it takes too long")
+	case err != nil:
+		return fault.New(fault.Precondition, "git: %q", complaint)
+	}
+	return nil
+}
+
+// makeScratch makes the repository that git is asked in.
+func (q *question) makeScratch() (string, error) {
+	dir, err := os.MkdirTemp("", "agentfense-git-")
+	if err != nil {
+		return "", err
+	}
+	config := "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
+	if q.hash == sha256Digits {
+		config += "[extensions]\n\tobjectformat = sha256\n"
+	}
+	files := map[string]string{"HEAD": "ref: refs/heads/none\n", "config": config}
+	if len(q.shallow) > 0 {
+		files["shallow"] = strings.Join(q.shallow, "\n") + "\n"
+	}
+	err = os.Mkdir(filepath.Join(dir, "refs"), 0o700)
+	for name, text := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	if err != nil {
+		return "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, nil
+}
+
+// nameMax is the longest path that is told; no checkout can have a longer one
+// (PATH_MAX, linux/limits.h).
+const nameMax = 4096
+
+// eachName calls do for each name of out, which end with NUL, and reports
+// whether do wanted them all.
+func eachName(out io.Reader, do func(string) bool) bool {
+	r := bufio.NewReaderSize(out, nameMax+1)
+	for {
+		name, err := r.ReadSlice(0)
+		long := false
+		for errors.Is(err, bufio.ErrBufferFull) {
+			long = true
+			_, err = r.ReadSlice(0)
+		}
+		if !long && len(name) > 1 && name[len(name)-1] == 0 && !do(string(name[:len(name)-1])) {
+			return false
+		}
+		if err != nil {
+			return true
+		}
+	}
+}
+
+// head keeps the beginning of what is written to it.
+type head struct{ buf bytes.Buffer }
+
+const headMax = 4096
+
+func (h *head) Write(b []byte) (int, error) {
+	h.buf.Write(b[:min(len(b), headMax-h.buf.Len())])
+	return len(b), nil
+}
+
+func (h *head) line() string {
+	line, _, _ := strings.Cut(h.buf.String(), "\n")
+	return line
+}
