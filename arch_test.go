@@ -39,6 +39,8 @@ var mayImport = map[string]string{
 	"internal/tree": "fault ignore vpath",
 	// files of the host, for those who do I/O
 	"internal/hostfile": "fault",
+	// git's history, asked of git
+	"internal/githistory": "fault hostfile",
 	// mechanisms
 	"internal/connlimit":        "fault",
 	"internal/layer":            "fault hostfile vpath",
@@ -57,7 +59,7 @@ var mayImport = map[string]string{
 	"internal/codebase": "crash fault ident hostfile ignore vpath",
 	"internal/store":    "fault ident hostfile vpath",
 	// meaning
-	"internal/sandbox":   "config crash fault gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
+	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
 	"internal/supervise": "crash fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "apilevel crash fault ident vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",

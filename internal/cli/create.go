@@ -24,7 +24,7 @@ func newCreate(e *env) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.Name = args[0]
 		return e.either(cmd,
-			func() error { return runCreate(e, o) },
+			func() error { return runCreate(cmd.Context(), e, o) },
 			func(ctx context.Context, s control.Server) error {
 				m, err := o.createOnServer(ctx, e, s, cmd)
 				if err == nil {
@@ -37,7 +37,7 @@ func newCreate(e *env) *cobra.Command {
 	return cmd
 }
 
-func runCreate(e *env, o sandboxOptions) error {
+func runCreate(ctx context.Context, e *env, o sandboxOptions) error {
 	if err := o.checkHere(); err != nil {
 		return err
 	}
@@ -54,6 +54,11 @@ func runCreate(e *env, o sandboxOptions) error {
 	sb, err := o.create(e, home)
 	if err == nil {
 		err = e.sayMounts(sb)
+	}
+	if err == nil {
+		look := startGitLook(ctx, sb)
+		defer look.end()
+		err = look.tell(e, gitPatience)
 	}
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,16 +22,17 @@ func newPolicyCheck(e *env) *cobra.Command {
 		Long: `Check a policy file (default: .agentfense.yaml). Errors name the line and the
 nearest valid word. Warnings, which do not change the exit code, tell of rules
 that never decide, that tie, or that let names of hidden directories show. Notes
-tell of rules that match nothing in the current directory.`,
+tell of rules that match nothing in the current directory, and of hidden files
+of which git there keeps the content.`,
 		Example: `  agentfense policy check
   agentfense policy check policy.yaml --json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			file := policy.ProjectFile.Rel()
 			if len(args) > 0 {
 				file = args[0]
 			}
-			return runPolicyCheck(e, file, asJSON)
+			return runPolicyCheck(cmd.Context(), e, file, asJSON)
 		},
 	}
 	jsonFlag(cmd, &asJSON)
@@ -44,7 +46,7 @@ type warningJSON struct {
 	Text  string             `json:"text"`
 }
 
-func runPolicyCheck(e *env, file string, asJSON bool) error {
+func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error {
 	rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.NotFound, "%w; `agentfense policy init` writes one to start from", err)
@@ -61,6 +63,10 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
+	tracked, err := lookAtGit(ctx, ".", p)
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		list := make([]warningJSON, len(warnings))
 		for i, w := range warnings {
@@ -74,7 +80,8 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 			Rules         []policy.Rule `json:"rules"`
 			Warnings      []warningJSON `json:"warnings"`
 			Unmatched     []int         `json:"unmatched"` // indexes of rules that match nothing here
-		}{schemaVersion, rules, list, idle})
+			Tracked       *trackedJSON  `json:"tracked,omitempty"`
+		}{schemaVersion, rules, list, idle, trackedJSONOf(tracked)})
 	}
 	for _, w := range warnings {
 		if _, err := fmt.Fprintf(e.stdout, "warning: %s: %s\n", w.Kind, w.Text); err != nil {
@@ -85,6 +92,9 @@ func runPolicyCheck(e *env, file string, asJSON bool) error {
 		if _, err := fmt.Fprintf(e.stdout, "note: %s matches nothing here\n", rules[i]); err != nil {
 			return err
 		}
+	}
+	if err := printTracked(e.stdout, tracked); err != nil {
+		return err
 	}
 	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
 	return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -29,7 +30,7 @@ the policy that run would use here: .agentfense.yaml, else agent-safe.`,
 		if err != nil {
 			return err
 		}
-		here := func() error { return runPolicyExplain(e, o, paths, asJSON) }
+		here := func() error { return runPolicyExplain(cmd.Context(), e, o, paths, asJSON) }
 		if o.Sandbox == "" {
 			if err := refuseFor(cmd, "without --sandbox"); err != nil {
 				return err
@@ -55,7 +56,7 @@ type explanationJSON struct {
 	Matches     []ruleJSON        `json:"matches"`
 }
 
-func runPolicyExplain(e *env, o policySource, paths []vpath.Path, asJSON bool) error {
+func runPolicyExplain(ctx context.Context, e *env, o policySource, paths []vpath.Path, asJSON bool) error {
 	p, err := o.compile(e, ".")
 	if err != nil {
 		return err
@@ -64,7 +65,24 @@ func runPolicyExplain(e *env, o policySource, paths []vpath.Path, asJSON bool) e
 	for _, path := range paths {
 		found = append(found, p.Explain(path))
 	}
-	return e.printExplanations(found, p.Rules(), asJSON)
+	tracked, err := o.lookAtGit(ctx, e, p)
+	if err != nil {
+		return err
+	}
+	return e.printExplanations(found, p.Rules(), tracked, asJSON)
+}
+
+// lookAtGit looks at the repository of the workspace that the policy is for.
+func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (sandbox.Tracked, error) {
+	dir := "."
+	if o.Sandbox != "" {
+		_, sb, err := e.open(o.Sandbox)
+		if err != nil {
+			return sandbox.Tracked{}, err
+		}
+		dir = string(sb.Record().Source.Path)
+	}
+	return lookAtGit(ctx, dir, p)
 }
 
 // runServerExplain asks a server about the policy of a sandbox.
@@ -81,10 +99,10 @@ func runServerExplain(ctx context.Context, e *env, s control.Server, name string
 		}
 		found = append(found, x)
 	}
-	return e.printExplanations(found, sb.Record.Rules, asJSON)
+	return e.printExplanations(found, sb.Record.Rules, sandbox.Tracked{}, asJSON)
 }
 
-func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule, asJSON bool) error {
+func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule, tracked sandbox.Tracked, asJSON bool) error {
 	docs := []explanationJSON{}
 	for _, x := range found {
 		if !asJSON {
@@ -107,12 +125,13 @@ func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule,
 		docs = append(docs, doc)
 	}
 	if !asJSON {
-		return nil
+		return printTracked(e.stdout, tracked)
 	}
 	return e.printJSON(struct {
 		SchemaVersion int               `json:"schema_version"`
 		Paths         []explanationJSON `json:"paths"`
-	}{schemaVersion, docs})
+		Tracked       *trackedJSON      `json:"tracked,omitempty"`
+	}{schemaVersion, docs, trackedJSONOf(tracked)})
 }
 
 func printExplanation(e *env, rules []policy.Rule, x policy.Explanation) error {

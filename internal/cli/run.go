@@ -103,6 +103,8 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if err != nil {
 		return err
 	}
+	look := startGitLook(ctx, sb)
+	defer look.end()
 	live, err := e.enter(ctx, home, sb, o.Exclusive)
 	if err != nil {
 		if isNew {
@@ -110,11 +112,15 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 		}
 		return err
 	}
+	if err := look.tell(e, 0); err != nil {
+		return errors.Join(err, live.leave())
+	}
 	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
 	err = errors.Join(err, live.leave())
 	if notStarted := (*supervise.CommandError)(nil); errors.As(err, &notStarted) && isNew {
 		return errors.Join(err, removeUnused(home, sb))
 	}
+	err = errors.Join(err, look.tell(e, summaryPatience))
 	if o.Detach {
 		return err
 	}
