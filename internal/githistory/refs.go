@@ -42,7 +42,7 @@ func (r Refs) Tips() []string {
 }
 
 // ReadRefs reads the refs of the repository whose git directory is open as dir,
-// HEAD among them. Errors: Unsupported where they are kept in another form or
+// with the commit that is checked out as HEAD. Errors: Unsupported where they are kept in another form or
 // place, or are too many; Invalid where they are malformed; else of the kind of
 // the host's error.
 func ReadRefs(dir int) (Refs, error) {
@@ -60,24 +60,18 @@ func ReadRefs(dir int) (Refs, error) {
 	if err := loose.read("refs", 0); err != nil {
 		return nil, err
 	}
-	_, id, err := ReadHead(dir)
+	text, err := readFile(dir, "HEAD", refBytes)
 	if err != nil {
 		return nil, err
+	}
+	ref, id := ParseRef(text)
+	if id == "" {
+		id = refs[ref]
 	}
 	if id != "" {
 		refs["HEAD"] = id
 	}
 	return refs, nil
-}
-
-// ReadHead reads HEAD: the ref that it names, or the object.
-func ReadHead(dir int) (ref, id string, err error) {
-	text, err := readFile(dir, "HEAD", refBytes)
-	if err != nil {
-		return "", "", err
-	}
-	ref, id = ParseRef(text)
-	return ref, id, nil
 }
 
 // ParseRef reads the content of a loose ref: the object that it names, or the

@@ -101,8 +101,9 @@ func (r *Review) Close() error {
 	return r.work.close()
 }
 
-// Files returns the changed paths: those marked RunsOnHost first, then those
-// TrustedLater, then the others, each by path.
+// Files returns the changed paths: those that remove hidden files from git
+// first, then those marked RunsOnHost, then those TrustedLater, then the others,
+// each by path.
 func (r *Review) Files() []FileDiff { return r.files }
 
 // fileDiffs lists changes. Directories that it leaves out it adds to implied.
@@ -126,8 +127,9 @@ func (w *work) fileDiffs(changes []change, implied manifest) ([]FileDiff, error)
 		f.Mark = f.mark()
 		files = append(files, f)
 	}
+	removing := w.markRemovals(files)
 	slices.SortFunc(files, func(a, b FileDiff) int {
-		return cmp.Or(cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
+		return cmp.Or(first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
 	})
 	return files, nil
 }

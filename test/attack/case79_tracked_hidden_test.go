@@ -1,6 +1,8 @@
 package attack_test
 
 import (
+	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,7 +83,7 @@ func TestHiddenTrackedFilesSurviveGitInside(t *testing.T) {
 		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
 			t.Errorf("after git status the diff shows %q", got)
 		}
-		r := s.Run(committing+`set -e
+		r := s.Run(committing + `set -e
 echo more >> a.txt; git commit -qam second
 echo more >> a.txt; git stash -q; git stash pop -q
 echo new > new.txt; git add -A; git commit -qm third
@@ -125,4 +127,130 @@ func TestHiddenTrackedFilesFollowTheSource(t *testing.T) {
 	if got, want := gitIn(t, s.Source, "ls-files", "-v"), "H .env\nH a.txt\nH c.txt\nS deploy/.env\nS deploy/run.sh\n"; got != want {
 		t.Errorf("outside: got %q, want %q", got, want)
 	}
+}
+
+// reviewed is a file of diff --json.
+type reviewed struct {
+	Path   string `json:"path"`
+	Risk   string `json:"risk"`
+	Reason string `json:"risk_reason"`
+}
+
+func review(t *testing.T, s *harness.Sandbox) []reviewed {
+	t.Helper()
+	var doc struct {
+		Files []reviewed `json:"files"`
+	}
+	if err := json.Unmarshal([]byte(agentfense(t, s, "diff", s.Name, "--json")), &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc.Files
+}
+
+// What would make git lose a hidden file comes first in the review, by whatever
+// way it was made: by an index that lacks it, by a commit, on a branch of its
+// own, or in packed refs.
+func TestARemovalOfHiddenFilesIsMarkedFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		marked map[string]string
+	}{
+		"staged": {"git rm -q --cached --sparse .env", map[string]string{"/.git/index": "git index without hidden /.env"}},
+		"the index is gone": {"rm .git/index", map[string]string{
+			"/.git/index": "git index without hidden /.env and 1 more",
+		}},
+		"committed": {"git rm -q --cached --sparse .env; git commit -qm x", map[string]string{
+			"/.git/index": "git index without hidden /.env", "/.git/refs/heads/main": "git commit without hidden /.env",
+		}},
+		"committed by plumbing, in a pack": {
+			"git update-ref refs/heads/main $(git commit-tree -p HEAD -m x $(git mktree </dev/null)); git pack-refs --all; git gc -q; git repack -qad",
+			map[string]string{"/.git/packed-refs": "git commit without hidden /.env and 1 more"},
+		},
+		"on another branch": {"git update-ref refs/heads/other $(git commit-tree -m x $(git mktree </dev/null))", map[string]string{
+			"/.git/refs/heads/other": "git commit without hidden /.env and 1 more",
+		}},
+		"nothing is removed": {"echo b >> a.txt; git commit -qam b", map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := trackedSecrets(t)
+			wantCode(t, s.Run(committing+"set -e\necho x > run-me; chmod +x run-me\n"+c.script, "--preset", "development"), 0)
+			got, last := map[string]string{}, true
+			for _, f := range review(t, s) {
+				p := "/" + strings.TrimPrefix(f.Path, "/")
+				if !strings.Contains(f.Reason, "hidden") {
+					last = false
+					continue
+				}
+				if got[p] = f.Reason; !last || f.Risk != "runs_on_host" {
+					t.Errorf("%s, %s, comes after what removes nothing", p, f.Risk)
+				}
+			}
+			if !maps.Equal(got, c.marked) {
+				t.Errorf("marked: %q, want %q", got, c.marked)
+			}
+		})
+	}
+}
+
+// A hostile repository runs nothing when its index and history are looked at,
+// and the look ends.
+func TestLookingAtAHostileRepositoryRunsNothing(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := trackedSecrets(t, who...)
+		gitIn(t, s.Source, "rm", "-q", "deploy/.env")
+		gitIn(t, s.Source, "commit", "-q", "-m", "second")
+		pwned := filepath.Join(s.Source, "pwned")
+		config := strings.ReplaceAll(`[core]
+	fsmonitor = RUN
+	pager = RUN
+	hooksPath = .git/evil
+	sshCommand = RUN
+[include]
+	path = fifo
+[diff]
+	external = RUN
+[filter "evil"]
+	clean = RUN
+[credential]
+	helper = !RUN
+[alias]
+	log = !RUN
+[extensions]
+	partialClone = evil
+[remote "evil"]
+	promisor = true
+	url = ext::sh -c RUN
+`, "RUN", "touch "+pwned)
+		s.Write(".git/config", config)
+		s.Write(".git/evil/post-index-change", "#!/bin/sh\ntouch "+pwned+"\n")
+		s.Write(".gitattributes", "* filter=evil diff=evil\n")
+		if err := unix.Mkfifo(filepath.Join(s.Source, ".git/fifo"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ownAll(t, s)
+		says := func(r harness.Result, want ...string) {
+			t.Helper()
+			wantCode(t, r, 0)
+			for _, w := range want {
+				if !strings.Contains(r.Stdout+r.Stderr, w) {
+					t.Errorf("%q is not said:\n%s%s", w, r.Stdout, r.Stderr)
+				}
+			}
+		}
+		index, history := "git tracks 1 file that the policy hides: .env", "git's history has 1 file that the policy hides: deploy/.env"
+		says(s.Agentfense("policy", "explain", "--preset", "development", ".env"), index, history, "--hide .git/")
+		says(s.Run("true", "--preset", "development"), index, history, "--hide .git/")
+		says(s.Agentfense("diff", s.Name))
+		// What the repository lacks is said, not fetched; what never answers is left.
+		for _, object := range []func(path string) error{os.Remove, func(path string) error { return unix.Mkfifo(path, 0o644) }} {
+			tip := strings.TrimSpace(s.Read(".git/refs/heads/main"))
+			if err := object(filepath.Join(s.Source, ".git/objects", tip[:2], tip[2:])); err != nil {
+				t.Fatal(err)
+			}
+			says(s.Agentfense("policy", "explain", "--preset", "development", ".env"), index, "not fully checked")
+		}
+		if exists(pwned) {
+			t.Error("something of the repository ran")
+		}
+	})
 }
