@@ -28,6 +28,10 @@ func (s *Stack) dropAll() error {
 		}
 	}
 	fresh, err := s.newTop(nil)
+	if err == unix.ENOSPC || err == unix.EDQUOT {
+		s.sweep() // the disk is full of what goes
+		fresh, err = s.newTop(nil)
+	}
 	if err != nil {
 		return err
 	}

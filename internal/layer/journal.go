@@ -75,7 +75,10 @@ func (j *journal) resume(t *table) error {
 	j.inPlace = writesInPlace(j.fd)
 	used := t.usedContents()
 	if t.isWasteful(used) {
-		return j.compact(t, used)
+		err := j.compact(t, used)
+		if err != unix.ENOSPC && err != unix.EDQUOT {
+			return err
+		} // else another time
 	}
 	st, err := statFd(j.fd)
 	if err != nil {

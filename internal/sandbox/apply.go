@@ -217,6 +217,9 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 		a.progress = func(int, int) {}
 	}
 	if err := p.work.turn.intend(paths); err != nil {
+		if fault.Is(err, fault.Exhausted) {
+			err = fault.New(fault.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
+		}
 		return nil, err, nil
 	}
 	crash.At("sync: intended")

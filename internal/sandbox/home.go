@@ -66,6 +66,7 @@ func OpenHomeAt(dir string) (*Home, error) {
 			return nil, err
 		}
 	}
+	h.keepReserve()
 	return h, nil
 }
 

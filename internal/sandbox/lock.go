@@ -110,7 +110,10 @@ func isLocked(f *os.File) (bool, error) {
 	return false, err
 }
 
-func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(name), "lock") }
+// lockFile is the lock's name in the sandbox's directory.
+const lockFile = "lock"
+
+func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(name), lockFile) }
 
 func (h *Home) tryLock(name string, purpose Purpose) (*Lock, error) {
 	f, err := os.OpenFile(h.lockPath(name), os.O_RDWR|os.O_CREATE, 0o600)
@@ -134,22 +137,24 @@ func (h *Home) tryLock(name string, purpose Purpose) (*Lock, error) {
 		return nil, noSandbox(name)
 	}
 	l := &Lock{file: f}
-	if err := l.write(Owner{PID: os.Getpid(), Purpose: purpose}); err != nil {
+	err = l.write(Owner{PID: os.Getpid(), Purpose: purpose})
+	if err != nil && purpose == PurposeSupervise { // the others may be what frees a full disk
 		l.Release()
 		return nil, hostError("sandbox "+name, err)
 	}
 	return l, nil
 }
 
+// ownerBytes is the size of an owner in the lock file. It is written over the one
+// before, so that it takes no room on a full disk, and is there as a whole.
+const ownerBytes = 96
+
 func (l *Lock) write(o Owner) error {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	if err := l.file.Truncate(0); err != nil {
-		return err
-	}
-	_, err = l.file.WriteAt(text, 0)
+	_, err = l.file.WriteAt(fmt.Appendf(nil, "%-*s", ownerBytes, text), 0)
 	return err
 }
 
@@ -158,7 +163,7 @@ func (l *Lock) Release() {
 	if l == nil || l.file == nil {
 		return
 	}
-	_ = l.file.Truncate(0) // who holds it only informs
+	_, _ = l.file.WriteAt(fmt.Appendf(nil, "%*s", ownerBytes, ""), 0) // who holds it only informs
 	l.file.Close()
 	l.file = nil
 }

@@ -100,6 +100,12 @@ func (s *Sandbox) appear(making string, try int) error {
 	if err != nil {
 		return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
 	}
+	// The locks are there from the start: they must be had on a full disk, too.
+	for _, name := range []string{lockFile, turnFile} {
+		if err := os.WriteFile(filepath.Join(making, name), nil, 0o600); err != nil {
+			return hostError("sandbox "+r.Name, err)
+		}
+	}
 	if err := hostfile.WriteDurably(making, recordFile, text); err != nil {
 		return hostError("sandbox "+r.Name, err)
 	}
@@ -230,6 +236,7 @@ func (h *Home) Remove(name string) error {
 	if checkDirName(name) != nil {
 		return noSandbox(vpath.Escape(name))
 	}
+	defer h.MakeRoom()()
 	lock, err := h.tryLock(name, PurposeRemove)
 	if err != nil {
 		return err
@@ -250,8 +257,29 @@ func (h *Home) Remove(name string) error {
 		return s.log(audit.SandboxDestroyed{})
 	})
 	crash.At("destroy: logged")
-	if removeErr := hostfile.RemoveTree(gone); removeErr != nil && !errors.Is(removeErr, os.ErrNotExist) {
-		err = errors.Join(err, hostError("remove", removeErr))
+	if fault.Is(err, fault.Exhausted) {
+		return h.removeUnlogged(gone)
 	}
-	return err
+	return errors.Join(err, removeTree(gone))
+}
+
+// removeUnlogged removes a sandbox's directory whose end the audit log had no
+// room for: what is large first, then the rest if the log can take it by now. If
+// not, the record stays until Sweep writes the log.
+func (h *Home) removeUnlogged(gone string) error {
+	if err := removeTree(filepath.Join(gone, layersDir)); err != nil {
+		return err
+	}
+	err := h.locked(func() error { return h.logGone(gone) })
+	if fault.Is(err, fault.Exhausted) {
+		return nil
+	}
+	return errors.Join(err, removeTree(gone))
+}
+
+func removeTree(dir string) error {
+	if err := hostfile.RemoveTree(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return hostError("remove", err)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -33,6 +34,9 @@ const turnFile = "apply.lock"
 func (w *work) takeTurn() error {
 	s := w.sandbox
 	f, err := os.OpenFile(filepath.Join(s.Dir(), turnFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if w.lock != nil && hostfile.Kind(err) == fault.Exhausted {
+		return nil // there is no list to make, nor one that was left; the lock keeps others away
+	}
 	if err != nil {
 		return hostError("sandbox "+s.Name(), err)
 	}
@@ -64,6 +68,9 @@ func (t *turn) end() {
 // intend lists, durably, the paths that are about to be touched, behind those
 // that are listed already.
 func (t *turn) intend(paths []vpath.Path) error {
+	if t == nil {
+		return hostError("apply", unix.ENOSPC)
+	}
 	var list strings.Builder
 	for _, p := range paths {
 		list.WriteString(p.String() + "\n")
@@ -85,7 +92,7 @@ func (t *turn) intend(paths []vpath.Path) error {
 
 // endTurn forgets the list, unless a directory still lacks its mode.
 func (w *work) endTurn() error {
-	if len(w.unfinished) > 0 {
+	if len(w.unfinished) > 0 || w.turn == nil {
 		return nil
 	}
 	w.turn.size = 0

@@ -18,13 +18,14 @@ type work struct {
 	policy  *policy.Policy
 	earlier []*policy.Policy
 
+	room    func()              // gives the reserve back
 	lock    *Lock               // held if stack may be changed, else nil
 	turn    *turn               // taken if the source or the delta may be changed, else nil
 	resumed map[vpath.Path]bool // what a killed apply was about to touch
 	// unfinished are directories that an apply has made and has not given their
 	// mode yet, and that mode.
 	unfinished map[vpath.Path]uint32
-	cleared Growth              // by how much clearing up after it made the source grow
+	cleared    Growth // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside
@@ -64,19 +65,25 @@ func (s *Sandbox) OpenLayers(source *os.File, readOnly bool) (*layer.Stack, erro
 // itself, or live, beside a supervisor that changes the delta on request. A
 // dry run changes nothing. Errors: Precondition if somebody is in the way.
 func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
+	room := func() {}
+	if !dryRun {
+		room = s.home.MakeRoom()
+	}
 	var lock *Lock
 	if !live && !dryRun {
 		var err error
 		if lock, err = s.TryLock(p); err != nil {
+			room()
 			return nil, err
 		}
 	}
 	w, err := s.open(lock == nil)
 	if err != nil {
 		lock.Release()
+		room()
 		return nil, err
 	}
-	w.lock = lock
+	w.lock, w.room = lock, room
 	if dryRun {
 		err = w.peekTurn()
 	} else {
@@ -92,6 +99,9 @@ func (w *work) close() error {
 	w.turn.end()
 	err := errors.Join(w.stack.Close(), w.source.Close())
 	w.lock.Release()
+	if w.room != nil {
+		w.room()
+	}
 	return err
 }
 

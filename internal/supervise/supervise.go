@@ -39,6 +39,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/cgroup"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -126,18 +128,27 @@ func Main(args []string) int {
 		runID:    newRun(),
 	}
 	if err := s.open(args[0], args[1]); err != nil {
-		report(ready, err)
+		report(ready, explainFull(err))
 		return setUpFailed
 	}
 	if err := s.setUp(context.Background()); err != nil {
 		s.logSetUp(err)
 		s.tearDown()
-		report(ready, lasting(err))
+		report(ready, lasting(explainFull(err)))
 		return setUpFailed
 	}
 	report(ready, nil)
 	s.run()
 	return 0
+}
+
+// explainFull says of an error that the disk is full what frees it.
+func explainFull(err error) error {
+	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
+		return err
+	}
+	return fault.New(fault.Exhausted, "%w: the disk of the state directory is full; "+
+		"free it by agentfense apply, agentfense discard or agentfense rm of a sandbox", err)
 }
 
 // lasting keeps a starter from trying again what failed here: Unavailable would

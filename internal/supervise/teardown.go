@@ -58,7 +58,9 @@ func (s *supervisor) tearDown() {
 			s.append(s.lastEvents()...)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
+		done := s.home.MakeRoom()
 		s.warn("audit: close", s.audit.Close(ctx))
+		done()
 		cancel()
 		s.warn("audit: close log", s.auditLog.Close())
 	}
