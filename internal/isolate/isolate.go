@@ -19,9 +19,10 @@ import (
 
 // Spec describes a sandbox. Paths "inside" are absolute and clean.
 type Spec struct {
-	// ID names the sandbox for a runtime that keeps names of its own, and Dir is
+	// ID names the sandbox, so that what a killed start has left can be found, and
+	// for a runtime that keeps names of its own. It may be empty for bwrap. Dir is
 	// a directory on the host that is the sandbox's alone, for such a runtime to
-	// keep in what it shows inside. Image is the system inside. All three are
+	// keep in what it shows inside. Image is the system inside. Both are
 	// docker's: bwrap shows the host's system and refuses an Image.
 	ID    string
 	Dir   string

@@ -158,6 +158,32 @@ func (l *Lock) write(o Owner) error {
 	return err
 }
 
+// supervised is the bit of the lock file's mode that says that a supervisor holds
+// the sandbox, or was killed and nobody has looked since for what it left. A mode
+// is changed in place: also where the disk is full, and with no trace of whoever
+// has locked the sandbox in between.
+const supervised = 0o100
+
+// SetSupervised notes that a supervisor begins to hold the sandbox, or that
+// nothing of one is left.
+func (l *Lock) SetSupervised(is bool) error {
+	mode := uint32(0o600)
+	if is {
+		mode |= supervised
+	}
+	if err := unix.Fchmod(int(l.file.Fd()), mode); err != nil {
+		return fault.New(fault.Internal, "lock: %w", err)
+	}
+	return nil
+}
+
+// Supervised reports whether a supervisor holds the sandbox, or held it and did
+// not say that nothing of it is left.
+func (s *Sandbox) Supervised() bool {
+	st, err := os.Stat(s.home.lockPath(s.record.Name))
+	return err == nil && st.Mode()&supervised != 0
+}
+
 // Release gives the lock up. A second call does nothing, nor does one on nil.
 func (l *Lock) Release() {
 	if l == nil || l.file == nil {

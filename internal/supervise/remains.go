@@ -10,22 +10,23 @@ import (
 
 	"github.com/agentfense/agentfense/internal/cgroup"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/isolate/bwrap"
 	"github.com/agentfense/agentfense/internal/isolate/docker"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
 // ClearRemains removes what a killed supervisor of sb has left: its cgroup,
-// with every process still in it, or its container and docker's mounts. All
-// else of a supervisor ends with it. What is a live supervisor's is left alone.
+// with every process still in it, what it was just starting, or its container and
+// docker's mounts. All else of a supervisor ends with it. What is a live supervisor's is left alone.
 func ClearRemains(sb *sandbox.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearPatience)
 	defer cancel()
-	return unlessHeld(sb, func() error { return clearRemains(ctx, sb) })
+	return unlessHeld(sb, func(lock *sandbox.Lock) error { return clearRemains(ctx, sb, lock) })
 }
 
 // unlessHeld calls do while nobody else can hold the sandbox. It does nothing
 // if somebody does, or if the sandbox is gone.
-func unlessHeld(sb *sandbox.Sandbox, do func() error) error {
+func unlessHeld(sb *sandbox.Sandbox, do func(*sandbox.Lock) error) error {
 	lock, err := sb.TryLock(sandbox.PurposeClear)
 	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) || fault.Is(err, fault.NotFound) {
 		return nil
@@ -34,12 +35,15 @@ func unlessHeld(sb *sandbox.Sandbox, do func() error) error {
 		return err
 	}
 	defer lock.Release()
-	return do()
+	return do(lock)
 }
 
 // clearRemains is ClearRemains while the sandbox is held.
-func clearRemains(ctx context.Context, sb *sandbox.Sandbox) error {
+func clearRemains(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) error {
 	r := sb.Record()
+	if err := endLeft(ctx, sb, lock); err != nil {
+		return err
+	}
 	if r.Runtime == sandbox.RuntimeDocker {
 		return errors.Join(clearMounts(sb.Dir()), docker.New(docker.Options{}).Clear(ctx, string(r.ID), sb.Dir()))
 	}
@@ -59,6 +63,20 @@ func clearRemains(ctx context.Context, sb *sandbox.Sandbox) error {
 		return err
 	}
 	return g.Delete()
+}
+
+// endLeft ends the processes that a killed supervisor has left, if one was.
+// Containers are docker's to end.
+func endLeft(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) error {
+	if !sb.Supervised() {
+		return nil
+	}
+	if r := sb.Record(); r.Runtime != sandbox.RuntimeDocker {
+		if err := bwrap.EndLeft(ctx, string(r.ID), r.HostUID); err != nil {
+			return err
+		}
+	}
+	return lock.SetSupervised(false)
 }
 
 // clearPatience bounds the wait for the docker daemon.

@@ -54,7 +54,10 @@ func (s *supervisor) open(home, name string) error {
 		return err
 	}
 	s.record = s.box.Record()
-	return s.box.CheckNetwork()
+	if err := s.box.CheckNetwork(); err != nil {
+		return err
+	}
+	return s.lock.SetSupervised(true)
 }
 
 // startPatience bounds the start of the process tree: a PID 1 that somebody has
@@ -301,6 +304,7 @@ func (s *supervisor) neverReady(err error) error {
 func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 	user := CurrentUser()
 	spec := isolate.Spec{
+		ID:        string(s.record.ID),
 		View:      filepath.Join(s.box.Dir(), viewDir),
 		Workspace: s.record.Workspace,
 		Conceal:   []string{string(s.record.Source.Path), s.home.Dir()},
@@ -319,7 +323,7 @@ func (s *supervisor) spec(theirs *os.File) isolate.Spec {
 	if s.docker() {
 		l := s.record.Limits
 		spec.UID, spec.GID = spec.HostUID, spec.HostGID
-		spec.ID, spec.Dir, spec.Image = string(s.record.ID), s.box.Dir(), s.record.Image
+		spec.Dir, spec.Image = s.box.Dir(), s.record.Image
 		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, CPUShares: l.CPUShares, PIDs: l.PIDs}
 	}
 	if s.group != nil {

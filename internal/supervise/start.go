@@ -54,7 +54,7 @@ func UseProgram(path string) { program = path }
 // until the lease is released or this process ends.
 // Errors: Precondition if another supervisor holds the sandbox.
 func Start(ctx context.Context, home, name string) (*Lease, error) {
-	attr, err := namespacesOf(home, name)
+	attr, err := prepare(home, name)
 	if err != nil {
 		return nil, err
 	}
@@ -106,9 +106,10 @@ func namespaces() *syscall.SysProcAttr {
 	return attr
 }
 
-// namespacesOf are those of the supervisor of the sandbox called name. Docker's
-// daemon sees no mount in a namespace of the supervisor's own.
-func namespacesOf(home, name string) (*syscall.SysProcAttr, error) {
+// prepare ends what a killed supervisor of the sandbox called name has left, which
+// that of an ordinary user cannot, from another user namespace, and returns the
+// namespaces of the next.
+func prepare(home, name string) (*syscall.SysProcAttr, error) {
 	h, err := sandbox.OpenHomeAt(home)
 	if err != nil {
 		return nil, err
@@ -117,6 +118,17 @@ func namespacesOf(home, name string) (*syscall.SysProcAttr, error) {
 	if err != nil {
 		return nil, err
 	}
+	if sb.Supervised() {
+		if err := ClearRemains(sb); err != nil {
+			return nil, err
+		}
+	}
+	return namespacesOf(sb)
+}
+
+// namespacesOf are those of a sandbox's supervisor. Docker's daemon sees no mount in
+// a namespace of the supervisor's own.
+func namespacesOf(sb *sandbox.Sandbox) (*syscall.SysProcAttr, error) {
 	if sb.Record().Runtime != sandbox.RuntimeDocker {
 		return namespaces(), nil
 	}

@@ -25,7 +25,7 @@ func Sweep(ctx context.Context, home *sandbox.Home) error {
 	all, err := home.List()
 	errs := []error{err}
 	for _, sb := range all {
-		if err := unlessHeld(sb, func() error { return clearRemains(ctx, sb) }); err != nil {
+		if err := unlessHeld(sb, func(lock *sandbox.Lock) error { return clearRemains(ctx, sb, lock) }); err != nil {
 			errs = append(errs, fmt.Errorf("sandbox %s: %w", sb.Name(), err))
 		}
 	}
@@ -62,7 +62,7 @@ func sweepContainers(ctx context.Context, home *sandbox.Home) error {
 		case err != nil:
 			return err
 		}
-		return unlessHeld(sb, remove)
+		return unlessHeld(sb, func(*sandbox.Lock) error { return remove() })
 	})
 	if fault.Is(err, fault.Unsupported) {
 		return nil // no daemon, no containers; those that wait for it are marked in their sandboxes' directories

@@ -25,12 +25,15 @@ func (s *supervisor) tearDown() {
 		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0))
 		s.listener.Close()
 	}
+	ended := true // all that we have started
 	if s.process != nil {
 		s.warn("processes: kill", s.process.Kill())
-		s.warn("processes: wait", within(letGoPatience, func() error {
+		err := within(letGoPatience, func() error {
 			<-s.process.Done()
 			return nil
-		}))
+		})
+		s.warn("processes: wait", err)
+		ended = err == nil
 	}
 	if s.guest != nil {
 		s.guest.Close()
@@ -63,6 +66,9 @@ func (s *supervisor) tearDown() {
 		done()
 		cancel()
 		s.warn("audit: close log", s.auditLog.Close())
+	}
+	if ended {
+		s.warn("lock", s.lock.SetSupervised(false))
 	}
 	s.lock.Release()
 	close(s.gone)

@@ -70,7 +70,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	defer pipes.closeOurs()
 
 	limitCore()
-	p := newProcess(spec.Stderr)
+	p := newProcess(plan.spec.ID, spec.Stderr)
 	started := make(chan error, 1)
 	l := &launch{path: path, plan: plan, guest: spec.Guest, pipes: pipes}
 	go p.run(l, started)

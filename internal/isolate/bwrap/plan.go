@@ -1,6 +1,8 @@
 package bwrap
 
 import (
+	"cmp"
+	"crypto/rand"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +47,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 		return nil, fault.New(fault.Unsupported, "start sandbox: bwrap has the host's network or none")
 	}
 	p := &plan{spec: spec}
+	p.spec.ID = cmp.Or(spec.ID, rand.Text())
 	if err := p.fillIn(); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package bwrap
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -19,17 +20,19 @@ import (
 
 // process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
 type process struct {
+	id         string // of the sandbox, or of this start
 	complaints isolate.Complaints
 	monitor    *os.Process
 	pid        int
 	init       atomic.Pointer[os.File] // pidfd of PID 1; nil until it exists
 	killed     atomic.Bool
+	heard      chan struct{} // closed when nobody complains any more
 	done       chan struct{}
 	err        error // how it ended; set before done is closed
 }
 
-func newProcess(stderr io.Writer) *process {
-	return &process{complaints: isolate.Complaints{To: stderr}, done: make(chan struct{})}
+func newProcess(id string, stderr io.Writer) *process {
+	return &process{id: id, complaints: isolate.Complaints{To: stderr}, done: make(chan struct{})}
 }
 
 func (p *process) PID() int              { return p.pid }
@@ -94,21 +97,37 @@ func (p *process) runHere(l *launch, started chan<- error) {
 		err = dropAmbient()
 	}
 	if err == nil {
-		cmd.Stderr = &p.complaints
-		cmd.WaitDelay = endDelay
-		if err = cmd.Start(); err != nil {
-			err = fault.New(fault.Unsupported, "start bwrap: %w", err)
-		}
+		err = p.startHere(cmd)
 	}
 	l.close(cmd)
-	if err == nil {
-		p.monitor = cmd.Process
-	}
 	started <- err
 	if err != nil {
 		return
 	}
 	p.finish(cmd.Wait())
+}
+
+// startHere starts bubblewrap, whose standard error is copied apart: its end comes
+// only with that of all processes, which bubblewrap's own does not wait for.
+func (p *process) startHere(cmd *exec.Cmd) error {
+	said, theirs, err := os.Pipe()
+	if err != nil {
+		return fault.New(fault.Exhausted, "start bwrap: %w", err)
+	}
+	defer theirs.Close()
+	cmd.Stderr = theirs
+	if err := cmd.Start(); err != nil {
+		said.Close()
+		return fault.New(fault.Unsupported, "start bwrap: %w", err)
+	}
+	p.monitor = cmd.Process
+	p.heard = make(chan struct{})
+	go func() {
+		defer close(p.heard)
+		defer said.Close()
+		_, _ = io.Copy(&p.complaints, said) // the complaints take everything
+	}()
+	return nil
 }
 
 // dropAmbient keeps what this thread starts from inheriting our capabilities
@@ -122,11 +141,20 @@ func dropAmbient() error {
 }
 
 // finish records how bubblewrap ended, which is how PID 1 ended, unless
-// somebody killed bubblewrap: then PID 1 goes too.
+// somebody killed bubblewrap: then PID 1 goes too, also one that we do not know
+// yet.
 func (p *process) finish(err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), endDelay)
+	defer cancel()
 	if init := p.init.Load(); init != nil {
 		unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
+	} else if left := EndLeft(ctx, p.id, 0); left != nil {
+		fmt.Fprintln(&p.complaints, left)
+	}
+	select {
+	case <-p.heard:
+	case <-ctx.Done():
 	}
 	if err != nil && !p.killed.Load() {
 		if text := tail(&p.complaints); text != "" {
@@ -163,7 +191,7 @@ func (l *launch) command() (*exec.Cmd, error) {
 	}
 	files := []*os.File{l.guest, l.pipes.childBlock, l.pipes.childInfo, nil, l.pipes.childArgs, stage.init}
 	cmd := exec.CommandContext(context.Background(), l.path, append([]string{"--args", itoa(argsFD), "--", initPath}, l.plan.spec.InitArgs...)...)
-	cmd.Env = []string{}
+	cmd.Env = []string{markOf(l.plan.spec.ID)}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.plan.credential()}
 	cmd.ExtraFiles = files

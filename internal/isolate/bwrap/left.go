@@ -1,0 +1,101 @@
+package bwrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// Bubblewrap's child waits for its parent on an eventfd. That has no end of file:
+// a parent that is killed before it lets its child go leaves it for good, in no
+// group, bound to nobody. Each bubblewrap has the name of its sandbox in its
+// environment, which its child has, too, until it becomes PID 1, so that what was
+// left can be found.
+const markVariable = "AGENTFENSE_SANDBOX_ID"
+
+func markOf(id string) string { return markVariable + "=" + id }
+
+// leftPause is how long EndLeft waits for what it has killed before it looks again.
+const leftPause = time.Millisecond
+
+// EndLeft kills the processes that a start of the sandbox id has left when it, or
+// who started it, was killed. Root's sandboxes have a host uid of their own: with
+// it all that has that uid is meant. It returns when none is there any more.
+// Errors: Unavailable, when ctx ends before; Internal.
+func EndLeft(ctx context.Context, id string, uid uint32) error {
+	for {
+		n, err := killLeft(id, uid)
+		if err != nil || n == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fault.New(fault.Unavailable, "end what a killed start has left: %d processes do not end", n)
+		case <-time.After(leftPause):
+		}
+	}
+}
+
+// killLeft kills what is there and returns how many processes that were.
+func killLeft(id string, uid uint32) (int, error) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, fault.New(fault.Internal, "list processes: %w", err)
+	}
+	n := 0
+	var errs []error
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() || !isLeft(dir, id, uid) {
+			continue
+		}
+		killed, err := killIf(pid, func() bool { return isLeft(dir, id, uid) })
+		if killed {
+			n++
+		}
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// killIf kills the process that has the pid now, if it is still the one meant.
+func killIf(pid int, is func() bool) (bool, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return false, nil // it has ended
+	}
+	defer unix.Close(fd)
+	if !is() {
+		return false, nil
+	}
+	err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return false, fault.New(fault.Denied, "end what a killed start has left: process %d: %w", pid, err)
+	}
+	return true, nil
+}
+
+// isLeft reports whether a live process carries the sandbox's uid or its mark.
+func isLeft(dir, id string, uid uint32) bool {
+	if uid != 0 {
+		status, err := os.ReadFile(dir + "/status")
+		if err != nil || strings.Contains(string(status), "\nState:\tZ") {
+			return false
+		}
+		if strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", uid)) {
+			return true
+		}
+	}
+	environment, err := os.ReadFile(dir + "/environ") // of a zombie it is empty
+	return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), markOf(id))
+}
