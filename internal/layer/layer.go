@@ -103,6 +103,8 @@ type Stack struct {
 	standIns  standIns
 	seq       atomic.Uint64 // names in work and orphans
 	noClone   atomic.Bool   // blocks cannot be shared with the source
+	pins      atomic.Int64  // handles of orphans
+	maxPins   int64         // of pins
 
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64
@@ -134,7 +136,7 @@ const sourceTTL = time.Second
 // what a crash left half-made or nameless. Errors: Invalid, Unsupported (the
 // kernel lacks openat2), Denied, Exhausted, Internal.
 func Open(o Options) (*Stack, error) {
-	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}}
+	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit()}
 	if o.Source == nil {
 		return nil, fault.New(fault.Invalid, "open layers: no source")
 	}

@@ -39,6 +39,7 @@ func TestStackBehavesLikeAPlainDirectory(t *testing.T) {
 		n++
 		m := newModel(t, rt, filepath.Join(base, fmt.Sprint(n)))
 		m.b.open()
+		m.b.maxPins = rapid.Int64Range(0, 4).Draw(rt, "pins") // the others are copied
 		defer m.b.close()
 		rt.Repeat(map[string]func(*rapid.T){
 			"":          m.check,

@@ -88,7 +88,7 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 }
 
 // pin prepares the orphan of e, whose name p is about to go. A file of a lower
-// layer is held by a handle; one of the delta is moved by adopt.
+// layer is held by a handle; one of the delta is moved by adopt. Errors: as hold.
 func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 	o := &Orphan{s: s, path: p, pinned: -1, origin: e.part.origin, st: e.st}
 	if e.part.layer == top {
@@ -100,7 +100,7 @@ func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 		fd, st, openErr := s.openShown(p, e)
 		switch openErr {
 		case nil:
-			o.pinned, o.st = fd, st
+			err = o.hold(fd, st)
 		case unix.EACCES: // unreadable before, unreadable now
 		default:
 			err = openErr
@@ -287,10 +287,7 @@ func (o *Orphan) forgetLocked() {
 		return
 	}
 	o.spent = true
-	if o.pinned >= 0 {
-		unix.Close(o.pinned)
-		o.pinned = -1
-	}
+	o.letGo()
 	if o.name == "" {
 		return
 	}

@@ -44,10 +44,7 @@ func (o *Orphan) copyUp(size int64) error {
 	s.addOrphanName(st.ino, 1)
 	s.quota.settle(&st)
 	o.name = name
-	if o.pinned >= 0 {
-		unix.Close(o.pinned)
-		o.pinned = -1
-	}
+	o.letGo()
 	return nil
 }
 

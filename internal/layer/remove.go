@@ -11,7 +11,8 @@ import (
 
 // Unlink removes the name p, which is no directory. With keep, the content
 // stays reachable through the Orphan that is returned. Errors: NotFound;
-// Precondition (EISDIR); Unavailable (EBUSY) for a nested mount; Exhausted.
+// Precondition (EISDIR); Unavailable (EBUSY) for a nested mount; Exhausted, also
+// (ENFILE) for a large file of a lower layer when many others are kept.
 func (s *Stack) Unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	if err := s.writable(); err != nil {
 		return nil, wrap("unlink", p, err)
@@ -46,7 +47,10 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	}
 	var o *Orphan
 	if keep {
-		if o, err = s.pin(p, e); err != nil {
+		switch o, err = s.pin(p, e); {
+		case err == errPinned:
+			return nil, errNotInTop
+		case err != nil:
 			return nil, err
 		}
 	}

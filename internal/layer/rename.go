@@ -63,7 +63,7 @@ func (s *Stack) rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 		switch err {
 		case errNotInTop:
 			err = s.bringUpBoth(old, p, &o)
-		case errLinked:
+		case errLinked, errPinned:
 			err = s.copyUp(p, -1)
 		default:
 			return orphan, err

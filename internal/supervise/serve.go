@@ -30,21 +30,17 @@ func listen(dir *os.File) (*net.UnixListener, error) {
 
 // serve accepts connections until the listener is closed.
 func (s *supervisor) serve(ctx context.Context) {
-	for {
-		uc, err := s.listener.AcceptUnix()
-		if err != nil {
-			return
-		}
+	acceptAll(s.listener, s.log, func(uc *net.UnixConn) {
 		if !s.hold() {
 			uc.Close() // too late: the client starts another supervisor
-			continue
+			return
 		}
 		go func() {
 			defer s.release()
 			defer uc.Close()
 			s.handle(ctx, conn{uc})
 		}()
-	}
+	})
 }
 
 // handle answers the one request of a connection.
