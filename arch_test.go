@@ -61,7 +61,7 @@ var mayImport = map[string]string{
 	// meaning
 	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
-	"internal/supervise": "crash fault vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
+	"internal/supervise": "bundle crash fault hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "apilevel crash fault ident vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",

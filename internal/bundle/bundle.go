@@ -67,6 +67,23 @@ func second(f *os.File) (*io.SectionReader, error) {
 	return io.NewSectionReader(f, end-int64(n), int64(n)), nil
 }
 
+// FirstSize returns the length of the first program of f, or of the one that f
+// is, in bytes.
+func FirstSize(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	program, err := second(f)
+	if errors.Is(err, errNone) {
+		return info.Size(), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size() - int64(tail) - program.Size(), nil
+}
+
 var errNone = errors.New("it holds no server: build it with `make build`")
 
 // Exec replaces this process by the second program of its file, with the same

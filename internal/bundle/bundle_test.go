@@ -96,3 +96,24 @@ func TestAFileWithoutASecondProgramSaysSo(t *testing.T) {
 		f.Close()
 	}
 }
+
+func TestTheFirstProgramHasALengthOfItsOwn(t *testing.T) {
+	joined := filepath.Join(t.TempDir(), "joined")
+	var b bytes.Buffer
+	if err := Join(&b, strings.NewReader("first"), strings.NewReader("the second")); err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]int64{b.String(): 5, "alone": 5, "": 0} {
+		if err := os.WriteFile(joined, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(joined)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if got, err := FirstSize(f); got != want || err != nil {
+			t.Errorf("%q: %d, %v", content, got, err)
+		}
+	}
+}

@@ -251,11 +251,15 @@ const DockerHostVariable = docker.HostVariable
 
 // startInside starts the isolated process tree, whose PID 1 is our guest.
 func (s *supervisor) startInside(ctx context.Context) error {
+	program, err := s.programInside()
+	if err != nil {
+		return err
+	}
 	ours, theirs, err := guest.Pair()
 	if err != nil {
 		return err
 	}
-	if s.process, err = s.isolator().Start(ctx, s.spec(theirs)); err != nil {
+	if s.process, err = s.isolator().Start(ctx, s.spec(program, theirs)); err != nil {
 		ours.Close()
 		return err
 	}
@@ -301,13 +305,14 @@ func (s *supervisor) neverReady(err error) error {
 	return fault.New(fault.Unsupported, "start inside: %w", err)
 }
 
-func (s *supervisor) spec(theirs *os.File) isolate.Spec {
+func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	user := CurrentUser()
 	spec := isolate.Spec{
 		ID:        string(s.record.ID),
 		View:      filepath.Join(s.box.Dir(), viewDir),
 		Workspace: s.record.Workspace,
 		Conceal:   []string{string(s.record.Source.Path), s.home.Dir()},
+		Init:      program,
 		InitArgs:  []string{guest.InitVerb},
 		InitEnv:   guest.InitEnv,
 		Stderr:    &s.complaints,
