@@ -15,15 +15,17 @@
 // What was committed survives the death of the process at once, and that of the
 // machine within about a second.
 //
-// Size and number of files are kept as they change. They are counted anew only
+// Size and number of files are kept as they change, and for each owner those of
+// all codebases, with what is being uploaded. They are counted anew only
 // if the process that last changed the codebase died before Close.
 //
 // A linked directory is never changed and never read here: calls on its files
 // are Precondition. The package knows no names, owners or sandboxes of
-// codebases: who may delete one, and when, the caller decides.
+// codebases but by Options.OwnerOf: who may delete one, and when, the
+// caller decides.
 //
 // Errors name paths inside the codebase only. Lock order: Codebase.telling,
-// Codebase.mu, Store.mu.
+// Codebase.mu, Store.mu; account.mu is the last.
 package codebase
 
 import (
@@ -61,6 +63,10 @@ type Codebase struct {
 	link   *Link // nil: uploaded
 	usage  Usage
 	clean  bool // usage.json holds usage
+
+	account *account // nil until the owner is known
+	counted Growth   // what account knows of usage
+
 	staged uint64
 }
 
@@ -152,6 +158,9 @@ func (c *Codebase) changeQuietly(do func(d dirs) error) error {
 		return err
 	}
 	if err := c.soilLocked(); err != nil {
+		return err
+	}
+	if err := c.joinLocked(); err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
 	d := dirs{codebase: c}

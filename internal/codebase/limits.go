@@ -12,6 +12,10 @@ type Limits struct {
 	FileBytes int64 // of one file
 	Bytes     int64 // of all files of a codebase
 	Files     int64 // of a codebase
+
+	// Of all codebases of one owner, with what is being uploaded to them.
+	OwnerBytes int64
+	OwnerFiles int64
 }
 
 // allowFile refuses a file that no codebase could take.

@@ -33,8 +33,8 @@ func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 
 // put moves what is staged as name to p, in one step with the directories on
 // the way that are missing. g is by how much it makes the usage grow, without
-// what it replaces. After an error nothing has changed.
-func (d dirs) put(name string, p vpath.Path, g Growth, may replacing) error {
+// what it replaces; h was held for it. After an error nothing has changed.
+func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) error {
 	parent, missing, err := d.nearest(p)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (d dirs) put(name string, p vpath.Path, g Growth, may replacing) error {
 	}
 	if err == nil {
 		crash.At("upload: placed")
-		d.codebase.growLocked(g)
+		d.codebase.growLocked(g, h)
 	}
 	return err
 }
@@ -171,7 +171,7 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
 		defer unix.Close(fd)
 		if mode&0o777 != 0 {
 			err = unix.Chmod(hostfile.ProcPath(fd), mode&0o777|0o700)
-			d.codebase.growLocked(Growth{})
+			d.codebase.growLocked(Growth{}, nil)
 		}
 		return err
 	}
@@ -183,7 +183,7 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
 	}
 	err = unix.Fchmodat(d.staging, name, modeOr(mode, dirMode)|0o700, 0)
 	if err == nil {
-		err = d.put(name, p, Growth{}, replaceFile)
+		err = d.put(name, p, Growth{}, nil, replaceFile)
 	}
 	if err != nil {
 		return errors.Join(err, unix.Unlinkat(d.staging, name, unix.AT_REMOVEDIR))
@@ -202,12 +202,17 @@ func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 	if target == "" || len(target) >= unix.PathMax || strings.Contains(target, "\x00") {
 		return fault.New(fault.Invalid, "make link %s: the target is empty, longer than %d bytes, or holds a NUL", p, unix.PathMax-1)
 	}
+	h, err := c.hold(p, Growth{FileCount: 1})
+	if err != nil {
+		return err
+	}
+	defer h.release()
 	name := c.stagedName()
-	err := c.change(func(d dirs) error {
+	err = c.change(func(d dirs) error {
 		if err := unix.Symlinkat(target, d.staging, name); err != nil {
 			return err
 		}
-		if err := d.put(name, p, Growth{FileCount: 1}, replaceLink); err != nil {
+		if err := d.put(name, p, Growth{FileCount: 1}, h, replaceLink); err != nil {
 			return errors.Join(err, unix.Unlinkat(d.staging, name, 0))
 		}
 		return nil

@@ -67,7 +67,7 @@ func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 		g.FileCount -= below.FileCount
 		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, -below.SizeBytes)
 	}
-	c.growLocked(g)
+	c.growLocked(g, nil)
 	return nil
 }
 

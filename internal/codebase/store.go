@@ -38,6 +38,10 @@ type Options struct {
 	// Observer may be nil.
 	Observer Observer
 	Limits   Limits
+	// OwnerOf names the owner of a codebase, which never changes. It must not call
+	// the codebase. Nil: no owner has limits. Errors: NotFound while it is not
+	// known yet.
+	OwnerOf func(ID) (string, error)
 }
 
 // Store keeps codebases below one directory. It may be used concurrently.
@@ -46,13 +50,15 @@ type Store struct {
 	home     string
 	observer Observer
 	limits   Limits
+	ownerOf  func(ID) (string, error)
 	handle   *os.File // on dir
 	lock     *os.File
 
-	mu     sync.Mutex
-	known  map[ID]*Codebase
-	flush  *time.Timer // nil: nothing waits to be made durable
-	closed bool
+	mu       sync.Mutex
+	known    map[ID]*Codebase
+	accounts map[string]*account // by owner
+	flush    *time.Timer         // nil: nothing waits to be made durable
+	closed   bool
 
 	flushing sync.WaitGroup // flush, until it is through
 }
@@ -66,7 +72,7 @@ func Open(o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, home: o.Home, observer: o.Observer, limits: o.Limits, known: map[ID]*Codebase{}}
+	s := &Store{dir: dir, home: o.Home, observer: o.Observer, limits: o.Limits, ownerOf: o.OwnerOf, known: map[ID]*Codebase{}, accounts: map[string]*account{}}
 	if s.handle, err = os.Open(dir); err != nil {
 		return nil, wrapStore("codebases", err)
 	}
@@ -280,7 +286,13 @@ func (c *Codebase) loadLocked() error {
 	if err := c.sweepStaging(dir); err != nil {
 		return wrapStore("codebase "+string(c.id), err)
 	}
-	return c.loadUsageLocked(dir)
+	if err := c.loadUsageLocked(dir); err != nil {
+		return err
+	}
+	if err := c.joinLocked(); err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
 }
 
 // sweepStaging removes what uploads and removals left that were cut short.
@@ -353,6 +365,7 @@ func (c *Codebase) leave(gone string) error {
 	}
 	if err == nil {
 		c.gone = true
+		c.settleLocked(nil)
 		err = hostfile.SyncDir(c.store.dir)
 	}
 	return err

@@ -33,6 +33,7 @@ type Upload struct {
 	sum      hash.Hash
 	size     int64
 	failure  error // the first
+	held     *hold
 }
 
 // Uploaded is what has been stored.
@@ -59,21 +60,34 @@ func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, erro
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	u := &Upload{
-		codebase: c, path: p, total: total, mode: modeOr(mode, fileMode) | 0o400,
-		name: c.stagedName(), sum: md5.New(), //nolint:gosec // as above
-	}
-	staging, err := c.open(stagingDir)
+	h, err := c.hold(p, Growth{FileCount: 1, SizeBytes: total})
 	if err != nil {
 		return nil, err
+	}
+	u := &Upload{
+		codebase: c, path: p, total: total, mode: modeOr(mode, fileMode) | 0o400,
+		name: c.stagedName(), sum: md5.New(), held: h, //nolint:gosec // as above
+	}
+	if err := u.stage(); err != nil {
+		h.release()
+		return nil, err
+	}
+	return u, nil
+}
+
+// stage makes the file that the upload is received in.
+func (u *Upload) stage() error {
+	staging, err := u.codebase.open(stagingDir)
+	if err != nil {
+		return err
 	}
 	defer unix.Close(staging)
 	fd, err := hostfile.Open(staging, u.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
-		return nil, wrap("upload", p, err)
+		return wrap("upload", u.path, err)
 	}
-	u.file = os.NewFile(uintptr(fd), p.String())
-	return u, nil
+	u.file = os.NewFile(uintptr(fd), u.path.String())
+	return nil
 }
 
 // checkTarget refuses paths at which nothing can be put.
@@ -114,6 +128,9 @@ func (u *Upload) Write(b []byte) (int, error) {
 		u.failure = fault.New(fault.Invalid, "upload %s: more than the %d bytes of total_size", u.path, u.total)
 	} else {
 		u.failure = u.codebase.store.limits.allowFile(u.path, size)
+	}
+	if more := size - u.held.size.SizeBytes; u.failure == nil && more > 0 {
+		u.failure = u.held.grow(u.path, Growth{SizeBytes: more})
 	}
 	if u.failure != nil {
 		return 0, u.failure
@@ -164,7 +181,7 @@ func (u *Upload) finish() error {
 }
 
 func (u *Upload) place(d dirs) error {
-	err := d.put(u.name, u.path, Growth{FileCount: 1, SizeBytes: u.size}, replaceFile)
+	err := d.put(u.name, u.path, Growth{FileCount: 1, SizeBytes: u.size}, u.held, replaceFile)
 	if err == nil {
 		u.name = ""
 	}
@@ -177,6 +194,7 @@ func (u *Upload) Abort() {
 		u.file.Close()
 		u.file = nil
 	}
+	defer u.held.release()
 	if u.name == "" {
 		return
 	}

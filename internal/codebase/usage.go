@@ -47,10 +47,12 @@ func (c *Codebase) Usage() Usage {
 	return c.usage
 }
 
-func (c *Codebase) growLocked(g Growth) {
+// growLocked notes growth, for which h, if not nil, was held.
+func (c *Codebase) growLocked(g Growth, h *hold) {
 	c.usage.FileCount += g.FileCount
 	c.usage.SizeBytes = hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes)
 	c.usage.UpdatedAt = time.Now()
+	c.settleLocked(h)
 }
 
 // tell tells the observer what holds now: whoever comes last tells the latest.
@@ -75,7 +77,7 @@ func (c *Codebase) Change(do func() (*Growth, error)) error {
 		if g, failure = do(); g == nil {
 			return c.recountLocked(d.files)
 		}
-		c.growLocked(*g)
+		c.growLocked(*g, nil)
 		return nil
 	})
 	return errors.Join(failure, err)
@@ -159,6 +161,7 @@ func (c *Codebase) recountLocked(files int) error {
 		return err
 	}
 	c.usage.FileCount, c.usage.SizeBytes, c.usage.UpdatedAt = g.FileCount, g.SizeBytes, time.Now()
+	c.settleLocked(nil)
 	return nil
 }
 

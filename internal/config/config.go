@@ -135,6 +135,11 @@ type Limits struct {
 	MaxCodebaseBytes int64 // of an uploaded codebase; 0: any
 	MaxCodebaseFiles int   // of an uploaded codebase; 0: any
 
+	// Of one owner; 0: any. Bytes and files count those on their way, too.
+	MaxCodebasesPerOwner     int
+	MaxCodebaseBytesPerOwner int64
+	MaxCodebaseFilesPerOwner int
+
 	Connections        int           // of all clients; 0: what the limit of open files allows
 	ConnectionsPerPeer int           // of one address, or user of this host
 	FirstCallTimeout   time.Duration // until a connection shows credentials
@@ -171,7 +176,11 @@ func Default() *Config {
 			Docker: DockerRuntime{DefaultImage: "debian:stable-slim", NetworkMode: NetworkNone},
 		},
 		Sandbox: Sandbox{CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
-		Limits:  Limits{MaxPageSize: 1000, MaxMessageBytes: 16 << 20, ConnectionsPerPeer: 1024, FirstCallTimeout: 10 * time.Second},
+		Limits: Limits{
+			MaxPageSize: 1000, MaxMessageBytes: 16 << 20,
+			MaxCodebasesPerOwner: 1000, MaxCodebaseBytesPerOwner: 100 << 30, MaxCodebaseFilesPerOwner: 2_000_000,
+			ConnectionsPerPeer: 1024, FirstCallTimeout: 10 * time.Second,
+		},
 		Audit:   Audit{MaxBytesPerSandbox: 16 << 20, MaxBytesPerOwner: 256 << 20, Retention: 30 * 24 * time.Hour},
 		Logging: Logging{Level: slog.LevelInfo, Format: LogText},
 	}

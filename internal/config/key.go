@@ -56,6 +56,10 @@ var settings = []setting{
 	{"limits.max_codebase_size", func(c *Config, v value) error { return v.bytes(&c.Limits.MaxCodebaseBytes) }},
 	{"limits.max_codebase_files", func(c *Config, v value) error { return v.count(&c.Limits.MaxCodebaseFiles, 0) }},
 
+	{"limits.max_codebases_per_owner", func(c *Config, v value) error { return v.count(&c.Limits.MaxCodebasesPerOwner, 0) }},
+	{"limits.max_codebase_size_per_owner", func(c *Config, v value) error { return v.bytes(&c.Limits.MaxCodebaseBytesPerOwner) }},
+	{"limits.max_codebase_files_per_owner", func(c *Config, v value) error { return v.count(&c.Limits.MaxCodebaseFilesPerOwner, 0) }},
+
 	{"limits.connections", func(c *Config, v value) error { return v.places(&c.Limits.Connections, true) }},
 	{"limits.connections_per_peer", func(c *Config, v value) error { return v.places(&c.Limits.ConnectionsPerPeer, false) }},
 	{"limits.first_call_timeout", func(c *Config, v value) error { return v.interval(&c.Limits.FirstCallTimeout) }},

@@ -105,6 +105,9 @@ limits:
   max_file_size: 1G
   max_codebase_size: 2G
   max_codebase_files: 50000
+  max_codebases_per_owner: 9
+  max_codebase_size_per_owner: 3G
+  max_codebase_files_per_owner: 60000
   connections: 400
   connections_per_peer: 40
   first_call_timeout: 3s
@@ -141,6 +144,7 @@ logging:
 		Limits: config.Limits{
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
 			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
+			MaxCodebasesPerOwner: 9, MaxCodebaseBytesPerOwner: 3 << 30, MaxCodebaseFilesPerOwner: 60000,
 			Connections: 400, ConnectionsPerPeer: 40, FirstCallTimeout: 3 * time.Second,
 		},
 		Audit:   config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},

@@ -126,7 +126,7 @@ func open(ctx context.Context, o Options) (p *parts, err error) {
 	}
 	p.codebases, err = codebase.Open(codebase.Options{
 		Dir: o.Config.Storage.CodebasePath, Home: o.Home.Dir(), Observer: service.Observer{Store: p.store, Log: o.Log},
-		Limits: service.CodebaseLimits(o.Config.Limits),
+		Limits: service.CodebaseLimits(o.Config.Limits), OwnerOf: service.OwnerOf(p.store),
 	})
 	if err != nil {
 		return p, err

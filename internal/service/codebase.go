@@ -64,7 +64,7 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	entry := store.Codebase{
 		ID: made.ID(), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
 	}
-	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
+	if err := c.service.store.AddCodebase(ctx, entry, c.service.config.Limits.MaxCodebasesPerOwner); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
 	return wireCodebase(entry), nil

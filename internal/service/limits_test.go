@@ -18,6 +18,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/store"
 )
 
 func TestCreateSandboxRefusesWhatItCannotDo(t *testing.T) {
@@ -81,6 +82,59 @@ func TestAnOwnerHasOnlySoManySandboxes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnOwnerHasOnlySoManyCodebases(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Limits.MaxCodebasesPerOwner = 2 })
+	me := w.as("me", store.AllScopes)
+	first := w.codebase(me, "me")
+	if _, err := w.codebases.LinkCodebase(t.Context(), &sandboxv1.LinkCodebaseRequest{Name: "l", OwnerId: "me", Path: t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.codebases.CreateCodebase(me, &sandboxv1.CreateCodebaseRequest{Name: "third"})
+	wantCode(t, "the third", err, codes.ResourceExhausted)
+	wantLimit(t, err, "codebases", 2)
+	_, err = w.codebases.LinkCodebase(t.Context(), &sandboxv1.LinkCodebaseRequest{Name: "l", OwnerId: "me", Path: t.TempDir()})
+	wantCode(t, "another link", err, codes.ResourceExhausted)
+	if made, err := os.ReadDir(filepath.Join(w.home.Dir(), "codebases")); err != nil || len(made) != 3 { // with the lock
+		t.Errorf("%d entries are there, %v: what was refused left something", len(made), err)
+	}
+	w.codebase(t.Context(), "other")
+	if _, err := w.codebases.DeleteCodebase(me, &sandboxv1.DeleteCodebaseRequest{CodebaseId: first}); err != nil {
+		t.Fatal(err)
+	}
+	w.codebase(me, "me")
+}
+
+// What an owner uploads to several codebases, and what sandboxes bring, counts
+// together.
+func TestAnOwnerUploadsOnlySoMuch(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Limits.MaxCodebaseBytesPerOwner, c.Limits.MaxCodebaseFilesPerOwner = 100, 10 })
+	me := w.as("me", store.AllScopes)
+	one, two := w.codebase(me, "me"), w.codebase(me, "me")
+	if err := w.upload(me, one, "a", strings.Repeat("x", 60)); err != nil {
+		t.Fatal(err)
+	}
+	large := w.upload(me, two, "b", strings.Repeat("x", 60))
+	wantCode(t, "beyond the bytes", large, codes.ResourceExhausted)
+	wantLimit(t, large, "bytes", 100)
+	if err := w.upload(t.Context(), w.codebase(t.Context(), "other"), "b", strings.Repeat("x", 60)); err != nil {
+		t.Errorf("another owner: %v", err)
+	}
+	sb := w.sandbox(me, two)
+	if _, err := w.sandboxes.Exec(me, &sandboxv1.ExecRequest{SandboxId: sb, Command: "head -c 1000 /dev/zero > c"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := w.codebases.GetCodebase(me, &sandboxv1.GetCodebaseRequest{CodebaseId: two}); err != nil || got.Size != 1000 {
+		t.Errorf("what the sandbox brought: %v, %v", got, err)
+	}
+	wantCode(t, "beside it", w.upload(me, one, "d", "x"), codes.ResourceExhausted)
+	if _, err := w.codebases.DeleteFile(me, &sandboxv1.DeleteFileRequest{CodebaseId: two, FilePath: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.upload(me, one, "d", "x"); err != nil {
 		t.Error(err)
 	}
 }

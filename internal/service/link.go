@@ -33,7 +33,7 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	link, _ := made.Linked()
 	now := time.Now()
 	entry := store.Codebase{ID: id, Name: r.Name, OwnerID: r.OwnerId, LinkedPath: link.Path, CreatedAt: now, UpdatedAt: now}
-	if err := c.service.store.AddCodebase(ctx, entry); err != nil {
+	if err := c.service.store.AddCodebase(ctx, entry, c.service.config.Limits.MaxCodebasesPerOwner); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
 	c.service.hidden.add(link.Path)

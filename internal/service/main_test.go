@@ -82,7 +82,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 	}
 	log := slog.New(slog.NewTextHandler(logOf(t), nil))
 	files, err := codebase.Open(codebase.Options{
-		Dir: c.Storage.CodebasePath, Home: home.Dir(), Observer: service.Observer{Store: db, Log: log}, Limits: service.CodebaseLimits(c.Limits),
+		Dir: c.Storage.CodebasePath, Home: home.Dir(), Observer: service.Observer{Store: db, Log: log}, Limits: service.CodebaseLimits(c.Limits), OwnerOf: service.OwnerOf(db),
 	})
 	if err != nil {
 		t.Fatal(err)

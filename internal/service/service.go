@@ -132,7 +132,18 @@ func (k *keyed) lock(key string) (unlock func()) {
 
 // CodebaseLimits are those that a configuration sets to codebases.
 func CodebaseLimits(l config.Limits) codebase.Limits {
-	return codebase.Limits{FileBytes: l.MaxFileBytes, Bytes: l.MaxCodebaseBytes, Files: int64(l.MaxCodebaseFiles)}
+	return codebase.Limits{
+		FileBytes: l.MaxFileBytes, Bytes: l.MaxCodebaseBytes, Files: int64(l.MaxCodebaseFiles),
+		OwnerBytes: l.MaxCodebaseBytesPerOwner, OwnerFiles: int64(l.MaxCodebaseFilesPerOwner),
+	}
+}
+
+// OwnerOf returns what names the owner of a codebase of the store.
+func OwnerOf(s *store.Store) func(codebase.ID) (string, error) {
+	return func(id codebase.ID) (string, error) {
+		entry, err := s.Codebase(context.Background(), id)
+		return entry.OwnerID, err
+	}
 }
 
 // Observer writes into the store what codebases hold.

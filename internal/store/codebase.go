@@ -31,9 +31,14 @@ func scanCodebase(row scanner) (c Codebase, err error) {
 	return c, err
 }
 
-// AddCodebase stores a new codebase. Errors: Exists if its ID is taken.
-func (s *Store) AddCodebase(ctx context.Context, c Codebase) error {
+// AddCodebase stores a new codebase, unless its owner has most already; 0 is no
+// limit. Two calls at once cannot both take the last place. Errors: Exists if its
+// ID is taken; Exhausted.
+func (s *Store) AddCodebase(ctx context.Context, c Codebase, most int) error {
 	return s.write(ctx, "create codebase "+string(c.ID), powerCut, func(tx *sql.Tx) error {
+		if err := roomFor(ctx, tx, "codebases", c.OwnerID, most); err != nil {
+			return err
+		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO codebases ("+codebaseColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			c.ID, c.Name, c.OwnerID, c.LinkedPath, c.SizeBytes, c.FileCount, nanos(c.CreatedAt), nanos(c.UpdatedAt))
 		return err

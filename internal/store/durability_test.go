@@ -24,7 +24,7 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		call func() error
 		want int
 	}{
-		{"a new codebase", func() error { return s.AddCodebase(ctx, c) }, full},
+		{"a new codebase", func() error { return s.AddCodebase(ctx, c, 0) }, full},
 		{"what a codebase holds", func() error { return s.SetCodebaseContent(ctx, c.ID, 1, 1, c.UpdatedAt) }, normal},
 		{"a new sandbox", func() error { return s.AddSandbox(ctx, b, 0) }, normal},
 		{"a new token", func() error { return s.AddToken(ctx, Token{Name: "t", Scopes: AllScopes}) }, full},

@@ -24,7 +24,7 @@ func child(path string) {
 	for i := int64(0); err == nil; i++ {
 		c := codebase("o", i)
 		b := sandbox("o", c.ID, i)
-		if err = s.AddCodebase(ctx, c); err != nil {
+		if err = s.AddCodebase(ctx, c, 0); err != nil {
 			break
 		}
 		fmt.Println(c.ID)
@@ -53,7 +53,7 @@ func TestKilledWriter(t *testing.T) {
 				t.Errorf("round %d: %s was stored and is lost: %v", round, id, err)
 			}
 		}
-		must(t, s.AddCodebase(t.Context(), codebase("after", int64(round))))
+		must(t, s.AddCodebase(t.Context(), codebase("after", int64(round)), 0))
 		must(t, s.Close())
 		checkWhole(t, path)
 	}

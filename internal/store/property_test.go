@@ -67,7 +67,7 @@ func (m *model) addCodebase(rt *rapid.T) {
 		SizeBytes: rapid.Int64().Draw(rt, "size"), FileCount: rapid.Int().Draw(rt, "files"),
 		CreatedAt: at(moments.Draw(rt, "created")), UpdatedAt: at(moments.Draw(rt, "updated")),
 	}
-	err := m.store.AddCodebase(ctx, c)
+	err := m.store.AddCodebase(ctx, c, 0)
 	if _, taken := m.codebases[c.ID]; taken {
 		wantKind(rt, err, fault.Exists)
 		return

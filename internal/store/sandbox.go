@@ -49,7 +49,7 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 				return err
 			}
 		}
-		if err := checkRoom(ctx, tx, b.OwnerID, most); err != nil {
+		if err := roomFor(ctx, tx, "sandboxes", b.OwnerID, most); err != nil {
 			return err
 		}
 		return insertSandbox(ctx, tx, b)
@@ -59,21 +59,21 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 // CheckRoom refuses one more sandbox of an owner, as AddSandbox would now: for
 // whoever would make something before that stays. Errors: Exhausted.
 func (s *Store) CheckRoom(ctx context.Context, owner string, most int) error {
-	return failed(ctx, "create sandbox", checkRoom(ctx, s.reader, owner, most))
+	return failed(ctx, "create sandbox", roomFor(ctx, s.reader, "sandboxes", owner, most))
 }
 
-// checkRoom counts the sandboxes of an owner; most 0 is no limit.
-func checkRoom(ctx context.Context, in interface {
+// roomFor counts what an owner has in a table; most 0 is no limit.
+func roomFor(ctx context.Context, in interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, owner string, most int,
+}, table, owner string, most int,
 ) error {
 	if most == 0 {
 		return nil
 	}
 	var n int
-	err := in.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE owner_id = ?", owner).Scan(&n)
+	err := in.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE owner_id = ?", owner).Scan(&n)
 	if err == nil && n >= most {
-		err = fault.New(fault.Exhausted, "its owner has %d, and %w are allowed", n, &fault.Limit{Most: int64(most), Resource: "sandboxes"})
+		err = fault.New(fault.Exhausted, "its owner has %d, and %w are allowed: remove one first", n, &fault.Limit{Most: int64(most), Resource: table})
 	}
 	return err
 }

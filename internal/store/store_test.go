@@ -88,8 +88,8 @@ func TestCodebases(t *testing.T) {
 	s, ctx := openNew(t), t.Context()
 	c := codebase("o", 1)
 	c.LinkedPath = "/a\xff\nb"
-	must(t, s.AddCodebase(ctx, c))
-	wantKind(t, s.AddCodebase(ctx, c), fault.Exists)
+	must(t, s.AddCodebase(ctx, c, 0))
+	wantKind(t, s.AddCodebase(ctx, c, 0), fault.Exists)
 	must(t, s.SetCodebaseContent(ctx, c.ID, 1<<40, 9, at(2)))
 	c.SizeBytes, c.FileCount, c.UpdatedAt = 1<<40, 9, at(2)
 	got, err := s.Codebase(ctx, c.ID)
@@ -116,7 +116,7 @@ func TestCodebases(t *testing.T) {
 func TestAnOwnerHasNoMoreThanAllowed(t *testing.T) {
 	s, ctx := openNew(t), t.Context()
 	c := codebase("o", 1)
-	must(t, s.AddCodebase(ctx, c))
+	must(t, s.AddCodebase(ctx, c, 0))
 	must(t, s.AddSandbox(ctx, sandbox("other", c.ID, 1), 1))
 	var wg sync.WaitGroup
 	errs := make([]error, 20)
@@ -201,8 +201,8 @@ func TestPages(t *testing.T) {
 		want = append(want, c)
 	}
 	for _, i := range []int{3, 0, 6, 2, 5, 1, 4} {
-		must(t, s.AddCodebase(ctx, want[i]))
-		must(t, s.AddCodebase(ctx, codebase("p", int64(i))))
+		must(t, s.AddCodebase(ctx, want[i], 0))
+		must(t, s.AddCodebase(ctx, codebase("p", int64(i)), 0))
 	}
 	for size := 1; size <= 8; size++ {
 		var got []store.Codebase
@@ -229,7 +229,7 @@ func TestPages(t *testing.T) {
 	must(t, s.RemoveCodebase(ctx, want[2].ID))
 	must(t, s.RemoveCodebase(ctx, want[3].ID))
 	late := codebase("o", 100)
-	must(t, s.AddCodebase(ctx, late))
+	must(t, s.AddCodebase(ctx, late, 0))
 	got, _, err := s.Codebases(ctx, store.CodebaseFilter{OwnerID: "o"}, store.Page{Size: 10, Token: token})
 	if diff := cmp.Diff(append(want[4:7:7], late), got); err != nil || diff != "" {
 		t.Errorf("the second page: %v (-want +got):\n%s", err, diff)
@@ -263,7 +263,7 @@ func FuzzPageToken(f *testing.F) {
 func TestTheFilesArePrivate(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, filepath.Join(dir, "a ?#%41&b.db"), store.Options{})
-	must(t, s.AddCodebase(t.Context(), codebase("o", 1)))
+	must(t, s.AddCodebase(t.Context(), codebase("o", 1), 0))
 	entries, err := os.ReadDir(dir)
 	must(t, err)
 	if len(entries) != 3 {
@@ -364,7 +364,7 @@ func TestManyOpenAtOnce(t *testing.T) {
 		wg.Go(func() {
 			s, err := store.Open(t.Context(), path, store.Options{BusyTimeout: time.Minute})
 			if err == nil {
-				err = errors.Join(s.AddCodebase(t.Context(), codebase("o", int64(i))), s.Close())
+				err = errors.Join(s.AddCodebase(t.Context(), codebase("o", int64(i)), 0), s.Close())
 			}
 			errs[i] = err
 		})

@@ -28,7 +28,7 @@ func TestAFullDisk(t *testing.T) {
 	var err error
 	for i := range 100_000 {
 		c := codebase("o", int64(i))
-		if err = s.AddCodebase(ctx, c); err != nil {
+		if err = s.AddCodebase(ctx, c, 0); err != nil {
 			break
 		}
 		kept = append(kept, c.ID)
@@ -43,7 +43,7 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	must(t, unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=8m"))
-	must(t, s.AddCodebase(ctx, codebase("o", 1)))
+	must(t, s.AddCodebase(ctx, codebase("o", 1), 0))
 	all, _, err := s.Codebases(ctx, store.CodebaseFilter{}, store.Page{Size: 1 << 20})
 	if err != nil || len(all) != len(kept)+1 {
 		t.Errorf("%d codebases, %v, want %d", len(all), err, len(kept)+1)
@@ -56,18 +56,18 @@ func TestALockedDatabase(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	s, ctx := open(t, path, store.Options{BusyTimeout: time.Millisecond}), t.Context()
 	c := codebase("o", 1)
-	must(t, s.AddCodebase(ctx, c))
+	must(t, s.AddCodebase(ctx, c, 0))
 	other, err := sql.Open("sqlite", "file:"+path+"?_txlock=immediate")
 	must(t, err)
 	defer other.Close()
 	tx, err := other.BeginTx(ctx, nil)
 	must(t, err)
-	wantKind(t, s.AddCodebase(ctx, codebase("o", 2)), fault.Unavailable)
+	wantKind(t, s.AddCodebase(ctx, codebase("o", 2), 0), fault.Unavailable)
 	if _, err := s.Codebase(ctx, c.ID); err != nil {
 		t.Errorf("reading while another writes: %v", err)
 	}
 	must(t, tx.Rollback())
-	must(t, s.AddCodebase(ctx, codebase("o", 2)))
+	must(t, s.AddCodebase(ctx, codebase("o", 2), 0))
 }
 
 func TestAnEndedContext(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAnEndedContext(t *testing.T) {
 	defer stop()
 	for ctx, want := range map[context.Context]fault.Kind{canceled: fault.Canceled, late: fault.Deadline} {
 		c := codebase("o", 1)
-		wantKind(t, s.AddCodebase(ctx, c), want)
+		wantKind(t, s.AddCodebase(ctx, c, 0), want)
 		_, err := s.Codebase(ctx, c.ID)
 		wantKind(t, err, want)
 		_, _, err = s.Codebases(ctx, store.CodebaseFilter{}, store.Page{Size: 1})

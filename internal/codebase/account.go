@@ -1,0 +1,145 @@
+package codebase
+
+import (
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// account is what the codebases of one owner hold together, with what is on its
+// way into them.
+type account struct {
+	limits Limits
+
+	mu   sync.Mutex
+	used Growth
+}
+
+// accountOf returns the account of an owner.
+func (s *Store) accountOf(owner string) *account {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.accounts[owner]
+	if a == nil {
+		a = &account{limits: s.limits}
+		s.accounts[owner] = a
+	}
+	return a
+}
+
+func (a *account) add(g Growth) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = a.used.plus(g)
+}
+
+func (g Growth) plus(more Growth) Growth {
+	return Growth{FileCount: g.FileCount + more.FileCount, SizeBytes: hostfile.AddSizes(g.SizeBytes, more.SizeBytes)}
+}
+
+func (g Growth) minus(less Growth) Growth {
+	return g.plus(Growth{FileCount: -less.FileCount, SizeBytes: -less.SizeBytes})
+}
+
+// joinLocked lets the codebase count in its owner's account, once its owner is
+// known. Errors: as Options.OwnerOf.
+func (c *Codebase) joinLocked() error {
+	if c.account != nil || c.store.ownerOf == nil || c.link != nil {
+		return nil
+	}
+	owner, err := c.store.ownerOf(c.id)
+	if err != nil {
+		return err
+	}
+	c.account = c.store.accountOf(owner)
+	c.settleLocked(nil)
+	return nil
+}
+
+// settleLocked brings the account up to what the codebase holds. What was held
+// for the change is given back in the same step, so that nobody else gets it
+// meanwhile.
+func (c *Codebase) settleLocked(h *hold) {
+	if c.account == nil {
+		return
+	}
+	now := Growth{FileCount: c.usage.FileCount, SizeBytes: min(c.usage.SizeBytes, mostSize)}
+	if c.gone {
+		now = Growth{}
+	}
+	change := now.minus(c.counted)
+	c.counted = now
+	if h != nil {
+		change = change.minus(h.size)
+		h.size = Growth{}
+	}
+	c.account.add(change)
+}
+
+// mostSize is as much as one codebase, and one upload, counts for. A file with
+// holes may have any size, and a sum that does not fit could not be undone.
+const mostSize = 1 << 50
+
+// hold is room in an owner's account for what is being uploaded. The zero hold
+// is of no account, and without bound. It is for one goroutine.
+type hold struct {
+	account *account
+	size    Growth
+}
+
+// hold takes room for what is to come. Errors: Exhausted.
+func (c *Codebase) hold(p vpath.Path, g Growth) (*hold, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.joinLocked(); err != nil {
+		return nil, err
+	}
+	h := &hold{account: c.account}
+	return h, h.grow(p, g)
+}
+
+// grow makes the hold larger by g. Errors: Exhausted.
+func (h *hold) grow(p vpath.Path, g Growth) error {
+	a := h.account
+	if a == nil {
+		return nil
+	}
+	g.SizeBytes = min(g.SizeBytes, mostSize)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.allowLocked(p, g); err != nil {
+		return err
+	}
+	a.used = a.used.plus(g)
+	h.size = h.size.plus(g)
+	return nil
+}
+
+// allowLocked refuses growth beyond what an owner may have. One who has too much
+// may still shrink.
+func (a *account) allowLocked(p vpath.Path, g Growth) error {
+	for _, of := range []struct {
+		what             string
+		grow, used, most int64
+	}{
+		{"bytes", g.SizeBytes, a.used.SizeBytes, a.limits.OwnerBytes},
+		{"files", g.FileCount, a.used.FileCount, a.limits.OwnerFiles},
+	} {
+		if of.most > 0 && of.grow > 0 && hostfile.AddSizes(of.used, of.grow) > of.most {
+			return fault.New(fault.Exhausted,
+				"upload %s: the codebases of its owner hold %d %s, with what is being uploaded, and %w are allowed: delete files or codebases",
+				p, of.used, of.what, &fault.Limit{Most: of.most, Resource: of.what})
+		}
+	}
+	return nil
+}
+
+// release gives the room back.
+func (h *hold) release() {
+	if h.account != nil {
+		h.account.add(Growth{}.minus(h.size))
+	}
+	h.size = Growth{}
+}
