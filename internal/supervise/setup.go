@@ -158,8 +158,10 @@ func (s *supervisor) openLayers(context.Context) error {
 	}
 	s.policy.Store(p)
 	options.StandIns = sandbox.IndexStandIns(s.hides)
-	s.stack, err = layer.Open(options)
-	return err
+	if s.stack, err = layer.Open(options); err != nil {
+		return err
+	}
+	return s.renewIndex()
 }
 
 // mountView shows the layers under the policy. It comes before the first

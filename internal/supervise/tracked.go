@@ -1,7 +1,10 @@
 package supervise
 
 import (
+	"slices"
+
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -20,4 +23,23 @@ func (s *supervisor) hides(p vpath.Path) bool {
 		}
 	}
 	return s.absent(p, false)
+}
+
+// renewIndex brings the delta's git index up to date with the policy in force.
+func (s *supervisor) renewIndex() error {
+	var earlier []*policy.Policy
+	for _, rules := range s.record.EarlierRules {
+		p, err := policy.Compile(rules, policy.Options{Reserved: s.reserved})
+		if err != nil {
+			return err
+		}
+		earlier = append(earlier, p)
+	}
+	err := sandbox.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
+		return slices.ContainsFunc(earlier, func(e *policy.Policy) bool { return e.Decide(p).Permission == policy.None })
+	})
+	if err != nil {
+		s.log.Error("git index of the delta", "err", err) // a review marks what comes of it
+	}
+	return nil
 }

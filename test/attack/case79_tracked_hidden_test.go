@@ -254,3 +254,37 @@ func TestLookingAtAHostileRepositoryRunsNothing(t *testing.T) {
 		}
 	})
 }
+
+// When the policy changes, so do the bits, in an index that the sandbox has
+// written as well. One that git inside has only refreshed does not keep back
+// what git outside does later.
+func TestHiddenTrackedFilesFollowThePolicy(t *testing.T) {
+	s := trackedSecrets(t)
+	const inside = "git status --porcelain; git ls-files -v a.txt .env deploy"
+	prints(t, s, inside, "S .env\nH a.txt\nS deploy/.env\nH deploy/run.sh\n", "--preset", "development")
+	s.Write("c.txt", "c\n")
+	gitIn(t, s.Source, "add", "c.txt")
+	gitIn(t, s.Source, "commit", "-q", "-m", "outside")
+	prints(t, s, inside, "S .env\nH a.txt\nS deploy/.env\nH deploy/run.sh\n")
+	prints(t, s, committing+"echo more >> a.txt; git commit -qam inside; "+inside, "S .env\nH a.txt\nS deploy/.env\nH deploy/run.sh\n")
+	prints(t, s, inside, "H .env\nH a.txt\nH deploy/.env\nS deploy/run.sh\n", "--preset", "full-access", "--hide", "/deploy/run.sh")
+	agentfense(t, s, "apply", s.Name)
+	if got, want := gitIn(t, s.Source, "ls-files", "-v"), "H .env\nH a.txt\nH c.txt\nH deploy/.env\nH deploy/run.sh\n"; got != want {
+		t.Errorf("outside: got %q, want %q", got, want)
+	}
+}
+
+// A policy that changes while a command runs changes the index that is shown.
+func TestHiddenTrackedFilesFollowALivePolicy(t *testing.T) {
+	s := trackedSecrets(t)
+	wantCode(t, s.Agentfense("run", "--name", s.Name, "--preset", "full-access", "--detach"), 0)
+	defer s.Agentfense("stop", s.Name)
+	for _, step := range []struct{ preset, want string }{
+		{"full-access", "H .env\n"}, {"development", "S .env\n"}, {"full-access", "H .env\n"},
+	} {
+		agentfense(t, s, "policy", "set", s.Name, "--preset", step.preset)
+		if got := agentfense(t, s, "exec", s.Name, "--", "git", "ls-files", "-v", ".env"); got != step.want {
+			t.Errorf("%s: got %q, want %q", step.preset, got, step.want)
+		}
+	}
+}
