@@ -113,7 +113,7 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 	if err != nil {
 		return fault.New(fault.Internal, "git: %w", err)
 	}
-	defer os.RemoveAll(scratch)
+	defer func() { _ = os.RemoveAll(scratch) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	args := []string{"--no-pager", "--no-replace-objects"}
@@ -149,7 +149,7 @@ var errEnough = errors.New("enough")
 
 func explain(ctx context.Context, err error, complaint string) error {
 	switch {
-	case context.Cause(ctx) == errEnough:
+	case errors.Is(context.Cause(ctx), errEnough):
 		return nil
 	case ctx.Err() != nil:
 		return fault.New(fault.Deadline, "git: it takes too long")

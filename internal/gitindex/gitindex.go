@@ -286,7 +286,7 @@ func (x *Index) Encode() []byte {
 	}
 	out := append([]byte("DIRC"), 0, 0, 0, 0, 0, 0, 0, 0)
 	binary.BigEndian.PutUint32(out[4:], version)
-	binary.BigEndian.PutUint32(out[8:], uint32(len(x.entries))) //nolint:gosec // Parse bounds it
+	binary.BigEndian.PutUint32(out[8:], uint32(len(x.entries)))
 	for i := range x.entries {
 		out = x.entries[i].append(out, version)
 	}
@@ -295,7 +295,7 @@ func (x *Index) Encode() []byte {
 			continue // optional, and the offsets have moved
 		}
 		out = append(out, e.signature...)
-		out = binary.BigEndian.AppendUint32(out, uint32(len(e.data))) //nolint:gosec // Parse bounds it
+		out = binary.BigEndian.AppendUint32(out, uint32(len(e.data)))
 		out = append(out, e.data...)
 	}
 	if x.unchecked {

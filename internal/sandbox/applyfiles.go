@@ -184,19 +184,12 @@ func (a *applier) write(s *step, e entry) (*staged, error) {
 		return nil, err
 	}
 	defer src.Close()
-	out, err := a.work.outgoing(s.Path, src)
-	if err != nil {
-		return nil, err
-	}
-	if out != src {
-		defer out.Close()
-	}
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
-	file, err := e.stage(out, l)
-	if err != nil {
+	file, err := a.stageFrom(s, e, src, l)
+	if file == nil {
 		return nil, err
 	}
-	if err := cmp.Or(a.plan.checkContent(s, file), isUnchanged(src, s)); err != nil {
+	if err := cmp.Or(err, isUnchanged(src, s)); err != nil {
 		file.close()
 		return nil, cmp.Or(e.removeIfNamed(file), err)
 	}

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
 	"os"
 
@@ -124,24 +126,24 @@ func (w *work) sourceIndex(p vpath.Path) *gitindex.Index {
 	return readIndex(func() (*os.File, error) { return w.stack.OpenSource(p) })
 }
 
-// deltaIndex is the index of the delta at p without our bits; ours says that
-// there were any. It is nil if there is none to read.
-func (w *work) deltaIndex(p vpath.Path) (x *gitindex.Index, ours bool) {
+// deltaIndex is the index of the delta at p without our bits, nil if there is
+// none to read.
+func (w *work) deltaIndex(p vpath.Path) *gitindex.Index {
 	root, ok := workTreeOf(p)
 	if !ok {
-		return nil, false
+		return nil
 	}
-	x = readIndex(func() (*os.File, error) { return w.stack.OpenDelta(p) })
-	if x == nil {
-		return nil, false
+	x := readIndex(func() (*os.File, error) { return w.stack.OpenDelta(p) })
+	if x != nil {
+		takeOff(x, w.sourceIndex(p), root, w.wasHidden)
 	}
-	return x, takeOff(x, w.sourceIndex(p), root, w.wasHidden)
+	return x
 }
 
 // isSameIndex reports whether the delta's index at p says to git what the one
 // that open opens does. Nothing that git derives counts, nor do our bits.
 func (w *work) isSameIndex(p vpath.Path, open func() (*os.File, error)) bool {
-	now, _ := w.deltaIndex(p)
+	now := w.deltaIndex(p)
 	if now == nil {
 		return false
 	}
@@ -149,14 +151,30 @@ func (w *work) isSameIndex(p vpath.Path, open func() (*os.File, error)) bool {
 	return was != nil && gitindex.Same(was, now)
 }
 
-// outgoing returns what apply writes of the delta's file src at p: src itself,
-// or a git index without our bits, which the caller closes as well.
-func (w *work) outgoing(p vpath.Path, src *os.File) (*os.File, error) {
-	var x *gitindex.Index
-	var ours bool
-	err := asOwner(func() error { x, ours = w.deltaIndex(p); return nil })
-	if err != nil || x == nil || !ours {
-		return src, err
+// outgoing is what apply writes of a git index of the delta that has our bits.
+type outgoing struct {
+	file *os.File // without them
+	sum  string   // of the delta's file, which was reviewed, in hex
+}
+
+// outgoing returns what to write instead of the delta's file src at p; nil for
+// src itself.
+func (w *work) outgoing(p vpath.Path, src *os.File) (*outgoing, error) {
+	root, ok := workTreeOf(p)
+	if !ok {
+		return nil, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(src, gitindex.MaxBytes+1))
+	if err == nil {
+		_, err = src.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	x, err := gitindex.Parse(content)
+	if err != nil || !takeOff(x, w.sourceIndex(p), root, w.wasHidden) {
+		return nil, nil //nolint:nilerr // not one of ours
 	}
 	fd, err := unix.MemfdCreate("git index", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -170,5 +188,28 @@ func (w *work) outgoing(p vpath.Path, src *os.File) (*os.File, error) {
 		f.Close()
 		return nil, fault.New(fault.Exhausted, "apply %s: %w", p, err)
 	}
-	return f, nil
+	return &outgoing{f, hex.EncodeToString(sum[:])}, nil
+}
+
+// stageFrom writes src beside its place in the source, and sees to it that it
+// is what was reviewed.
+func (a *applier) stageFrom(s *step, e entry, src *os.File, l look) (*staged, error) {
+	out, err := a.work.outgoing(s.Path, src)
+	if err != nil {
+		return nil, err
+	}
+	if out != nil {
+		defer out.file.Close()
+		file, err := e.stage(out.file, l)
+		if err != nil {
+			return nil, err
+		}
+		file.sum = out.sum
+		return file, a.plan.checkSum(s, out.sum)
+	}
+	file, err := e.stage(src, l)
+	if err != nil {
+		return nil, err
+	}
+	return file, a.plan.checkContent(s, file)
 }

@@ -78,7 +78,7 @@ func (w *work) indexRemoves(f *FileDiff, root vpath.Path) string {
 	}
 	has := map[string]bool{}
 	if f.Status != Deleted {
-		now, _ := w.deltaIndex(f.Path)
+		now := w.deltaIndex(f.Path)
 		if now == nil {
 			return ""
 		}

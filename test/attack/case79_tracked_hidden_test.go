@@ -94,7 +94,10 @@ cd nested; echo more >> b.txt; git commit -qam second; git ls-tree -r --name-onl
 		if want := ".env\na.txt\ndeploy/.env\ndeploy/run.sh\nnew.txt\n.env\nb.txt\n"; r.Stdout != want {
 			t.Errorf("inside: got %q, want %q", r.Stdout, want)
 		}
-		agentfense(t, s, "apply", s.Name)
+		agentfense(t, s, "diff", s.Name)
+		if got := agentfense(t, s, "apply", s.Name); !strings.Contains(got, "applied\tM\t.git/index") {
+			t.Errorf("what was reviewed was not applied: %s", got)
+		}
 		for dir, want := range map[string]string{
 			".":      "H .env\nH a.txt\nH deploy/.env\nH deploy/run.sh\nH new.txt\n",
 			"nested": "H .env\nH b.txt\n",
