@@ -31,6 +31,7 @@ var mayImport = map[string]string{
 	"internal/apilevel": "",
 	"internal/yamlfile": "fault vpath",
 	"internal/policy":   "fault vpath yamlfile",
+	"internal/risk":     "fault vpath policy",
 	"internal/textdiff": "fault vpath",
 	"internal/gitindex": "fault",
 	"internal/ignore":   "fault vpath",
@@ -59,7 +60,7 @@ var mayImport = map[string]string{
 	"internal/codebase": "crash fault ident hostfile ignore vpath",
 	"internal/store":    "fault ident hostfile vpath",
 	// meaning
-	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy textdiff layer audit statedir",
+	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy risk textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
 	"internal/supervise": "bundle crash fault hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
 	"internal/service":   "apilevel crash fault ident vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",

@@ -25,7 +25,21 @@ type Document struct {
 	Version int
 	Preset  string // "" if none is named
 	Rules   []Rule // the file's own; AllRules has the preset's too
+	Marks   []Mark // more of what is marked in a review; built-in marks stay
 }
+
+// Mark is a path of a project that acts on the host once it is changed: a
+// program of its own runs or obeys it.
+type Mark struct {
+	Pattern string `json:"pattern"` // as of a rule, without regard to case
+	Reason  string `json:"reason"`  // for people; it prints, on one line
+}
+
+// The bounds of a project's marks.
+const (
+	MaxMarks       = 1024
+	maxReasonBytes = 200
+)
 
 // AllRules returns the rules of the preset, if one is named, then the file's.
 // Errors: Invalid for an unknown preset; one from Load has none.
@@ -82,6 +96,7 @@ func (l *loader) readFile(n *yaml.Node) error {
 		{"version", l.readVersion},
 		{"preset", l.readPreset},
 		{"rules", l.readRules},
+		{"marks", l.readMarks},
 	})
 	switch {
 	case err != nil:

@@ -26,7 +26,8 @@ func (d *Document) Write(w io.Writer) error {
 		Version int       `yaml:"version"`
 		Preset  string    `yaml:"preset,omitempty"`
 		Rules   []written `yaml:"rules"`
-	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}}
+		Marks   []Mark    `yaml:"marks,omitempty"`
+	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
 		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority}
 		if r.Type != Auto {

@@ -47,6 +47,21 @@ func wantSchema() *jsonschema.Schema {
 		Required:             []string{"pattern", "permission"},
 		AdditionalProperties: nothingElse(),
 	}
+	longestReason, mostMarks := maxReasonBytes, MaxMarks
+	mark := &jsonschema.Schema{
+		Type:        "object",
+		Description: "Files that act on the host once they are changed.",
+		Properties: map[string]*jsonschema.Schema{
+			"pattern": {
+				Types: []string{"string", "number", "boolean"}, MinLength: &one, MaxLength: &longest,
+				Description: "A path or glob, as of a rule, without regard to case.",
+			},
+			"reason": {Type: "string", MinLength: &one, MaxLength: &longestReason, Description: "What runs or obeys them, for the review."},
+		},
+		PropertyOrder:        []string{"pattern", "reason"},
+		Required:             []string{"pattern", "reason"},
+		AdditionalProperties: nothingElse(),
+	}
 	return &jsonschema.Schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema",
 		Title:  "agentfense policy", Description: "What a sandbox may see and change of a directory.",
@@ -55,8 +70,9 @@ func wantSchema() *jsonschema.Schema {
 			"version": {Const: &version, Description: "The version of this format."},
 			"preset":  words("A preset whose rules come first.", PresetNames()),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
+			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
 		},
-		PropertyOrder:        []string{"version", "preset", "rules"},
+		PropertyOrder:        []string{"version", "preset", "rules", "marks"},
 		Required:             []string{"version"},
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
 		AdditionalProperties: nothingElse(),

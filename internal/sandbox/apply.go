@@ -246,9 +246,7 @@ func (p *plan) result() ApplyResult {
 		if s.status == 0 {
 			continue
 		}
-		f := FileDiff{Path: s.Path}
-		f.Old, f.New = p.work.sides(&s.change)
-		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: f.mark(), Overwrote: s.overwrites})
+		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: s.mark, Overwrote: s.overwrites})
 	}
 	if len(p.gone) > 0 {
 		r.Paths = append(r.Paths, p.goneResults()...)

@@ -81,6 +81,7 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.delta, w.marker = all, nil
 	taken := markTaken(all)
 	wanted, err := selected(all, paths)
 	if err != nil {

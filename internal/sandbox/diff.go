@@ -124,7 +124,10 @@ func (w *work) fileDiffs(changes []change, implied manifest) ([]FileDiff, error)
 			implied[c.Path] = entryOf(&c, "")
 			continue
 		}
-		f.Mark = f.mark()
+		var err error
+		if f.Mark, err = w.mark(&f); err != nil {
+			return nil, err
+		}
 		files = append(files, f)
 	}
 	removing := w.markRemovals(files)
@@ -132,18 +135,6 @@ func (w *work) fileDiffs(changes []change, implied manifest) ([]FileDiff, error)
 		return cmp.Or(first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
 	})
 	return files, nil
-}
-
-// mark returns the mark that f deserves.
-func (f *FileDiff) mark() *Mark {
-	var was, is Side
-	if f.Old != nil {
-		was = *f.Old
-	}
-	if f.New != nil {
-		is = *f.New
-	}
-	return markFor(f.Path, was.Mode, is.Mode, is.Target)
 }
 
 func (f *FileDiff) risk() Risk {

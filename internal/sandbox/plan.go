@@ -17,6 +17,7 @@ type step struct {
 	change
 	outcome Outcome // Applied is what is planned, until it is done
 	reason  string
+	mark    *Mark
 	done    bool // nothing is left to do but to drop it
 	inPlace bool // the source's file only gets another mode
 	remade  bool // the source's directory only lacks its mode, see work.unfinished
@@ -56,7 +57,24 @@ func (w *work) plan(changes []change, reviewed manifest) (*plan, error) {
 		}
 	}
 	p.keepDirs()
-	return p, nil
+	return p, p.markSteps()
+}
+
+// markSteps marks the steps before any is taken: the marks are those of the
+// review.
+func (p *plan) markSteps() error {
+	for _, s := range p.steps {
+		if s.status == 0 {
+			continue
+		}
+		f := FileDiff{Path: s.Path}
+		f.Old, f.New = p.work.sides(&s.change)
+		var err error
+		if s.mark, err = p.work.mark(&f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // decide settles the outcome of s as far as s alone tells, and its parent.

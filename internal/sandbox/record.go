@@ -51,11 +51,13 @@ type Record struct {
 	// EarlierRules are the policies under which the sandbox ran before. What
 	// one of them hid, a directory deleted then did not hold for the sandbox.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
-	Runtime      string          `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
-	Image        string          `json:"image,omitempty"` // docker's
-	Net          string          `json:"net"`             // NetNone, NetHost or NetBridge
-	Mounts       []Mount         `json:"mounts,omitempty"`
-	Limits       Limits          `json:"limits"`
+	// Marks are the project's own, beside the built-in ones.
+	Marks   []policy.Mark `json:"marks,omitempty"`
+	Runtime string        `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
+	Image   string        `json:"image,omitempty"` // docker's
+	Net     string        `json:"net"`             // NetNone, NetHost or NetBridge
+	Mounts  []Mount       `json:"mounts,omitempty"`
+	Limits  Limits        `json:"limits"`
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
@@ -113,6 +115,7 @@ func (r *Record) clone() Record {
 	c := *r
 	c.Rules = slices.Clone(r.Rules)
 	c.Mounts = slices.Clone(r.Mounts)
+	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
 	c.Served = r.Served.clone()
 	c.EarlierRules = make([][]policy.Rule, len(r.EarlierRules))

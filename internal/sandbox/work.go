@@ -25,7 +25,9 @@ type work struct {
 	// unfinished are directories that an apply has made and has not given their
 	// mode yet, and that mode.
 	unfinished map[vpath.Path]uint32
-	cleared    Growth // by how much clearing up after it made the source grow
+	delta      []layer.Change // all there are, since changes was called
+	marker     *marker        // nil until a mark is asked for
+	cleared    Growth         // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside

@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/yamlfile"
+)
+
+// CheckMarks refuses marks that cannot be. Errors: Invalid.
+func CheckMarks(marks []Mark) error {
+	if len(marks) > MaxMarks {
+		return fault.New(fault.Invalid, "%d marks: at most %d are allowed", len(marks), MaxMarks)
+	}
+	for _, m := range marks {
+		if err := m.check(); err != nil {
+			return fault.New(fault.Invalid, "mark %s: %w", vpath.Quote(m.Pattern), err)
+		}
+	}
+	return nil
+}
+
+func (m Mark) check() error {
+	if _, err := read(Rule{Pattern: m.Pattern, Permission: Read}); err != nil {
+		return fault.New(fault.Invalid, "pattern: %w", err)
+	}
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
+	switch {
+	case strings.TrimSpace(m.Reason) == "":
+		return fault.New(fault.Invalid, "reason is missing: say what runs or obeys the file")
+	case len(m.Reason) > maxReasonBytes:
+		return fault.New(fault.Invalid, "reason: longer than %d bytes", maxReasonBytes)
+	case strings.ContainsFunc(m.Reason, unprintable):
+		return fault.New(fault.Invalid, "reason: has characters that cannot be printed")
+	}
+	return nil
+}
+
+func (l *loader) readMarks(n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode {
+		return l.At(n.Line, "marks is a list, not %s", yamlfile.Shape(n))
+	}
+	for _, item := range n.Content {
+		var m Mark
+		has, err := l.readMapping(item, "mark", []field{
+			{"pattern", func(v *yaml.Node) (err error) { m.Pattern, err = l.Text(v, "pattern"); return err }},
+			{"reason", func(v *yaml.Node) (err error) { m.Reason, err = l.Text(v, "reason"); return err }},
+		})
+		if err != nil {
+			return err
+		}
+		if !has["pattern"] {
+			return l.At(item.Line, "pattern is missing in the mark")
+		}
+		if err := m.check(); err != nil {
+			return l.At(item.Line, "mark %s: %w", vpath.Quote(m.Pattern), err)
+		}
+		l.file.Marks = append(l.file.Marks, m)
+	}
+	if len(l.file.Marks) > MaxMarks {
+		return l.At(n.Line, "%d marks: at most %d are allowed", len(l.file.Marks), MaxMarks)
+	}
+	return nil
+}

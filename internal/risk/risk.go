@@ -1,0 +1,125 @@
+// Package risk knows which files of a tree act on the host: what git, a shell, an
+// editor, a build tool or an agent runs or obeys.
+//
+// The knowledge is data, table.txt, and a project may add patterns of its own,
+// which never take the place of a built-in one. A Table answers for a path by
+// its text alone, in every spelling that some file system takes for the same.
+// What a tree makes of a path, such as a directory that git would take for a
+// repository, is the caller's to find out.
+//
+// The package does no I/O. A Table is immutable and safe for concurrent use.
+package risk
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Entry is a line of a table.
+type Entry struct {
+	// Runs says that it runs without being asked for by name; else it is read and
+	// obeyed.
+	Runs    bool
+	Pattern string // as in a policy file
+	Reason  string // for people: "git hook"
+}
+
+// Table says which paths are at risk. The zero value knows none.
+type Table struct {
+	entries []Entry
+	policy  *policy.Policy
+}
+
+//go:embed table.txt
+var builtInText string
+
+// builtIn is compiled at its first use: most commands mark nothing.
+var builtIn = sync.OnceValue(func() *Table {
+	t, err := compile(parse(builtInText), nil)
+	if err != nil {
+		panic(err) // a test reads it
+	}
+	return t
+})
+
+// New returns the built-in table with marks of a project's own, which count as
+// read and obeyed where no built-in entry matches. Errors: Invalid for a
+// malformed pattern.
+func New(own []policy.Mark) (*Table, error) {
+	if len(own) == 0 {
+		return builtIn(), nil
+	}
+	return compile(builtIn().entries, own)
+}
+
+// parse reads a table: a line is an entry's level, pattern and reason.
+func parse(text string) []Entry {
+	var entries []Entry
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 3 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		entries = append(entries, Entry{fields[0] == "runs", fields[1], strings.Join(fields[2:], " ")})
+	}
+	return entries
+}
+
+// The ranks of entries: the gravest that matches is the one that counts.
+const (
+	rankOwn = iota
+	rankLater
+	rankRuns
+)
+
+// compile has the engine of policies match the patterns.
+func compile(entries []Entry, own []policy.Mark) (*Table, error) {
+	t := &Table{}
+	var rules []policy.Rule
+	add := func(e Entry, rank int32) {
+		t.entries = append(t.entries, e)
+		rules = append(rules, policy.Rule{
+			Pattern: fold(e.Pattern), Permission: policy.Read, Priority: rank, Source: fmt.Sprintf("mark %s", vpath.Quote(e.Pattern)),
+		})
+	}
+	for _, e := range entries {
+		rank := int32(rankLater)
+		if e.Runs {
+			rank = rankRuns
+		}
+		add(e, rank)
+	}
+	for _, m := range own {
+		add(Entry{Pattern: m.Pattern, Reason: m.Reason}, rankOwn)
+	}
+	var err error
+	if t.policy, err = policy.Compile(rules, policy.Options{}); err != nil {
+		return nil, fault.New(fault.Invalid, "marks: %w", err)
+	}
+	return t, nil
+}
+
+// At returns the gravest entry that matches p in any of its spellings. A
+// directory is at risk only with what is below it.
+func (t *Table) At(p vpath.Path, isDir bool) (best Entry, found bool) {
+	for _, spelt := range Spellings(p) {
+		d := t.policy.Decide(spelt)
+		if d.Rule < 0 || d.Permission == policy.None {
+			continue
+		}
+		e := t.entries[d.Rule]
+		if isDir && !strings.HasSuffix(e.Pattern, "/") {
+			continue
+		}
+		if !found || e.Runs && !best.Runs {
+			best, found = e, true
+		}
+	}
+	return best, found
+}
