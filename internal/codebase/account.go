@@ -13,9 +13,13 @@ import (
 type account struct {
 	limits Limits
 
-	mu   sync.Mutex
-	used Growth
+	mu      sync.Mutex
+	used    Growth
+	uploads int // on their way
 }
+
+// mostUploads bounds the uploads at once of one owner: each has a file open.
+const mostUploads = 256
 
 // accountOf returns the account of an owner.
 func (s *Store) accountOf(owner string) *account {
@@ -87,6 +91,7 @@ const mostSize = 1 << 50
 type hold struct {
 	account *account
 	size    Growth
+	upload  bool // it counts as one
 }
 
 // hold takes room for what is to come. Errors: Exhausted.
@@ -98,6 +103,22 @@ func (c *Codebase) hold(p vpath.Path, g Growth) (*hold, error) {
 	}
 	h := &hold{account: c.account}
 	return h, h.grow(p, g)
+}
+
+// begin counts an upload. Errors: Exhausted.
+func (h *hold) begin(p vpath.Path) error {
+	a := h.account
+	if a == nil {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.uploads >= mostUploads {
+		return fault.New(fault.Exhausted, "upload %s: its owner has %w at once: end one first", p, &fault.Limit{Most: mostUploads, Resource: "uploads"})
+	}
+	a.uploads++
+	h.upload = true
+	return nil
 }
 
 // grow makes the hold larger by g. Errors: Exhausted.
@@ -138,8 +159,15 @@ func (a *account) allowLocked(p vpath.Path, g Growth) error {
 
 // release gives the room back.
 func (h *hold) release() {
-	if h.account != nil {
-		h.account.add(Growth{}.minus(h.size))
+	a := h.account
+	if a == nil {
+		return
 	}
-	h.size = Growth{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = a.used.minus(h.size)
+	if h.upload {
+		a.uploads--
+	}
+	h.size, h.upload = Growth{}, false
 }

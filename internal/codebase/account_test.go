@@ -93,6 +93,36 @@ func TestAnOwnerHasBounds(t *testing.T) {
 	o.wantUsed("other", 1, 100)
 }
 
+func TestUploadsAtOnceAreBounded(t *testing.T) {
+	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{}, map[ID]string{})
+	c := o.create("me")
+	var begun []*Upload
+	for range mostUploads {
+		u, err := c.Upload(path(t, "f"), 0, 0)
+		must(t, err)
+		begun = append(begun, u)
+	}
+	_, err := c.Upload(path(t, "f"), 0, 0)
+	wantKind(t, "one more", err, fault.Exhausted)
+	put(t, o.create("other"), "f", "x")
+	_, err = begun[0].Commit()
+	must(t, err)
+	begun[1].Abort()
+	begun[1].Abort()
+	for range 2 {
+		u, err := c.Upload(path(t, "f"), 0, 0)
+		must(t, err)
+		begun = append(begun, u)
+	}
+	_, err = c.Upload(path(t, "f"), 0, 0)
+	wantKind(t, "one more again", err, fault.Exhausted)
+	for _, u := range begun {
+		u.Abort()
+	}
+	wantEmptyStaging(t, c)
+	o.wantUsed("me", 1, 0)
+}
+
 // What is on its way counts until it ends, however that is.
 func TestUploadsAtOnceCannotPassTheBoundTogether(t *testing.T) {
 	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 1000, OwnerFiles: 50}, map[ID]string{})

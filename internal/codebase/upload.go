@@ -68,7 +68,10 @@ func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, erro
 		codebase: c, path: p, total: total, mode: modeOr(mode, fileMode) | 0o400,
 		name: c.stagedName(), sum: md5.New(), held: h, //nolint:gosec // as above
 	}
-	if err := u.stage(); err != nil {
+	if err = h.begin(p); err == nil {
+		err = u.stage()
+	}
+	if err != nil {
 		h.release()
 		return nil, err
 	}
