@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -125,7 +126,10 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 	cmd.Stdin = strings.NewReader(q.stdin)
 	var complaint head
 	cmd.Stderr = &complaint
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// PR_SET_PDEATHSIG counts the death of the thread, which is ours meanwhile.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = killPatience
 	out, err := cmd.StdoutPipe()

@@ -99,9 +99,9 @@ func removal(what string, lost []vpath.Path) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s %s", what, lost[0])
+		return fmt.Sprintf("%s %s", what, quote(lost[0]))
 	}
-	return fmt.Sprintf("%s %s and %d more", what, lost[0], len(lost)-1)
+	return fmt.Sprintf("%s %s and %d more", what, quote(lost[0]), len(lost)-1)
 }
 
 // refOf takes the path of a ref apart: the directory of its work tree, and its

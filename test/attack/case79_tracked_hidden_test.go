@@ -158,19 +158,19 @@ func TestARemovalOfHiddenFilesIsMarkedFirst(t *testing.T) {
 		script string
 		marked map[string]string
 	}{
-		"staged": {"git rm -q --cached --sparse .env", map[string]string{"/.git/index": "git index without hidden /.env"}},
+		"staged": {"git rm -q --cached --sparse .env", map[string]string{"/.git/index": "git index without hidden .env"}},
 		"the index is gone": {"rm .git/index", map[string]string{
-			"/.git/index": "git index without hidden /.env and 1 more",
+			"/.git/index": "git index without hidden .env and 1 more",
 		}},
 		"committed": {"git rm -q --cached --sparse .env; git commit -qm x", map[string]string{
-			"/.git/index": "git index without hidden /.env", "/.git/refs/heads/main": "git commit without hidden /.env",
+			"/.git/index": "git index without hidden .env", "/.git/refs/heads/main": "git commit without hidden .env",
 		}},
 		"committed by plumbing, in a pack": {
 			"git update-ref refs/heads/main $(git commit-tree -p HEAD -m x $(git mktree </dev/null)); git pack-refs --all; git gc -q; git repack -qad",
-			map[string]string{"/.git/packed-refs": "git commit without hidden /.env and 1 more"},
+			map[string]string{"/.git/packed-refs": "git commit without hidden .env and 1 more"},
 		},
 		"on another branch": {"git update-ref refs/heads/other $(git commit-tree -m x $(git mktree </dev/null))", map[string]string{
-			"/.git/refs/heads/other": "git commit without hidden /.env and 1 more",
+			"/.git/refs/heads/other": "git commit without hidden .env and 1 more",
 		}},
 		"nothing is removed": {"echo b >> a.txt; git commit -qam b", map[string]string{}},
 	} {
