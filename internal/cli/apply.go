@@ -85,11 +85,15 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 	}
 	p := e.progressUnless(o.JSON, "applying")
 	defer p.stop()
+	reviewed, err := e.reviewedOnServer(ctx, s, sb, paths, o)
+	if err != nil {
+		return err
+	}
 	marks, err := marksOnServer(ctx, s, sb, paths)
 	if err != nil {
 		return err
 	}
-	result, err := s.Apply(ctx, sb, paths, o.DryRun)
+	result, err := s.Apply(ctx, sb, paths, o.DryRun, reviewed)
 	p.stop()
 	for i := range result.Paths {
 		result.Paths[i].Mark = marks[result.Paths[i].Path]
@@ -99,7 +103,7 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 
 // marksOnServer are the marks of changed paths, which an apply does not tell.
 func marksOnServer(ctx context.Context, s control.Server, sb control.Sandbox, paths []vpath.Path) (map[vpath.Path]*sandbox.Mark, error) {
-	review, err := s.Review(ctx, sb, paths, true)
+	review, err := s.Review(ctx, sb, paths, true, "")
 	if err != nil {
 		return nil, err
 	}

@@ -92,7 +92,18 @@ func runServerDiff(ctx context.Context, e *env, s control.Server, name string, p
 	if err != nil {
 		return err
 	}
-	return e.showDiff(o, func() (*sandbox.Review, error) { return s.Review(ctx, sb, paths, o.NameStatus) }, "", func(string) error { return nil })
+	base, err := e.shownBeforeOnServer(ctx, s, sb, paths, o)
+	if err != nil {
+		return err
+	}
+	compare := func() (*sandbox.Review, error) {
+		review, err := s.Review(ctx, sb, paths, o.NameStatus, base)
+		if base != "" && fault.Is(err, fault.NotFound) { // base is kept no longer
+			review, err = s.Review(ctx, sb, paths, o.NameStatus, "")
+		}
+		return review, err
+	}
+	return e.showDiff(o, compare, "", func(digest string) error { return e.noteShown(sb, digest) })
 }
 
 // showDiff prints what compare finds. What it shows with its content it stores

@@ -33,6 +33,7 @@ func (e *env) execOnServer(ctx context.Context, s control.Server, name string, o
 		err = leaveErr
 	}
 	e.sayConflicts(exit)
+	e.sayHeld(name, exit)
 	if err == nil {
 		err = e.explainOnServer(ctx, s, c, exit)
 	}

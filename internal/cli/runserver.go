@@ -260,6 +260,7 @@ func (e *env) detachOnServer(ctx context.Context, s control.Server, m *made, c c
 // finishOnServer does what follows a command, as finishRun.
 func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o runOptions, exit control.Exit, before uint64) error {
 	e.sayConflicts(exit)
+	e.sayHeld(m.Record.Name, exit)
 	var after error
 	if o.Apply && exit.Code == exitOK {
 		after = e.applyOnServer(ctx, s, m)
@@ -277,14 +278,18 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 }
 
 func (e *env) applyOnServer(ctx context.Context, s control.Server, m *made) error {
-	result, err := s.Apply(ctx, m.Sandbox, nil, false)
-	if n := result.Count(sandbox.Applied); n > 0 {
-		e.say("applied %s", plural(n, "change"))
-	}
+	now, err := s.Sandbox(ctx, m.Record.Name)
 	if err != nil {
-		return fault.New(fault.KindOf(err), "apply: %w", err)
+		return err
 	}
-	return nil
+	reviewed := ""
+	if now.Status == control.Running {
+		if reviewed, err = digestOnServer(ctx, s, now, nil); err != nil {
+			return err
+		}
+	}
+	result, err := s.Apply(ctx, m.Sandbox, nil, false, reviewed)
+	return e.tellAppliedAll(result, err)
 }
 
 // sayConflicts tells which changes met others in the codebase.
@@ -308,7 +313,7 @@ func lastSeqOnServer(ctx context.Context, s control.Server, id string) (uint64, 
 
 // summariseOnServer is printSummary of a server's sandbox.
 func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, before uint64, toGo bool) error {
-	review, err := s.Review(ctx, m.Sandbox, nil, true)
+	review, err := s.Review(ctx, m.Sandbox, nil, true, "")
 	if err != nil {
 		return err
 	}
@@ -320,5 +325,12 @@ func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, 
 		return err
 	}
 	e.saySummary(m.Record.Name, sum, toGo)
-	return nil
+	if toGo {
+		return nil
+	}
+	now, err := s.Sandbox(ctx, m.Record.Name)
+	if err == nil && now.Status != control.Running {
+		err = e.noteShown(m.Sandbox, "") // the summary lists what is there
+	}
+	return err
 }

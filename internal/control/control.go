@@ -79,6 +79,8 @@ type Exit struct {
 	// many as the server tells of; ConflictCount is how many there were.
 	Conflicts     []string
 	ConflictCount int64
+	// SyncHeld says that what the command changed waits in the sandbox for an apply.
+	SyncHeld bool
 }
 
 // Token is what is kept of a token. The token itself is not.

@@ -40,8 +40,8 @@ type Server interface {
 	Attach(ctx context.Context, c Command) (Attached, error)
 	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
 
-	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error)
-	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error)
+	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*sandbox.Review, error)
+	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (sandbox.ApplyResult, error)
 	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error)
 	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error)
 	ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error

@@ -77,6 +77,7 @@ type exitData struct {
 	DeniedCount   int64             `json:"deniedCount,string"`
 	Changed       []json.RawMessage `json:"changed"`
 	ChangedCount  int64             `json:"changedCount,string"`
+	SyncHeld      bool              `json:"syncHeld"`
 }
 
 func (o *output) emit(out *events, message *sandboxv1.ExecOutput) error {
@@ -125,7 +126,7 @@ func sendExit(out *events, message *sandboxv1.ExecOutput) error {
 		ConflictCount: message.GetConflictCount(),
 		ExecID:        message.GetExecId(),
 		Denied:        denied, DeniedCount: message.GetDeniedCount(),
-		Changed: changed, ChangedCount: message.GetChangedCount(),
+		Changed: changed, ChangedCount: message.GetChangedCount(), SyncHeld: message.GetSyncHeld(),
 	})
 	if err != nil {
 		return err

@@ -37,10 +37,10 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":""`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
-	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"`
+	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
 
 var sandboxRoutes = []route{
 	{
@@ -66,7 +66,7 @@ var sandboxRoutes = []route{
 		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED"}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":""}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
@@ -111,7 +111,7 @@ var sandboxRoutes = []route{
 		want:   &sandboxv1.ExecRequest{SandboxId: "sb_1", Command: "cat", Stdin: "in", Env: map[string]string{"A": "1"}, Workdir: "/workspace/x", Timeout: durationpb.New(2 * time.Second)},
 		answer: &sandboxv1.ExecResult{Stdout: "ö<\n", Stderr: "e", ExitCode: 3, Duration: durationpb.New(1500 * time.Millisecond)},
 		json: `{"stdout":"ö<\n","stderr":"e","exitCode":3,"duration":"1.500s","stdoutBytes":"","stderrBytes":"",` +
-			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"}`,
+			`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false}`,
 	},
 	{
 		name: "create a session", method: "POST", path: "/v1/sandboxes/sb_1/sessions", rpc: "CreateSession",
@@ -190,7 +190,7 @@ var additionRoutes = []route{
 	{
 		name: "diff", method: "GET", path: "/v1/sandboxes/sb_1/diff?paths=a&paths=b&names_only=true&pageSize=3", rpc: "Diff",
 		want:   &sandboxv1.DiffRequest{SandboxId: "sb_1", Paths: []string{"a", "b"}, NamesOnly: true, PageSize: 3},
-		answer: &sandboxv1.DiffResponse{}, json: `{"files":[],"nextPageToken":""}`,
+		answer: &sandboxv1.DiffResponse{}, json: `{"files":[],"nextPageToken":"","digest":""}`,
 	},
 	{
 		name: "apply", method: "POST", path: "/v1/sandboxes/sb_1/apply", rpc: "Apply", body: `{"paths":["a"],"dryRun":true}`,

@@ -48,7 +48,7 @@ func sends[T any](err error, messages ...*T) func(grpc.ServerStreamingServer[T])
 }
 
 const (
-	noEffects = `"execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0"`
+	noEffects = `"execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
 	exited    = "event: exit\ndata: {\"exitCode\":0,\"conflicts\":[],\"conflictCount\":\"0\"," + noEffects + "}\n\n"
 )
 
@@ -76,7 +76,7 @@ func TestExecStream(t *testing.T) {
 			}),
 			`event: exit` + "\n" + `data: {"exitCode":0,"conflicts":[],"conflictCount":"0","execId":"exec-1",` +
 				`"denied":[{"path":"<a","operation":"open","permission":"PERMISSION_NONE","rule":"a","ruleIndex":2,"pid":3,"program":"cat","count":"7"}],"deniedCount":"7",` +
-				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c"}],"changedCount":"1"}` + "\n\n",
+				`"changed":[{"path":"b","kind":"CHANGE_KIND_RENAMED","oldPath":"c"}],"changedCount":"1","syncHeld":false}` + "\n\n",
 		},
 		{"no output", sends(nil, exit(0)), exited},
 		{"a detached command", sends(nil, &output{ExecId: "exec-1"}, exit(0)), "event: started\ndata: {\"execId\":\"exec-1\"}\n\n" + exited},

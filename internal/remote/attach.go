@@ -132,7 +132,7 @@ func (a *attached) next(stdout, stderr io.Writer) (*sandboxv1.ExecOutput, error)
 }
 
 func exitOf(last *sandboxv1.ExecOutput) control.Exit {
-	return control.Exit{Code: int(*last.ExitCode), Conflicts: last.Conflicts, ConflictCount: last.ConflictCount}
+	return control.Exit{Code: int(*last.ExitCode), Conflicts: last.Conflicts, ConflictCount: last.ConflictCount, SyncHeld: last.SyncHeld && last.ChangedCount > 0}
 }
 
 // Detach starts a command that goes on without us, its input at its end and its

@@ -35,6 +35,8 @@ var (
 		sandboxv1.Outcome_OUTCOME_REFUSED:  sandbox.Refused,
 		sandboxv1.Outcome_OUTCOME_FAILED:   sandbox.Failed,
 		sandboxv1.Outcome_OUTCOME_SKIPPED:  sandbox.Skipped,
+
+		sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW: sandbox.ChangedSinceReview,
 	}
 )
 
@@ -71,9 +73,11 @@ func parsePath(text string) (vpath.Path, error) {
 }
 
 // Review shows what a sandbox changed at and below the paths; without paths,
-// all. With namesOnly it has no contents.
-func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Path, namesOnly bool) (*sandbox.Review, error) {
-	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), NamesOnly: namesOnly}
+// all. With namesOnly it has no contents. Its digest covers also what the digest
+// shown does, but for what lies at and below the paths.
+func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*sandbox.Review, error) {
+	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), NamesOnly: namesOnly, ShownDigest: shown}
+	digest := ""
 	var files []sandbox.FileDiff
 	contents := map[vpath.Path]*sandboxv1.FileDiff{}
 	for {
@@ -81,6 +85,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 		if err != nil {
 			return nil, c.failed(err)
 		}
+		digest = page.Digest
 		for _, d := range page.Files {
 			f, err := fileDiffOf(d)
 			if err != nil {
@@ -96,6 +101,9 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 			break
 		}
 	}
+	if digest != "" && !sandbox.IsDigest(digest) {
+		return nil, fault.New(fault.Internal, "the server sent an invalid digest")
+	}
 	risk := func(f sandbox.FileDiff) sandbox.Risk {
 		if f.Mark == nil {
 			return sandbox.NoRisk
@@ -105,7 +113,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 	slices.SortFunc(files, func(a, b sandbox.FileDiff) int {
 		return cmp.Or(cmp.Compare(risk(b), risk(a)), cmp.Compare(a.Path, b.Path))
 	})
-	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, "", files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
+	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, digest, files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
 		return contentOf(contents[f.Path], f)
 	}), nil
 }
@@ -138,6 +146,9 @@ func contentOf(d *sandboxv1.FileDiff, f *sandbox.FileDiff) (sandbox.Content, err
 		return contentOfLink(f, link.Target), nil
 	}
 	c := sandbox.Content{Binary: d.Binary, TooLarge: d.TooLarge || d.PatchOmitted, Unknown: d.OldContentUnknown}
+	if f.New != nil {
+		c.SHA256 = vpath.Escape(d.New.GetSha256())
+	}
 	text := d.Patch
 	if len(d.PatchBytes) > 0 {
 		text = string(d.PatchBytes)
@@ -197,13 +208,14 @@ func contentOfLink(f *sandbox.FileDiff, target string) sandbox.Content {
 	return c
 }
 
-// Apply brings changes into the codebase. If something stands in the way, the
+// Apply brings changes into the codebase, those that the digest reviewed names or
+// all there are. If something stands in the way, the
 // result tells what, beside the error.
-func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Path, dryRun bool) (sandbox.ApplyResult, error) {
-	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), DryRun: dryRun}
+func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (sandbox.ApplyResult, error) {
+	r := &sandboxv1.ApplyRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), DryRun: dryRun, ReviewedDigest: reviewed}
 	answer, err := c.sandboxes.Apply(ctx, r)
 	if err = c.failed(err); !dryRun && fault.Is(err, fault.Precondition) {
-		if result, dryErr := c.Apply(ctx, s, paths, true); fault.Is(dryErr, fault.Precondition) {
+		if result, dryErr := c.Apply(ctx, s, paths, true, reviewed); fault.Is(dryErr, fault.Precondition) {
 			return withoutApplied(result), err
 		}
 	}

@@ -62,7 +62,7 @@ func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
 	client := connected(t, new(fake))
 	for name, list := range map[string]func() error{
 		"view":      func() error { _, err := client.ListView(t.Context(), "sb", "", false); return err },
-		"diff":      func() error { _, err := client.Review(t.Context(), control.Sandbox{}, nil, true); return err },
+		"diff":      func() error { _, err := client.Review(t.Context(), control.Sandbox{}, nil, true, ""); return err },
 		"sandboxes": func() error { _, err := client.Sandboxes(t.Context()); return err },
 		"codebases": func() error { _, err := client.Codebases(t.Context(), ""); return err },
 	} {

@@ -49,8 +49,8 @@ func (m manifest) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// isDigest reports whether text has the form of a digest.
-func isDigest(text string) bool {
+// IsDigest reports whether text has the form of a digest.
+func IsDigest(text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -39,6 +40,7 @@ func (r *Review) WriteFilePatch(w io.Writer, f *FileDiff, o PatchOptions) (Conte
 		}
 		p.file(&part, c)
 		sum.Inserted, sum.Deleted = sum.Inserted+c.Inserted, sum.Deleted+c.Deleted
+		sum.SHA256 = cmp.Or(c.SHA256, sum.SHA256)
 		sum.Binary, sum.TooLarge, sum.Unknown = sum.Binary || c.Binary, sum.TooLarge || c.TooLarge, sum.Unknown || c.Unknown
 	}
 	return sum, p.w.Flush()

@@ -104,7 +104,7 @@ func (s *Sandbox) LastShown() (string, error) {
 		return "", nil
 	case err != nil:
 		return "", hostError("sandbox "+s.Name(), err)
-	case !isDigest(string(text)):
+	case !IsDigest(string(text)):
 		return "", fault.New(fault.Precondition, "sandbox %s: the note of what was shown last is damaged: run agentfense diff %[1]s again", s.Name())
 	}
 	return string(text), nil
@@ -151,7 +151,7 @@ func (s *Sandbox) withReviews(create bool, do func(dir string) error) error {
 // reviewed returns what digest names. Errors: Invalid for what is no digest;
 // NotFound if it is kept no longer.
 func (s *Sandbox) reviewed(digest string) (m manifest, err error) {
-	if !isDigest(digest) {
+	if !IsDigest(digest) {
 		return nil, fault.New(fault.Invalid, "review %s: not a digest (want the 64 hex digits that diff prints)", vpath.Quote(digest))
 	}
 	err = s.withReviews(false, func(dir string) error {
@@ -169,7 +169,7 @@ func noReview(digest string) error {
 }
 
 func loadManifest(dir, digest string) (manifest, error) {
-	if !isDigest(digest) {
+	if !IsDigest(digest) {
 		return nil, fault.New(fault.Invalid, "review %s: not a digest", vpath.Quote(digest))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, digest))
@@ -223,7 +223,7 @@ func storedReviews(dir string) ([]storedReview, error) {
 	var list []storedReview
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && isDigest(e.Name()) {
+		if err == nil && IsDigest(e.Name()) {
 			list = append(list, storedReview{e.Name(), info.Size(), info.ModTime()})
 		}
 	}

@@ -25,6 +25,8 @@ var (
 		sandbox.Refused:  sandboxv1.Outcome_OUTCOME_REFUSED,
 		sandbox.Failed:   sandboxv1.Outcome_OUTCOME_FAILED,
 		sandbox.Skipped:  sandboxv1.Outcome_OUTCOME_SKIPPED,
+
+		sandbox.ChangedSinceReview: sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW,
 	}
 	changeOf = map[sandbox.Status]sandboxv1.ChangeStatus{
 		sandbox.Added:    sandboxv1.ChangeStatus_CHANGE_STATUS_ADDED,
@@ -73,7 +75,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	o := sandbox.ApplyOptions{DryRun: r.DryRun}
+	o := sandbox.ApplyOptions{DryRun: r.DryRun, Reviewed: r.ReviewedDigest}
 	if o.Paths, err = selection(r.Paths); err != nil {
 		return nil, err
 	}
@@ -85,6 +87,11 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	toTell := r.DryRun && len(result.Paths) > 0 && fault.Is(err, fault.Precondition)
 	if err != nil && !toTell {
 		return nil, withPaths(result, err)
+	}
+	if err == nil && !r.DryRun {
+		if err := s.released(ctx, sb); err != nil {
+			return nil, err
+		}
 	}
 	if !mayKnowPolicy(ctx) {
 		withoutReasons(result.Paths)
@@ -148,6 +155,9 @@ func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest
 		return nil, err
 	}
 	result, err := sb.Discard(o)
+	if err == nil && !r.DryRun {
+		err = c.service.released(context.WithoutCancel(ctx), sb)
+	}
 	if err != nil {
 		return nil, err
 	}

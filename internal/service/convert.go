@@ -221,12 +221,16 @@ func (s *Service) describe(ctx context.Context, sb *sandbox.Sandbox) (*sandboxv1
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return nil, err
 	}
+	held, heldErr := sb.IsSyncHeld()
+	if heldErr != nil {
+		return nil, heldErr
+	}
 	r := sb.Record()
 	d := &sandboxv1.Sandbox{
 		Id: string(r.ID), CodebaseId: r.Served.CodebaseID, Labels: r.Served.Labels, Image: r.Image,
 		CreatedAt: timeOf(r.CreatedAt), StartedAt: timeOf(r.Served.StartedAt), StoppedAt: timeOf(r.Served.StoppedAt),
 		ExpiresAt: timeOf(r.Served.ExpiresAt), Runtime: wireRuntime[r.Runtime],
-		Resources: wireLimits(r.Limits), Name: r.Name, OwnerId: r.Served.OwnerID,
+		Resources: wireLimits(r.Limits), Name: r.Name, OwnerId: r.Served.OwnerID, SyncHeld: held,
 	}
 	d.Status, d.StatusReason = statusOf(r.Served, err == nil)
 	d.StatusReason = s.scrub(d.StatusReason)

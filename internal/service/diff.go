@@ -29,7 +29,8 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 	if err != nil {
 		return nil, err
 	}
-	after, err := pageAfter(r.PageSize, r.PageToken)
+	shown, token := splitToken(r.PageToken)
+	after, err := pageAfter(r.PageSize, token)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +45,16 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 	defer func() { err = errors.Join(err, review.Close()) }()
 	files := slices.DeleteFunc(slices.Clone(review.Files()), func(f sandbox.FileDiff) bool { return r.PageToken != "" && f.Path <= after })
 	slices.SortFunc(files, func(a, b sandbox.FileDiff) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	// The digest covers the pages before, whose token has theirs.
+	remember := func(files []sandbox.FileDiff) (string, error) {
+		switch {
+		case r.NamesOnly:
+			return "", nil
+		case shown != "":
+			return review.RememberMore(shown, files)
+		}
+		return review.Remember(r.ShownDigest, files)
+	}
 	answer = &sandboxv1.DiffResponse{}
 	size := 0
 	for i := range files {
@@ -56,12 +67,36 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 		}
 		size += proto.Size(d) + pageFrame
 		if i > 0 && (r.PageSize > 0 && i >= int(r.PageSize) || size+len(files[i].Path)*4 > maxResultBytes) {
-			answer.NextPageToken = files[i-1].Path.Text()
+			if answer.Digest, err = remember(files[:i]); err != nil {
+				return nil, err
+			}
+			answer.NextPageToken = pageToken(answer.Digest, files[i-1].Path)
 			return answer, nil
 		}
 		answer.Files = append(answer.Files, d)
 	}
-	return answer, nil
+	answer.Digest, err = remember(files)
+	return answer, err
+}
+
+// pageToken is where a listing goes on, with the digest of what was shown till
+// there, "" for a list of names.
+func pageToken(digest string, last vpath.Path) string {
+	if digest == "" {
+		return last.Text()
+	}
+	return digest + tokenMark + last.Text()
+}
+
+const tokenMark = ":"
+
+// splitToken is the reverse of pageToken.
+func splitToken(token string) (digest, path string) {
+	digest, path, found := strings.Cut(token, tokenMark)
+	if !found || !sandbox.IsDigest(digest) {
+		return "", token
+	}
+	return digest, path
 }
 
 func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*sandboxv1.FileDiff, error) {
@@ -78,6 +113,9 @@ func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*san
 	content, err := review.WriteFilePatch(io.Writer(patch), f, sandbox.PatchOptions{Raw: true})
 	if err != nil {
 		return nil, err
+	}
+	if d.New != nil {
+		d.New.Sha256 = content.SHA256
 	}
 	d.Binary, d.TooLarge, d.OldContentUnknown = content.Binary, content.TooLarge, content.Unknown
 	d.Inserted, d.Deleted = int64(content.Inserted), int64(content.Deleted)

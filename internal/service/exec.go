@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -214,6 +215,7 @@ type ended struct {
 	exit      int32
 	took      time.Duration
 	conflicts []vpath.Path
+	held      bool // its changes wait for Apply
 	execID    string
 	effects   supervise.Effects
 }
@@ -221,6 +223,9 @@ type ended struct {
 // perform runs a job, its output going to two writers, and carries over what
 // it has changed. A command that could not be started ends as under a shell.
 func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer) (ended, error) {
+	if err := s.holdFor(ctx, j.sandbox); err != nil {
+		return ended{}, err
+	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)
@@ -253,10 +258,9 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	crash.At("exec: ended")
 	conflicts, syncErr := s.syncAfter(context.WithoutCancel(ctx), j)
 	e.conflicts = conflicts
-	if err != nil {
-		return e, err
-	}
-	return e, syncErr
+	held, heldErr := j.sandbox.IsSyncHeld()
+	e.held = held
+	return e, cmp.Or(err, syncErr, heldErr)
 }
 
 // whyLost says that the sandbox runs no more where a command has no end for that.

@@ -77,7 +77,7 @@ func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
 		ExitCode: e.exit, Duration: durationpb.New(e.took), ExecId: e.execID,
 		Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
 		Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
-		Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount,
+		Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount, SyncHeld: e.held,
 	}
 	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of what follows
 	// Each stream gets half, and what the other leaves.
@@ -160,7 +160,7 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 			ExitCode: &e.exit, ExecId: e.execID,
 			Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
 			Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
-			Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount,
+			Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount, SyncHeld: e.held,
 		})
 	}
 	if j.detach {

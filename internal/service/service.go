@@ -12,8 +12,8 @@
 // before the call returns, the other sandboxes of the codebase have been told.
 //
 // Goroutines: those of the calls, one per sandbox that expires, one that cleans
-// up. Lock order: lives (one sandbox's start, stop or destruction), then the
-// codebase's own.
+// up. Lock order: lives (one sandbox's start, stop or destruction), then syncs
+// (one sandbox's sync, or the beginning of its hold), then the codebase's own.
 package service
 
 import (
@@ -49,6 +49,7 @@ type Service struct {
 	draining   context.Context // done when calls that could last for ever are to end
 
 	lives    keyed // by sandbox
+	syncs    keyed // by sandbox
 	expiries expiries
 	sessions sessionIndex
 	hidden   hidden

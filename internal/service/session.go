@@ -75,6 +75,9 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 	if err != nil {
 		return nil, err
 	}
+	if err := s.holdFor(ctx, sb); err != nil { // the shell may run a file of the workspace
+		return nil, err
+	}
 	opened, err := client.OpenSession(ctx, supervise.SessionOptions{
 		ID: string(ident.NewSession()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
 	})

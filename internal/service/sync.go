@@ -36,8 +36,8 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 
 // syncStopped is syncAfter for a sandbox that was stopped.
 func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
-	if s.config.Sandbox.Sync == config.SyncManual {
-		return nil
+	if err := s.releaseUnused(ctx, sb); err != nil || s.config.Sandbox.Sync == config.SyncManual {
+		return err
 	}
 	changed, err := sb.HasChanges()
 	if err != nil || !changed {
@@ -48,11 +48,17 @@ func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
 }
 
 // sync brings a sandbox's changes into its codebase, has the delta forget what
-// is there, and tells the other sandboxes. It returns the paths that others had
+// is there, and tells the other sandboxes, unless its sync is held. It returns the paths that others had
 // changed too, and those that stay in the sandbox. client is nil if it does not
 // run.
 func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) ([]vpath.Path, error) {
-	return untilAtRest(func() (carried, error) { return s.syncOnce(ctx, sb, client) })
+	return untilAtRest(func() (carried, error) {
+		defer s.syncs.lock(string(sb.ID()))()
+		if held, err := sb.IsSyncHeld(); held || err != nil {
+			return carried{}, err
+		}
+		return s.syncOnce(ctx, sb, client)
+	})
 }
 
 // carried is what became of paths that were not simply carried over.
