@@ -150,7 +150,7 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), b
 		err = note(digest)
 	}
 	if err == nil && len(review.Files()) > 0 {
-		e.say("shown: %s (apply takes this, and leaves out what changes from now on)", digest)
+		e.say("shown: %s", digest)
 	}
 	return err
 }
