@@ -26,6 +26,32 @@ func run(t *testing.T, box *client.Sandbox, command string) *client.ExecResult {
 	return r
 }
 
+func TestApplyTakesWhatWasReviewed(t *testing.T) {
+	c := open(t)
+	box, dir := linked(t, c, "development", map[string]string{"f": "old\n", "g": "old\n"})
+	run(t, box, "echo good >f; echo good >g")
+	review, err := box.Review(t.Context())
+	if err != nil || len(review.Files) != 2 || len(review.Digest) != 64 || len(review.Files[0].New.SHA256) != 64 {
+		t.Fatalf("review: %+v, %v", review, err)
+	}
+	run(t, box, "echo evil >f")
+	did, err := box.ApplyReviewed(t.Context(), review.Digest)
+	if err != nil || did.AppliedCount != 1 || did.Results[0].Path != "f" || did.Results[0].Outcome != client.OutcomeChangedSinceReview {
+		t.Errorf("apply: %+v, %v", did, err)
+	}
+	for name, want := range map[string]string{"f": "old\n", "g": "good\n"} {
+		if text, err := os.ReadFile(dir + "/" + name); err != nil || string(text) != want {
+			t.Errorf("%s on the host: %q, %v", name, text, err)
+		}
+	}
+	if _, err := box.ApplyReviewed(t.Context(), ""); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("apply without a digest: %v", err)
+	}
+	if _, err := box.ApplyReviewed(t.Context(), strings.Repeat("0", 64)); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("apply of what was never shown: %v", err)
+	}
+}
+
 func TestCommandSeesThePolicyAndItsChangesAreReviewed(t *testing.T) {
 	c := open(t)
 	box, dir := linked(t, c, "development", map[string]string{"kept": "old\n", "dropped": "old\n", ".env": "secret\n"})

@@ -21,6 +21,9 @@ type Effects struct {
 	// there was room for; Diff has all. ChangedCount is how many changes there were.
 	Changed      []FileChange
 	ChangedCount int64
+	// SyncHeld says that the sandbox keeps its changes for Apply: a token without
+	// the scope apply has run a command in it.
+	SyncHeld bool
 }
 
 // Denial is what the policy refused a command.
@@ -51,10 +54,11 @@ type ending interface {
 	GetDeniedCount() int64
 	GetChanged() []*sandboxv1.FileChange
 	GetChangedCount() int64
+	GetSyncHeld() bool
 }
 
 func effectsFrom(m ending) Effects {
-	e := Effects{ExecID: m.GetExecId(), DeniedCount: m.GetDeniedCount(), ChangedCount: m.GetChangedCount()}
+	e := Effects{ExecID: m.GetExecId(), DeniedCount: m.GetDeniedCount(), ChangedCount: m.GetChangedCount(), SyncHeld: m.GetSyncHeld()}
 	for _, d := range m.GetDenied() {
 		e.Denied = append(e.Denied, Denial{
 			Path: vpath.DecodeText(d.Path), Operation: d.Operation, Permission: permissionFrom(d.Permission), Rule: d.Rule, RuleIndex: int(d.RuleIndex),

@@ -34,13 +34,14 @@ type FileState struct {
 	Mode          fs.FileMode
 	SizeBytes     int64
 	SymlinkTarget string // of a symbolic link
+	SHA256        string // of a regular file's new content, in hex; "" in a list of names
 }
 
 func stateFrom(f *sandboxv1.FileState) *FileState {
 	if f == nil {
 		return nil
 	}
-	return &FileState{modeOf(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget)}
+	return &FileState{modeOf(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget), f.Sha256}
 }
 
 func changeFrom(f *sandboxv1.FileDiff) FileDiff {
@@ -73,27 +74,48 @@ func selection(paths []string) []string {
 // Errors: ErrInvalid for an empty path; ErrNotFound for one at which nothing
 // changed.
 func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error) {
+	review, err := s.Review(ctx, paths...)
+	if err != nil {
+		return nil, err
+	}
+	return review.Files, nil
+}
+
+// Review is what the sandbox changed, as it was shown.
+type Review struct {
+	Files  []FileDiff // as Diff returns them
+	Digest string     // names paths, types, modes, link targets and contents
+}
+
+// Review is Diff with the digest that names what it shows, for ApplyReviewed.
+// Errors: as Diff.
+func (s *Sandbox) Review(ctx context.Context, paths ...string) (*Review, error) {
 	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
 
 // DiffNames is Diff without patches and lines.
 func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, error) {
-	return s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths), NamesOnly: true})
+	review, err := s.diff(ctx, &sandboxv1.DiffRequest{SandboxId: s.ID, Paths: selection(paths), NamesOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return review.Files, nil
 }
 
-func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) ([]FileDiff, error) {
-	var changes []FileDiff
+func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, error) {
+	review := &Review{}
 	for change, err := range pages(func(token string) ([]*sandboxv1.FileDiff, string, error) {
 		r.PageToken = token
 		page, err := s.c.sandboxes.Diff(ctx, r)
+		review.Digest = page.GetDigest()
 		return page.GetFiles(), page.GetNextPageToken(), s.c.fail(ctx, "diff", err)
 	}, changeFrom) {
 		if err != nil {
 			return nil, err
 		}
-		changes = append(changes, change)
+		review.Files = append(review.Files, change)
 	}
-	return changes, nil
+	return review, nil
 }
 
 // PathOutcome is what became of one path.
@@ -123,6 +145,18 @@ type ApplyResult struct {
 // which nothing changed.
 func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, error) {
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths)})
+}
+
+// ApplyReviewed is Apply of what a Review with this digest has shown. What is not
+// as it was shown is left out, with OutcomeChangedSinceReview, and stays in the
+// sandbox. Apply takes what is there now.
+// Errors: as Apply; ErrInvalid for what is no digest; ErrNotFound for one that the
+// server keeps no longer.
+func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...string) (*ApplyResult, error) {
+	if digest == "" {
+		return nil, failure("apply", "no digest: a list of names is no review", ErrInvalid)
+	}
+	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths), ReviewedDigest: digest})
 }
 
 // ApplyDryRun says what Apply would do, and does nothing.

@@ -67,6 +67,9 @@ type SandboxInfo struct {
 	CreatedAt                     time.Time
 	StartedAt, StoppedAt          time.Time // zero: not yet
 	ExpiresAt                     time.Time // zero: never
+	// SyncHeld says that its changes reach the codebase by Apply alone: a token
+	// without the scope apply has run a command in it.
+	SyncHeld bool
 }
 
 func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
@@ -74,7 +77,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		ID: b.Id, Name: b.Name, CodebaseID: b.CodebaseId, OwnerID: b.OwnerId,
 		Status: statuses[b.Status], StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
 		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Resources: limitsFrom(b.Resources),
-		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt),
+		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld,
 	}
 }
 

@@ -40,6 +40,8 @@ const (
 	OutcomeRefused  Outcome = "refused"  // the policy does not let the sandbox write there
 	OutcomeFailed   Outcome = "failed"   // the host did not let it
 	OutcomeSkipped  Outcome = "skipped"  // not tried, because something stopped the whole
+	// OutcomeChangedSinceReview is left out: it is not what ApplyReviewed names.
+	OutcomeChangedSinceReview Outcome = "changed_since_review"
 )
 
 // ChangeKind is what became of a path of a sandbox's view.

@@ -293,6 +293,26 @@ def test_review_and_apply(sandbox: Sandbox, project: Path) -> None:
     assert sandbox.diff() == []
 
 
+def test_apply_takes_what_was_reviewed(sandbox: Sandbox, project: Path) -> None:
+    sandbox.run("echo good > new.txt; echo '# better' > README.md")
+    shown = sandbox.diff()
+    assert len(shown.digest) == 64 and sandbox.diff("README.md", shown=shown).digest == shown.digest
+    assert shown[0].new and len(shown[0].new.sha256) == 64
+    assert not sandbox.run("echo evil > new.txt; echo later > later").sync_held
+    for reviewed in (shown, shown.digest):
+        dry = sandbox.apply(reviewed=reviewed, dry_run=True)
+        left = {r.path for r in dry.results if r.outcome is Outcome.CHANGED_SINCE_REVIEW}
+        assert (dry.applied_count, left) == (1, {"new.txt", "later"})
+    assert sandbox.apply(reviewed=shown).applied_count == 1
+    assert (project / "README.md").read_text() == "# better\n" and not (project / "new.txt").exists()
+    for unfit in (sandbox.diff(names_only=True), ""):
+        with pytest.raises(ValueError, match="names is no review"):
+            sandbox.apply(reviewed=unfit)
+    with pytest.raises(TypeError):
+        sandbox.apply(reviewed=1)  # type: ignore[arg-type]
+    assert sandbox.apply().applied_count == 2
+
+
 @on_both
 def test_closing_leaves_the_sandbox(sandbox: Sandbox) -> None:
     with closing(Sandbox.connect(sandbox.id)) as found:

@@ -79,33 +79,41 @@ class AsyncChangeCalls(AsyncCalls):
 
     # Changes
 
-    async def diff(self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
+    async def diff(
+        self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None
+    ) -> t.Diff:
         """Return what a sandbox changed against its source: what could act on the host first, then by path.
 
-        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none. The ``digest`` of
+        the result names what it shows; with ``shown``, an earlier result, also what that shows elsewhere.
         """
         wanted = requests.chosen(paths)
-        found: List[t.FileDiff] = []
+        found = t.Diff()
         if wanted == []:
             return found
         token = ""
         while True:
-            request = requests.diff(sandbox_id, wanted, names_only, token)
+            request = requests.diff(sandbox_id, wanted, names_only, shown, token)
             page = await self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
-            found += map(file_diff_of, page.files)
+            found.extend(map(file_diff_of, page.files))
+            found.digest = page.digest
             token = next_page(token, page.next_page_token)
             if not token:
                 return found
 
-    async def apply(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
+    async def apply(
+        self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None
+    ) -> t.ApplyResult:
         """Bring changes into the source: all that are asked for, or none and an error.
 
-        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none. With ``reviewed``,
+        what ``diff`` returned or its digest, what is not as it was shown is left out: its outcome is
+        ``CHANGED_SINCE_REVIEW``, and it stays in the sandbox. Without, it is what is there now.
         """
         wanted = requests.chosen(paths)
         if wanted == []:
             return t.ApplyResult([], 0, 0)
-        request = requests.apply(sandbox_id, wanted, dry_run)
+        request = requests.apply(sandbox_id, wanted, dry_run, reviewed)
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:

@@ -205,14 +205,36 @@ def chosen(paths: Paths) -> Chosen:
     return [encode_path(inside_path(path)) or "/" for path in texts]
 
 
-def diff(sandbox_id: str, paths: Chosen, names_only: bool, page_token: str) -> Any:
+def diff(sandbox_id: str, paths: Chosen, names_only: bool, shown: t.Reviewed, page_token: str) -> Any:
     """Return the request of one page of Diff."""
-    return sandbox_pb2.DiffRequest(sandbox_id=sandbox_id, paths=paths, names_only=names_only, page_token=page_token)
+    return sandbox_pb2.DiffRequest(
+        sandbox_id=sandbox_id,
+        paths=paths,
+        names_only=names_only,
+        shown_digest=digest_of(shown, "shown"),
+        page_token=page_token,
+    )
 
 
-def apply(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:
+def digest_of(reviewed: t.Reviewed, what: str) -> str:
+    """Return the digest of what was reviewed; none is "".
+
+    Raises ValueError for a Diff that has none, as a list of names: it would else stand for everything.
+    """
+    if reviewed is None:
+        return ""
+    digest = reviewed.digest if isinstance(reviewed, t.Diff) else reviewed
+    if not isinstance(digest, str):
+        raise TypeError(f"{what}: want a Diff or its digest, not {type(reviewed).__name__}")
+    if not digest:
+        raise ValueError(f"{what}: has no digest: a list of names is no review")
+    return digest
+
+
+def apply(sandbox_id: str, paths: Chosen, dry_run: bool, reviewed: t.Reviewed) -> Any:
     """Return the request of Apply."""
-    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run)
+    digest = digest_of(reviewed, "reviewed")
+    return sandbox_pb2.ApplyRequest(sandbox_id=sandbox_id, paths=paths, dry_run=dry_run, reviewed_digest=digest)
 
 
 def discard(sandbox_id: str, paths: Chosen, dry_run: bool) -> Any:

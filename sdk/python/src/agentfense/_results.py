@@ -30,6 +30,7 @@ def exec_result_of(message: Any, command: str) -> ExecResult:
         denied_count=message.denied_count,
         changed=[file_change_of(change) for change in message.changed],
         changed_count=message.changed_count,
+        sync_held=message.sync_held,
     )
 
 

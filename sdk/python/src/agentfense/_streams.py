@@ -147,6 +147,7 @@ class _Ending:
     exec_id: str = ""
     denied_count: int = 0
     changed_count: int = 0
+    sync_held: bool = False
 
     def __init__(self) -> None:
         self.conflicts: List[str] = []
@@ -165,6 +166,7 @@ class _Ending:
             self.denied_count = message.denied_count
             self.changed = [file_change_of(change) for change in message.changed]
             self.changed_count = message.changed_count
+            self.sync_held = message.sync_held
 
 
 class _Ended:
@@ -201,6 +203,11 @@ class _Ended:
     def changed_count(self) -> int:
         """How many changes there were."""
         return self.ending.changed_count
+
+    @property
+    def sync_held(self) -> bool:
+        """Whether the sandbox keeps its changes for ``apply``, as in ``ExecResult``."""
+        return self.ending.sync_held
 
 
 class ExecStream(_Ended, Stream[bytes], Iterator[bytes]):

@@ -189,6 +189,7 @@ def sandbox_of(message: Any) -> t.Sandbox:
         status_reason=message.status_reason,
         name=message.name,
         owner_id=message.owner_id,
+        sync_held=message.sync_held,
     )
 
 
@@ -281,7 +282,7 @@ def _state_of(message: Any, field: str) -> Optional[t.FileState]:
     if not message.HasField(field):
         return None
     state = getattr(message, field)
-    return t.FileState(state.mode, state.size, decode_path(state.symlink_target))
+    return t.FileState(state.mode, state.size, decode_path(state.symlink_target), state.sha256)
 
 
 def _change(number: int) -> str:

@@ -350,13 +350,13 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     # Changes
 
-    async def diff(self, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
+    async def diff(self, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None) -> t.Diff:
         """Return what it changed against its source; see AsyncSandboxClient.diff."""
-        return await self._client.diff(self.id, paths, names_only=names_only)
+        return await self._client.diff(self.id, paths, names_only=names_only, shown=shown)
 
-    async def apply(self, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
+    async def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
         """Bring changes, all where ``paths`` is None, into the source; see AsyncSandboxClient.apply."""
-        return await self._client.apply(self.id, paths, dry_run=dry_run)
+        return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
 
     async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
         """Forget changes, all where ``paths`` is None; see AsyncSandboxClient.discard."""

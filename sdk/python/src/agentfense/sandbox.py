@@ -347,13 +347,13 @@ class Sandbox(SandboxExecs):
 
     # Changes
 
-    def diff(self, paths: Paths = None, *, names_only: bool = False) -> List[t.FileDiff]:
+    def diff(self, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None) -> t.Diff:
         """Return what it changed against its source; see SandboxClient.diff."""
-        return self._client.diff(self.id, paths, names_only=names_only)
+        return self._client.diff(self.id, paths, names_only=names_only, shown=shown)
 
-    def apply(self, paths: Paths = None, *, dry_run: bool = False) -> t.ApplyResult:
+    def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
         """Bring changes, all where ``paths`` is None, into the source; see SandboxClient.apply."""
-        return self._client.apply(self.id, paths, dry_run=dry_run)
+        return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
 
     def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
         """Forget changes, all where ``paths`` is None; see SandboxClient.discard."""

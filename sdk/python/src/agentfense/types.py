@@ -100,6 +100,8 @@ class Sandbox:
     name: str = ""
     """What the command line calls it."""
     owner_id: str = ""
+    sync_held: bool = False
+    """Its changes reach the codebase by ``apply`` alone: a token without that scope has run a command in it."""
 
 
 @dataclass
@@ -148,6 +150,8 @@ class ExecResult:
     """What the command changed in the sandbox's view, net and by path. At most 1000, and as many as there was room
     for; ``diff`` has all."""
     changed_count: int = 0
+    sync_held: bool = False
+    """The sandbox keeps its changes for ``apply``: a token without the scope ``apply`` has run a command in it."""
 
     @property
     def success(self) -> bool:
@@ -237,6 +241,8 @@ class FileState:
     mode: int
     size: int
     symlink_target: str = ""
+    sha256: str = ""
+    """Of a regular file's content, in hexadecimal, where ``diff`` shows it as new."""
 
 
 @dataclass
@@ -261,6 +267,20 @@ class FileDiff:
     """Exactly the patch."""
     patch_omitted: bool = False
     old_content_unknown: bool = False
+
+
+class Diff(List[FileDiff]):
+    """What a sandbox changed: a list, what could act on the host first, then by path.
+
+    ``digest`` names what it shows, for ``apply(reviewed=…)``: paths, types, modes, link targets and contents. It is
+    empty for a list of names.
+    """
+
+    digest: str = ""
+
+
+Reviewed = Union[Diff, str, None]
+"""What was reviewed: what ``diff`` returned, or its digest; None is what is there now."""
 
 
 @dataclass

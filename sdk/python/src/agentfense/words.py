@@ -82,6 +82,8 @@ class Outcome(str, Enum):
     REFUSED = "refused"
     FAILED = "failed"
     SKIPPED = "skipped"
+    CHANGED_SINCE_REVIEW = "changed_since_review"
+    """Left out: it is not what was reviewed."""
 
 
 class ChangeKind(str, Enum):
