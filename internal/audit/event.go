@@ -16,6 +16,7 @@ const (
 	KindDiscarded             Kind = "discarded"
 	KindSessionCreated        Kind = "session_created"
 	KindSessionClosed         Kind = "session_closed"
+	KindSandboxRebased        Kind = "sandbox_rebased"
 	KindSandboxStopped        Kind = "sandbox_stopped"
 	KindSandboxDestroyed      Kind = "sandbox_destroyed"
 	KindEventsOmitted         Kind = "events_omitted"
@@ -39,7 +40,7 @@ type Event interface {
 // told.
 var durable = map[Kind]bool{
 	KindSandboxCreated: true, KindCommandExecuted: true, KindPolicyChanged: true,
-	KindApplied: true, KindDiscarded: true, KindSandboxDestroyed: true, KindGap: true,
+	KindApplied: true, KindDiscarded: true, KindSandboxRebased: true, KindSandboxDestroyed: true, KindGap: true,
 	KindEventsOmitted: true, KindArchived: true,
 }
 
@@ -171,7 +172,10 @@ type Applied struct {
 	Refused []Text `json:"refused,omitempty"` // conflicts: left in the sandbox
 	// Overwrote are those of Paths where the source was not what the sandbox saw.
 	Overwrote []Text `json:"overwrote,omitempty"`
-	Omitted   int64  `json:"omitted,omitempty"`
+	// To is another directory that they went into instead; they stay in the
+	// sandbox, too.
+	To      Text  `json:"to,omitempty"`
+	Omitted int64 `json:"omitted,omitempty"`
 }
 
 // Discarded tells which changes were thrown away.
@@ -204,6 +208,14 @@ type SessionClosed struct {
 	Exec       string `json:"exec,omitempty"` // the shell's own
 	Reason     string `json:"reason"`
 	DurationMS int64  `json:"duration_ms"`
+}
+
+// SandboxRebased tells that the sandbox's source is from now on another directory
+// at the same path.
+type SandboxRebased struct {
+	Source   Text   `json:"source"`
+	WasInode uint64 `json:"was_inode"`
+	Inode    uint64 `json:"inode"`
 }
 
 // SandboxStopped tells that the sandbox's processes are gone.
@@ -276,6 +288,9 @@ func (SessionCreated) Kind() Kind { return KindSessionCreated }
 
 // Kind returns KindSessionClosed.
 func (SessionClosed) Kind() Kind { return KindSessionClosed }
+
+// Kind returns KindSandboxRebased.
+func (SandboxRebased) Kind() Kind { return KindSandboxRebased }
 
 // Kind returns KindSandboxStopped.
 func (SandboxStopped) Kind() Kind { return KindSandboxStopped }

@@ -203,6 +203,7 @@ var decoders = map[Kind]func(line []byte) (Event, error){
 	KindDiscarded:             decodeAs[Discarded],
 	KindSessionCreated:        decodeAs[SessionCreated],
 	KindSessionClosed:         decodeAs[SessionClosed],
+	KindSandboxRebased:        decodeAs[SandboxRebased],
 	KindSandboxStopped:        decodeAs[SandboxStopped],
 	KindSandboxDestroyed:      decodeAs[SandboxDestroyed],
 	KindEventsOmitted:         decodeAs[EventsOmitted],

@@ -17,6 +17,8 @@ type applyOptions struct {
 	JSON     bool
 	Reviewed string
 	Latest   bool
+	To       string
+	Rebase   bool
 }
 
 func newApply(e *env) *cobra.Command {
@@ -31,11 +33,16 @@ code is then 3. --latest takes what is there now.
 
 Every path is checked first: if the source at one of them has changed since the
 sandbox saw it, nothing is applied and the paths are named. Each file is then
-replaced whole, and leaves the delta once the source holds it.`,
+replaced whole, and leaves the delta once the source holds it.
+
+--to applies the changes to another directory with the same checks: what is there
+must be what the sandbox saw, by content. The changes stay in the sandbox. If the
+source was deleted and made again, --rebase takes the directory that is there now.`,
 		Example: `  agentfense apply fix --dry-run
   agentfense apply fix
   agentfense apply fix --latest
-  agentfense apply fix src/main.go docs`,
+  agentfense apply fix src/main.go docs
+  agentfense apply fix --to ../copy`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
@@ -54,6 +61,9 @@ replaced whole, and leaves the delta once the source holds it.`,
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
 	cmd.MarkFlagsMutuallyExclusive("reviewed", "latest")
+	cmd.Flags().StringVar(&o.To, "to", "", "apply to this `DIR` instead of the source; the changes stay in the sandbox")
+	rebaseFlag(cmd, &o.Rebase)
+	cmd.MarkFlagsMutuallyExclusive("to", "rebase")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
@@ -67,6 +77,14 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 		return err
 	}
 	options := sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed}
+	if o.To == "" {
+		err = e.settleSource(ctx, sb, o.Rebase)
+	} else {
+		options.To, err = sb.ResolveTarget(o.To)
+	}
+	if err != nil {
+		return err
+	}
 	if options.Reviewed == "" && !o.Latest {
 		if options.Reviewed, err = sb.LastShown(); err != nil {
 			return err
@@ -74,7 +92,11 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 		options.AtStart = options.Reviewed == ""
 	}
 	result, err := apply(ctx, sb, options, e.progressUnless(o.JSON, "applying"))
-	return e.tellApplied(sb.Name(), result, err, o)
+	err = e.tellApplied(sb.Name(), result, err, o)
+	if options.To != nil && !o.DryRun && result.Count(sandbox.Applied) > 0 {
+		e.say("they are in %s now, and still in the sandbox", options.To.Path)
+	}
+	return err
 }
 
 // runServerApply brings changes into a codebase of a server.
@@ -153,7 +175,7 @@ func (e *env) sayLeftOut(name string, n int) {
 // entries of the delta it can forget. Progress is shown on p, which is stopped.
 func apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions, p *progress) (result sandbox.ApplyResult, err error) {
 	defer p.stop()
-	if record := sb.Record(); record.IsUploaded() && !o.DryRun {
+	if record := sb.Record(); record.IsUploaded() && !o.DryRun && o.To == nil {
 		return result, fault.New(fault.Precondition, "sandbox %s: its codebase %s is a server's: name that by --endpoint, and it applies", sb.Name(), record.Served.CodebaseID)
 	}
 	o.Progress = p.count

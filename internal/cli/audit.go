@@ -235,6 +235,9 @@ func describeEvent(ev audit.Event) string {
 	case audit.PolicyChanged:
 		return fmt.Sprintf("%s from now on, %s", plural(len(v.Rules), "rule"), vpath.Escape(v.Reason))
 	case audit.Applied:
+		if v.To != "" {
+			return fmt.Sprintf("%s to %s: %s", plural(len(v.Paths), "path"), escape(v.To), joinTexts(v.Paths))
+		}
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
 	case audit.Discarded:
 		return fmt.Sprintf("%s: %s", plural(len(v.Paths), "path"), joinTexts(v.Paths))
@@ -242,6 +245,8 @@ func describeEvent(ev audit.Event) string {
 		return fmt.Sprintf("%s %s", vpath.Escape(v.Session), escape(v.Shell))
 	case audit.SessionClosed:
 		return fmt.Sprintf("%s %s after %d ms", vpath.Escape(v.Session), vpath.Escape(v.Reason), v.DurationMS)
+	case audit.SandboxRebased:
+		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
 	case audit.EventsOmitted:

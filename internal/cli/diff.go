@@ -63,6 +63,7 @@ func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o dif
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
+	e.sayLost(sb)
 	base, err := shownBefore(ctx, sb, paths, o)
 	if err != nil {
 		return err

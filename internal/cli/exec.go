@@ -21,6 +21,7 @@ import (
 type execOptions struct {
 	commandOptions
 	Timeout time.Duration
+	Rebase  bool
 }
 
 func newExec(e *env) *cobra.Command {
@@ -47,6 +48,7 @@ the command's time. Several terminals may exec into one sandbox at once.`,
 	marked(cmd)
 	cmd.Flags().SetInterspersed(false)
 	o.register(cmd)
+	rebaseFlag(cmd, &o.Rebase)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "end the command after this time (default: the sandbox's)")
 	return cmd
 }
@@ -88,6 +90,7 @@ func newShell(e *env) *cobra.Command {
 	}
 	marked(cmd)
 	o.register(cmd)
+	rebaseFlag(cmd, &o.Rebase)
 	cmd.Flags().StringVar(&shell, "shell", "", "the shell (default: yours if it exists inside, else bash or sh)")
 	return cmd
 }
@@ -123,6 +126,9 @@ func (e *env) exec(cmd *cobra.Command, name string, o execOptions, here func() [
 
 func runExec(ctx context.Context, e *env, name string, o execOptions, argv []string) error {
 	home, sb, err := e.open(name)
+	if err == nil {
+		err = e.settleSource(ctx, sb, o.Rebase)
+	}
 	if err != nil {
 		return err
 	}

@@ -62,6 +62,7 @@ func (e *env) lookHere(ctx context.Context, name string, do func(view) error) er
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
+	e.sayLost(sb)
 	v, err := home.OpenView(sb)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func onlyNarrows(doc *policy.Document) bool {
 // Without one nothing prompts.
 func (e *env) askForTrust(doc *policy.Document) error {
 	const how = "the project's .agentfense.yaml grants more than the default preset; read it, then pass it with --policy .agentfense.yaml, or choose a --preset"
-	if !term.IsTerminal(int(e.stdin.Fd())) || !term.IsTerminal(int(e.stderr.Fd())) {
+	if !e.canAsk() {
 		return fault.New(fault.Denied, "%s", how)
 	}
 	fmt.Fprintln(e.stderr, "The project brings a policy that grants more than the default preset:")
@@ -88,10 +88,20 @@ func (e *env) askForTrust(doc *policy.Document) error {
 	for _, r := range doc.Rules {
 		fmt.Fprintf(e.stderr, "  %s\n", r)
 	}
-	fmt.Fprint(e.stderr, "Use it, now and until it changes? [y/N] ")
-	answer, err := bufio.NewReader(e.stdin).ReadString('\n')
-	if err != nil || !strings.EqualFold(strings.TrimSpace(answer), "y") {
+	if !e.confirm("Use it, now and until it changes?") {
 		return fault.New(fault.Denied, "%s", how)
 	}
 	return nil
+}
+
+// canAsk reports whether a person is there to answer.
+func (e *env) canAsk() bool {
+	return term.IsTerminal(int(e.stdin.Fd())) && term.IsTerminal(int(e.stderr.Fd()))
+}
+
+// confirm asks on the terminal; anything but a yes is a no.
+func (e *env) confirm(question string) bool {
+	fmt.Fprintf(e.stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(e.stdin).ReadString('\n')
+	return err == nil && strings.EqualFold(strings.TrimSpace(answer), "y")
 }

@@ -75,6 +75,7 @@ signal N, 137 out of memory.`,
 	f.SetInterspersed(false)
 	f.StringVar(&o.Name, "name", "", "name of the sandbox, new or known (default: a generated one)")
 	o.commandOptions.register(cmd)
+	rebaseFlag(cmd, &o.Rebase)
 	f.BoolVar(&o.Apply, "apply", false, "apply the changes if the command succeeds")
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards")
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); its output is thrown away")

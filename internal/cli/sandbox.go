@@ -81,6 +81,9 @@ func (o *sandboxOptions) reopen(e *env, cmd *cobra.Command, home *sandbox.Home) 
 	if err != nil {
 		return nil, err
 	}
+	if err := e.settleSource(cmd.Context(), sb, o.Rebase); err != nil {
+		return nil, err
+	}
 	return sb, o.resume(e, cmd, home, sb)
 }
 

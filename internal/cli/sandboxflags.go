@@ -43,6 +43,7 @@ type sandboxOptions struct {
 	PIDs    int64
 	Disk    bytesValue
 	Timeout time.Duration
+	Rebase  bool
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored

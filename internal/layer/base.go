@@ -50,6 +50,12 @@ func (b *Base) sameIdentity(o *Base) bool {
 		b.Mode == o.Mode && b.Mtime == o.Mtime && b.Ctime == o.Ctime
 }
 
+// looksLike compares what a copy has of its original: type and permissions, size
+// and, to the nanosecond, the time of its last change.
+func (b *Base) looksLike(o *Base) bool {
+	return b.Absent == o.Absent && b.Mode == o.Mode && b.Size == o.Size && b.Mtime == o.Mtime
+}
+
 // Bases returns what is recorded for each path. A path without a record was
 // absent, or its record was lost. Each call reads the whole log. Errors:
 // Internal.
@@ -100,7 +106,9 @@ func (s *Stack) baseContent(b *Base) (*os.File, error) {
 // SourceMatches reports whether the source at p is still what b recorded: the
 // same identity, or for a file that was hashed the same mode and content; for
 // a directory the same type and mode, whatever it holds. A nil b matches
-// nothing. Errors: Denied, Internal.
+// nothing. With Options.Elsewhere a file that was not hashed is what was recorded
+// if it looks like a copy of that: size, mode and time are the same. Errors:
+// Denied, Internal.
 func (s *Stack) SourceMatches(p vpath.Path, b *Base) (bool, error) {
 	if b == nil {
 		return false, nil
@@ -131,6 +139,8 @@ func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
 		return st.mode == b.Mode, nil
 	case b.sameIdentity(&now):
 		return true, nil
+	case b.SHA256 == nil && s.o.Elsewhere:
+		return b.looksLike(&now), nil
 	case b.SHA256 == nil || st.size != b.Size || st.mode != b.Mode:
 		return false, nil
 	}

@@ -113,7 +113,33 @@ func (w *changeWalk) run() error {
 		}
 		pending = append(pending, dirs...)
 	}
+	if w.s.o.Elsewhere {
+		if err := w.recorded(); err != nil {
+			return err
+		}
+	}
 	slices.SortFunc(w.changes, func(a, b Change) int { return comparePaths(a.Path, b.Path) })
+	return nil
+}
+
+// recorded reports as deleted what was recorded, and neither the source nor the
+// view has now.
+func (w *changeWalk) recorded() error {
+	told := make(map[vpath.Path]bool, len(w.changes))
+	for _, c := range w.changes {
+		told[c.Path] = true
+	}
+	for p, base := range w.bases {
+		if base.Absent || told[p] || p.IsRoot() {
+			continue
+		}
+		_, err := w.s.lookup(p)
+		if isAbsent(err) {
+			w.add(Change{Path: p, Kind: Deleted, Info: Info{Mode: base.Mode, Size: base.Size, Mtime: base.Mtime, Origin: Source}, Base: &base})
+		} else if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

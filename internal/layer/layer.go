@@ -66,6 +66,10 @@ type Options struct {
 	// StandIns shows files of the source with another content. Nil: none. A
 	// ReadOnly stack shows the source's.
 	StandIns *StandIns
+	// Elsewhere says that Source is another directory than the changes were made
+	// over. Changes then lists as deleted also what Source does not have, as long
+	// as it is recorded. It goes with ReadOnly.
+	Elsewhere bool
 }
 
 // Quota bounds the delta, the frozen layers and the recorded contents

@@ -145,6 +145,9 @@ func readNames(dir int, do func(name []byte, mode uint32, ino uint64) error) err
 		if err == unix.EINTR {
 			continue
 		}
+		if err == unix.ENOENT {
+			return nil // it was removed, so it is empty
+		}
 		if err != nil || n == 0 {
 			return err
 		}

@@ -48,6 +48,9 @@ type ApplyOptions struct {
 	// Paths select what lies at and below them; none: everything.
 	Paths  []vpath.Path
 	DryRun bool
+	// To is the directory that takes the changes instead of the source, nil: none.
+	// What counts as a conflict is its content, and the delta keeps everything.
+	To *Source
 	// Reviewed is the digest of what is applied (Review.Remember): what is not as
 	// it was shown is left out, by name. "": what is there now.
 	Reviewed string
@@ -102,7 +105,7 @@ func (r *ApplyResult) Count(o Outcome) int {
 func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()
-	w, err := s.openTo(PurposeApply, o.Drop != nil, o.DryRun)
+	w, err := s.openToApply(o)
 	if err != nil {
 		return result, err
 	}
@@ -137,13 +140,20 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 			return nil
 		}
 		told = true
+		if o.To != nil {
+			event.To = audit.Text(o.To.Path)
+		}
 		return log.Append(event)
 	}
 	var stale []vpath.Path
 	stale, err, own = p.run(ctx, o, tell)
 	result = p.result()
 	result.Changed, result.Growth = stale, p.growth()
-	return result, errors.Join(err, tell(), s.settle(p.settled()))
+	err = errors.Join(err, tell())
+	if o.To == nil {
+		err = errors.Join(err, s.settle(p.settled()))
+	}
+	return result, err
 }
 
 // planReviewed plans what o says.
@@ -201,6 +211,9 @@ func (p *plan) answer(how OnConflict, name string) error {
 func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err, own error) {
 	paths := p.paths()
 	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+		if o.To != nil {
+			return nil, nil
+		}
 		v, forgets, err := p.work.markKept(v)
 		if err != nil {
 			return nil, err

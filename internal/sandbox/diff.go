@@ -75,9 +75,11 @@ func ReviewOf(name string, id ID, digest string, files []FileDiff, content func(
 }
 
 // Review opens the changes at and below the paths; without paths, all.
-// Errors: NotFound if nothing changed at a path; those of Source.Open.
+// Without its source (see SourceLost) the changes are compared with what was
+// recorded of it. Errors: NotFound if nothing changed at a path; those of
+// Source.Open.
 func (s *Sandbox) Review(paths ...vpath.Path) (*Review, error) {
-	w, err := s.open(true)
+	w, err := s.openToRead()
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type DiscardResult struct {
 // Errors: Precondition if the sandbox is locked; NotFound for a path at which
 // nothing changed.
 func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
-	w, err := s.openTo(PurposeDiscard, o.Drop != nil, o.DryRun)
+	w, err := s.openToDiscard(o)
 	if err != nil {
 		return result, err
 	}

@@ -25,6 +25,7 @@ const (
 	PurposeDiscard   Purpose = "discard"
 	PurposeRemove    Purpose = "rm"
 	PurposeClear     Purpose = "clearing up"
+	PurposeRebase    Purpose = "rebase"
 )
 
 // Owner is who holds a sandbox's lock. It is read from the lock file and only

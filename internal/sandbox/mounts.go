@@ -28,7 +28,7 @@ func (s *Sandbox) NestedMounts() ([]vpath.Path, error) {
 	if len(points) == 0 {
 		return nil, nil
 	}
-	if err := w.compile(); err != nil {
+	if err := w.compile(s.record.Source); err != nil {
 		return nil, err
 	}
 	var list []vpath.Path

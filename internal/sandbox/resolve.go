@@ -27,7 +27,7 @@ type Growth struct{ Files, Bytes int64 }
 
 // HasChanges reports whether the sandbox's delta holds anything.
 func (s *Sandbox) HasChanges() (bool, error) {
-	w, err := s.open(true)
+	w, err := s.openToRead()
 	if err != nil {
 		return false, err
 	}

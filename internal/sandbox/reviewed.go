@@ -78,7 +78,7 @@ func (r *Review) remember(base string, replaced []vpath.Path, files []FileDiff) 
 // RememberNow is Remember of all that the sandbox has changed, for one that does
 // not run: what its last command left counts as shown.
 func (s *Sandbox) RememberNow() (digest string, err error) {
-	w, err := s.open(true)
+	w, err := s.openToRead()
 	if err != nil {
 		return "", err
 	}

@@ -227,7 +227,7 @@ func movedIfAbsent(err error) error {
 // is removed cannot be anybody's work: the new version that did not get its
 // place, or the old one that lost it. Errors: errMoved, naming the file, for
 // anything else.
-func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {
+func (e entry) recover(isBefore func(name string, st *unix.Stat_t) bool) error {
 	left, err := statEntry(e.dir, e.temp)
 	if left == nil || err != nil {
 		return err
@@ -236,7 +236,7 @@ func (e entry) recover(isBefore func(*unix.Stat_t) bool) error {
 	if err != nil {
 		return err
 	}
-	if isBefore(now) || isBefore(left) {
+	if isBefore(e.name, now) || isBefore(e.temp, left) {
 		return e.removeTemp()
 	}
 	if now == nil {

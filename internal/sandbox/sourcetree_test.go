@@ -177,7 +177,7 @@ func TestRecoverDeletesNobodysWork(t *testing.T) {
 				put(t, tree, temp, tt.temp)
 			}
 			isBefore := func(st *unix.Stat_t) bool { return isVersion(&before, st) }
-			err := tree.at("/f", func(e entry) error { return e.recover(isBefore) })
+			err := tree.at("/f", func(e entry) error { return e.recover(func(_ string, st *unix.Stat_t) bool { return isBefore(st) }) })
 			if errors.Is(err, errMoved) != tt.moved {
 				t.Errorf("recover = %v", err)
 			}

@@ -190,6 +190,16 @@ func (h *Home) List() ([]*Sandbox, error) {
 // identity (ID, Name, Source, HostUID, CreatedAt) stays whatever change does.
 // Errors: those of change; NotFound if the sandbox was removed.
 func (s *Sandbox) Update(change func(*Record) error) error {
+	source := s.record.Source
+	return s.update(func(r *Record) error {
+		err := change(r)
+		r.Source = source
+		return err
+	})
+}
+
+// update is Update that may change the source, too.
+func (s *Sandbox) update(change func(*Record) error) error {
 	return s.home.locked(func() error {
 		r, err := readRecord(s.Dir())
 		if err != nil {
@@ -203,7 +213,7 @@ func (s *Sandbox) Update(change func(*Record) error) error {
 		if err := change(&r); err != nil {
 			return err
 		}
-		r.SchemaVersion, r.ID, r.Name, r.Source = SchemaVersion, before.ID, before.Name, before.Source
+		r.SchemaVersion, r.ID, r.Name = SchemaVersion, before.ID, before.Name
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
 		if err := r.check(); err != nil {
 			return fault.New(fault.Precondition, "sandbox %s: %w", r.Name, err)

@@ -164,7 +164,7 @@ const gitSeenFile = "git-seen"
 // history, it says once: seen is to be called when that has been told.
 func (s *Sandbox) LookAtGit(ctx context.Context) (found Tracked, seen func() error, err error) {
 	w := &work{sandbox: s}
-	if err := w.compile(); err != nil {
+	if err := w.compile(s.record.Source); err != nil {
 		return Tracked{}, nil, err
 	}
 	source, err := s.record.Source.Open()

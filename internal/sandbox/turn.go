@@ -28,12 +28,14 @@ type turn struct {
 // turnFile is the turn's file in the sandbox's directory.
 const turnFile = "apply.lock"
 
+func (w *work) turnPath() string { return filepath.Join(w.sandbox.Dir(), w.turnFile) }
+
 // takeTurn takes the turn and clears up after an apply that was killed.
 // Errors: Precondition if another command has it, or if what was left is
 // somebody's work.
 func (w *work) takeTurn() error {
 	s := w.sandbox
-	f, err := os.OpenFile(filepath.Join(s.Dir(), turnFile), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(w.turnPath(), os.O_RDWR|os.O_CREATE, 0o600)
 	if w.lock != nil && hostfile.Kind(err) == fault.Exhausted {
 		return nil // there is no list to make, nor one that was left; the lock keeps others away
 	}
@@ -47,22 +49,28 @@ func (w *work) takeTurn() error {
 		err = fault.New(fault.Precondition, "sandbox %s: another apply or discard is under way", s.Name())
 	case err != nil:
 		err = hostError("sandbox "+s.Name(), err)
+	case !isAt(f, w.turnPath()):
+		err = fault.New(fault.Precondition, "sandbox %s: another apply has just ended; try again", s.Name())
 	default:
 		w.turn = t
 		err = w.clearUp()
 	}
 	if err != nil {
 		w.turn = nil
-		t.end()
+		f.Close()
 	}
 	return err
 }
 
-// end gives the turn up, if there is one. What is still listed stays so.
-func (t *turn) end() {
-	if t != nil {
-		t.file.Close()
+// giveTurnUp gives the turn up, if there is one. What is still listed stays so.
+func (w *work) giveTurnUp() {
+	if w.turn == nil {
+		return
 	}
+	if w.elsewhere && w.turn.size == 0 {
+		_ = os.Remove(w.turnPath()) // an empty list more does no harm
+	}
+	w.turn.file.Close()
 }
 
 // intend lists, durably, the paths that are about to be touched, behind those
@@ -122,7 +130,7 @@ func (w *work) clearUp() error {
 
 // peekTurn finds out what a killed apply has left and changes nothing.
 func (w *work) peekTurn() error {
-	f, err := os.Open(filepath.Join(w.sandbox.Dir(), turnFile))
+	f, err := os.Open(w.turnPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -195,7 +203,9 @@ func (w *work) clearTemp(p vpath.Path, base *layer.Base) error {
 			// Nothing was ever taken away to make room for it.
 			return e.removeTemp()
 		}
-		return e.recover(func(st *unix.Stat_t) bool { return isBase(base, st) })
+		return e.recover(func(name string, st *unix.Stat_t) bool {
+			return isBase(base, st) || w.elsewhere && hasBaseContent(base, e.dir, name, st)
+		})
 	})
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return nil // its directory is gone

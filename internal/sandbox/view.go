@@ -48,8 +48,9 @@ const (
 
 var originOf = map[layer.Origin]Origin{layer.Source: OfSource, layer.Frozen: OfFrozen, layer.Delta: OfDelta}
 
-// OpenView opens what a sandbox of this home sees. Close it after. Errors:
-// those of Source.Open.
+// OpenView opens what a sandbox of this home sees; without its source (see
+// SourceLost) that is what the delta holds. Close it after. Errors: those of
+// Source.Open.
 func (h *Home) OpenView(s *Sandbox) (*View, error) {
 	reserved, err := h.Reserved(s.record.Source)
 	if err != nil {
@@ -59,7 +60,7 @@ func (h *Home) OpenView(s *Sandbox) (*View, error) {
 	if v.policy, err = policy.Compile(s.record.Rules, policy.Options{Reserved: reserved}); err != nil {
 		return nil, err
 	}
-	if v.source, err = s.record.Source.Open(); err != nil {
+	if v.source, _, err = s.sourceToRead(); err != nil {
 		return nil, err
 	}
 	if v.stack, err = s.OpenLayers(v.source, true); err != nil {

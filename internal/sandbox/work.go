@@ -18,10 +18,12 @@ type work struct {
 	policy  *policy.Policy
 	earlier []*policy.Policy
 
-	room    func()              // gives the reserve back
-	lock    *Lock               // held if stack may be changed, else nil
-	turn    *turn               // taken if the source or the delta may be changed, else nil
-	resumed map[vpath.Path]bool // what a killed apply was about to touch
+	room      func() // gives the reserve back
+	lock      *Lock  // held if stack may be changed, else nil
+	turnFile  string
+	elsewhere bool                // source is not the sandbox's
+	turn      *turn               // taken if the source or the delta may be changed, else nil
+	resumed   map[vpath.Path]bool // what a killed apply was about to touch
 	// unfinished are directories that an apply has made and has not given their
 	// mode yet, and that mode.
 	unfinished map[vpath.Path]uint32
@@ -33,18 +35,24 @@ type work struct {
 // open opens the sandbox's source and layers. With readOnly it may run beside
 // a supervisor, else the caller holds the lock.
 func (s *Sandbox) open(readOnly bool) (*work, error) {
-	w := &work{sandbox: s, resumed: map[vpath.Path]bool{}, unfinished: map[vpath.Path]uint32{}}
-	if err := w.compile(); err != nil {
-		return nil, err
-	}
-	var err error
-	if w.source, err = s.record.Source.Open(); err != nil {
-		return nil, err
-	}
-	w.tree = sourceTree{root: w.source, owner: s.ID()}
-	w.stack, err = s.OpenLayers(w.source, readOnly)
+	source, err := s.record.Source.Open()
 	if err != nil {
-		w.source.Close()
+		return nil, err
+	}
+	return s.openOver(source, s.record.Source, layer.Options{ReadOnly: readOnly})
+}
+
+// openOver opens the sandbox's layers over the directory source, which is at, and
+// closes it with the work, or now if it fails.
+func (s *Sandbox) openOver(source *os.File, at Source, o layer.Options) (*work, error) {
+	w := &work{sandbox: s, source: source, turnFile: turnFile, resumed: map[vpath.Path]bool{}, unfinished: map[vpath.Path]uint32{}}
+	w.tree = sourceTree{root: source, owner: s.ID()}
+	err := w.compile(at)
+	if err == nil {
+		w.stack, err = s.openLayers(source, o)
+	}
+	if err != nil {
+		source.Close()
 		return nil, err
 	}
 	return w, nil
@@ -52,21 +60,31 @@ func (s *Sandbox) open(readOnly bool) (*work, error) {
 
 // OpenLayers opens the sandbox's layers over its source.
 func (s *Sandbox) OpenLayers(source *os.File, readOnly bool) (*layer.Stack, error) {
-	user, err := sourceUser()
-	if err != nil {
+	return s.openLayers(source, layer.Options{ReadOnly: readOnly})
+}
+
+// openLayers adds to o what the record says.
+func (s *Sandbox) openLayers(source *os.File, o layer.Options) (*layer.Stack, error) {
+	var err error
+	if o.User, err = sourceUser(); err != nil {
 		return nil, err
 	}
-	absent, err := s.record.Absent()
-	if err != nil {
+	if o.Absent, err = s.record.Absent(); err != nil {
 		return nil, err
 	}
-	return layer.Open(layer.Options{Source: source, Dir: s.LayersDir(), ReadOnly: readOnly, User: user, Absent: absent})
+	o.Source, o.Dir = source, s.LayersDir()
+	return layer.Open(o)
 }
 
 // openTo opens the sandbox in order to change its source or its delta: by
 // itself, or live, beside a supervisor that changes the delta on request. A
 // dry run changes nothing. Errors: Precondition if somebody is in the way.
 func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
+	return s.openBy(p, live, dryRun, s.open)
+}
+
+// openBy is openTo of what open opens.
+func (s *Sandbox) openBy(p Purpose, live, dryRun bool, open func(readOnly bool) (*work, error)) (*work, error) {
 	room := func() {}
 	if !dryRun {
 		room = s.home.MakeRoom()
@@ -79,7 +97,7 @@ func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
 			return nil, err
 		}
 	}
-	w, err := s.open(lock == nil)
+	w, err := open(lock == nil)
 	if err != nil {
 		lock.Release()
 		room()
@@ -98,7 +116,7 @@ func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
 }
 
 func (w *work) close() error {
-	w.turn.end()
+	w.giveTurnUp()
 	err := errors.Join(w.stack.Close(), w.source.Close())
 	w.lock.Release()
 	if w.room != nil {
@@ -108,9 +126,10 @@ func (w *work) close() error {
 }
 
 // compile compiles the policies of now and before, with what is reserved.
-func (w *work) compile() error {
+// source is the directory that the changes are for.
+func (w *work) compile(source Source) error {
 	r := &w.sandbox.record
-	reserved, err := w.sandbox.home.Reserved(r.Source)
+	reserved, err := w.sandbox.home.Reserved(source)
 	if err != nil {
 		return err
 	}
