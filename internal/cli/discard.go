@@ -7,7 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -93,8 +95,11 @@ func (e *env) tellDiscarded(result sandbox.DiscardResult, err error, dryRun, asJ
 // dropLive returns what tells a live supervisor to forget entries of the
 // delta, nil if the sandbox does not run.
 func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
-	c, err := client(ctx, sb)
-	if err != nil || c == nil {
+	c, err := supervise.Reach(ctx, sb.Dir())
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return func(v []sandbox.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil

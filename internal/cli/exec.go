@@ -132,17 +132,37 @@ func runExec(ctx context.Context, e *env, name string, o execOptions, argv []str
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	live, err := e.enter(ctx, home, sb, false)
 	if err != nil {
-		return err
+		return outOfTime(ctx, err, o.Timeout, time.Since(began))
 	}
 	exit, err := e.runInside(ctx, sb, live, o, argv)
-	err = errors.Join(err, live.leave())
+	if left := live.leave(); !supervise.IsSilent(err) {
+		err = errors.Join(err, left)
+	}
 	e.explainExit(exit)
 	if code := exitOf(exit); err == nil && code != exitOK {
 		return exitError(code)
 	}
 	return err
+}
+
+// outOfTimeMargin is how much of a time-out may be left when a silent supervisor
+// is given up, and is waited for all the same.
+const outOfTimeMargin = 5 * time.Second
+
+// outOfTime is err, or says that the time-out is over if it soon is: a command
+// that a silent supervisor has not started ends like one that it does not end.
+func outOfTime(ctx context.Context, err error, timeout, took time.Duration) error {
+	if !supervise.IsSilent(err) || timeout == 0 || timeout-took > outOfTimeMargin {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(timeout - took):
+	}
+	return fault.New(fault.Deadline, "the time-out of %s is over: %w", timeout, err)
 }
 
 func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered, o execOptions, argv []string) (supervise.Exit, error) {

@@ -14,6 +14,7 @@ import (
 
 func newStop(e *env) *cobra.Command {
 	timeout := supervise.StopPatience
+	force := false
 	cmd := &cobra.Command{
 		Use:               "stop NAME…",
 		Short:             "End everything that runs in a sandbox; its delta stays",
@@ -23,6 +24,9 @@ func newStop(e *env) *cobra.Command {
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if force {
+			timeout = time.Second
+		}
 		return e.either(cmd,
 			func() error {
 				return forEach(args, func(name string) error { return runStop(cmd.Context(), e, name, timeout) })
@@ -31,7 +35,9 @@ func newStop(e *env) *cobra.Command {
 				return forEach(args, func(name string) error { return stopOnServer(ctx, s, name) })
 			})
 	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "kill a supervisor that has not ended within a second")
 	cmd.Flags().DurationVar(&timeout, "timeout", timeout, "kill a supervisor that has not ended by then")
+	cmd.MarkFlagsMutuallyExclusive("force", "timeout")
 	return cmd
 }
 
@@ -63,8 +69,12 @@ func runStop(ctx context.Context, e *env, name string, timeout time.Duration) er
 
 // stop ends a sandbox if it runs and waits until it has let its lock go.
 func (e *env) stop(ctx context.Context, sb *sandbox.Sandbox, timeout time.Duration) error {
+	began := time.Now()
 	killed, err := supervise.End(ctx, sb, timeout)
-	if killed {
+	switch {
+	case killed && time.Since(began) < timeout:
+		e.say("%s: its supervisor did not answer and was killed; the delta is whole", sb.Name())
+	case killed:
 		e.say("%s: its supervisor did not end within %s and was killed; the delta is whole", sb.Name(), timeout)
 	}
 	return err

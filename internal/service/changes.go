@@ -57,7 +57,7 @@ func selection(paths []string) ([]vpath.Path, error) {
 // dropLive has a live supervisor forget entries of the delta; it is nil for a
 // sandbox that does not run.
 func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
-	client, err := supervise.Dial(ctx, sb.Dir())
+	client, err := supervise.Reach(ctx, sb.Dir())
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}

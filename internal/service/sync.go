@@ -180,7 +180,7 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 		err = client.Renew(bounded, paths)
 	}
 	switch {
-	case bounded.Err() != nil && ctx.Err() == nil:
+	case supervise.IsSilent(err), bounded.Err() != nil && ctx.Err() == nil:
 		// It shows nothing new to anybody now, and has been told what to forget first.
 		s.log.WarnContext(ctx, "sandbox: its supervisor does not answer, and is not waited for", "sandbox", sb.ID())
 		return nil

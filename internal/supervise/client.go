@@ -44,6 +44,19 @@ func Dial(ctx context.Context, dir string) (*Client, error) {
 	return c, probe.Close()
 }
 
+// Reach is Dial for a supervisor that answers. Errors: NotFound; Precondition, a
+// *SilentError, of one that does not.
+func Reach(ctx context.Context, dir string) (*Client, error) {
+	c, err := Dial(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Status(ctx); IsSilent(err) {
+		return nil, err
+	}
+	return c, nil
+}
+
 // connect reaches the socket through a handle on its directory, because a
 // socket's name holds 107 bytes at most (unix(7)) and a path may be longer.
 func (c *Client) connect(ctx context.Context) (conn, error) {
@@ -73,19 +86,35 @@ func (c *Client) call(ctx context.Context, r request, given ...*os.File) (reply,
 	defer cn.Close()
 	stop := context.AfterFunc(ctx, func() { cn.Close() })
 	defer stop()
-	if err := cn.send(r, given...); err != nil {
-		return reply{}, lost(ctx, err)
+	after := firstLook
+	if r.Session != nil && r.Session.Timeout > 0 {
+		after = r.Session.Timeout + timeoutGrace
 	}
-	var answer reply
-	files, err := cn.receive(&answer)
+	answer, files, err := c.ask(ctx, cn, after, r, given...)
 	closeAll(files...)
 	if err != nil {
-		return reply{}, lost(ctx, err)
+		return reply{}, err
 	}
 	if answer.Error != nil {
 		return reply{}, answer.Error.err()
 	}
 	return answer, nil
+}
+
+// ask sends a request and waits for the first reply to it, but not for that of a
+// supervisor that has been silent from after on.
+func (c *Client) ask(ctx context.Context, cn conn, after time.Duration, r request, given ...*os.File) (reply, []*os.File, error) {
+	g := c.guard(ctx, cn, after)
+	var answer reply
+	var files []*os.File
+	err := cn.send(r, given...)
+	if err == nil {
+		files, err = cn.receive(&answer)
+	}
+	if err = g.end(err); err != nil && !IsSilent(err) {
+		err = lost(ctx, err)
+	}
+	return answer, files, err
 }
 
 // lost explains a connection that ended without an answer.
@@ -159,13 +188,9 @@ func (c *Client) Join(ctx context.Context) (io.Closer, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { cn.Close() })
 	defer stop()
-	var answer reply
-	if err = cn.send(request{Op: opJoin}); err == nil {
-		_, err = cn.receive(&answer)
-	}
-	if err != nil {
+	if _, _, err := c.ask(ctx, cn, firstLook, request{Op: opJoin}); err != nil {
 		cn.Close()
-		return nil, lost(ctx, err)
+		return nil, err
 	}
 	return cn, nil
 }
@@ -197,8 +222,10 @@ type Running struct {
 	// leaves it open, because output may still be unread.
 	Terminal *os.File
 
-	conn conn
-	send sync.Mutex
+	conn     conn
+	client   *Client
+	deadline time.Time // when its time-out is over by our clock; zero: it has none
+	send     sync.Mutex
 }
 
 // Exec starts command. With a terminal, files must be empty; else they are the
@@ -217,15 +244,10 @@ func (c *Client) start(ctx context.Context, r request, files []*os.File) (*Runni
 	if err != nil {
 		return nil, err
 	}
-	if err := cn.send(r, files...); err != nil {
-		cn.Close()
-		return nil, lost(ctx, err)
-	}
-	var answer reply
-	received, err := cn.receive(&answer)
+	began := time.Now()
+	answer, received, err := c.ask(ctx, cn, firstLook, r, files...)
 	switch {
 	case err != nil:
-		err = lost(ctx, err)
 	case answer.Error != nil:
 		err = answer.Error.err()
 	case answer.Started == nil:
@@ -236,7 +258,10 @@ func (c *Client) start(ctx context.Context, r request, files []*os.File) (*Runni
 		cn.Close()
 		return nil, err
 	}
-	running := &Running{PID: answer.Started.PID, ID: answer.Started.ID, LostBytes: answer.Started.LostBytes, conn: cn}
+	running := &Running{PID: answer.Started.PID, ID: answer.Started.ID, LostBytes: answer.Started.LostBytes, conn: cn, client: c}
+	if r.Exec != nil && r.Exec.Timeout > 0 {
+		running.deadline = began.Add(r.Exec.Timeout)
+	}
 	if len(received) > 0 {
 		running.Terminal = received[0]
 	}
@@ -255,15 +280,25 @@ func (r *Running) tell(what request) error {
 }
 
 // Wait returns how the command ended. Errors: Unavailable when the supervisor
-// died before it did.
+// died before it did; Deadline, a *SilentError, when the time-out is over and the
+// supervisor does not answer.
 func (r *Running) Wait(ctx context.Context) (Exit, error) {
 	defer r.conn.Close()
 	stop := context.AfterFunc(ctx, func() { r.conn.Close() })
 	defer stop()
+	var g *guard
+	if !r.deadline.IsZero() {
+		g = r.client.guard(ctx, r.conn, max(0, time.Until(r.deadline))+timeoutGrace)
+	}
 	var answer reply
 	files, err := r.conn.receive(&answer)
 	closeAll(files...)
+	if g != nil {
+		err = g.end(err)
+	}
 	switch {
+	case IsSilent(err):
+		return Exit{}, fault.New(fault.Deadline, "the time-out is over: %w", err)
 	case err != nil:
 		return Exit{}, lost(ctx, err)
 	case answer.Error != nil:

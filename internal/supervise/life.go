@@ -55,7 +55,8 @@ func noteServed(sb *sandbox.Sandbox, change func(*sandbox.Served)) error {
 }
 
 // End ends everything that runs in sb, if anything does, and returns when its
-// supervisor has let go. One that does not listen is killed after patience;
+// supervisor has let go. One that does not listen is killed after patience, or
+// as soon as it is known not to answer;
 // then killed is true, and the delta is whole all the same. Errors: those of
 // ClearRemains, too, of a sandbox that has ended.
 func End(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (killed bool, err error) {
@@ -86,7 +87,7 @@ func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clea
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = c.Stop(bounded)
-	if err == nil || bounded.Err() == nil || ctx.Err() != nil {
+	if !IsSilent(err) && (err == nil || bounded.Err() == nil || ctx.Err() != nil) {
 		return true, false, err
 	}
 	if err := c.Kill(ctx); err != nil && !fault.Is(err, fault.NotFound) {

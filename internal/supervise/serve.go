@@ -51,6 +51,9 @@ func (s *supervisor) handle(ctx context.Context, c conn) {
 	if err != nil {
 		return // a probe, or a client that died
 	}
+	if r.starts() && c.isGone() {
+		return // it gave up while we could not answer
+	}
 	if s.handleLasting(ctx, c, r, files) {
 		return
 	}

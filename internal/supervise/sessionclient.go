@@ -99,6 +99,8 @@ func (c *Client) SessionExec(ctx context.Context, id string, command SessionComm
 	r := sessionRequest{ID: id, Text: []byte(command.Text), Timeout: command.Timeout}
 	answer, err := c.call(ctx, request{Op: opSessionExec, Session: &r}, stdout, stderr)
 	switch {
+	case IsSilent(err) && command.Timeout > 0:
+		return Exit{}, fault.New(fault.Deadline, "the time-out is over: %w", err)
 	case err != nil:
 		return Exit{}, err
 	case answer.Exited == nil:

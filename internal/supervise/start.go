@@ -186,12 +186,32 @@ func (l *Lease) Release() error {
 	if err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_WR); err != nil {
 		return fault.New(fault.Unavailable, "supervisor: %w", err)
 	}
+	if err := l.awaitAnswer(); err != nil {
+		return err
+	}
 	var b [1]byte
 	if n, _ := l.file.Read(b[:]); n == 1 {
 		go l.process.Wait() // a starter that lives on leaves no zombie
 		return nil
 	}
 	return l.afterDeath()
+}
+
+// awaitAnswer returns when there is something to read, or with a *SilentError
+// when a signal has stopped the supervisor.
+func (l *Lease) awaitAnswer() error {
+	for {
+		ready := []unix.PollFd{{Fd: int32(l.file.Fd()), Events: unix.POLLIN}}
+		n, err := unix.Poll(ready, int(firstLook.Milliseconds()))
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && err != unix.EINTR:
+			return fault.New(fault.Internal, "supervisor: %w", err)
+		case n == 0 && isStopped(l.process.Pid):
+			return fault.New(fault.Precondition, "%w", &SilentError{Sandbox: l.name, PID: l.process.Pid, Stopped: true})
+		}
+	}
 }
 
 func socketpair(kind int) (ours, theirs *os.File, err error) {

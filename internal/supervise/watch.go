@@ -260,14 +260,8 @@ func (c *Client) Watch(ctx context.Context, path vpath.Path, recursive bool) (*V
 		return nil, err
 	}
 	w := &ViewWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	var answer reply
-	if err = cn.send(request{Op: opWatch, Watch: &watchRequest{Path: []byte(path), Recursive: recursive}}); err == nil {
-		_, err = cn.receive(&answer)
-	}
-	switch {
-	case err != nil:
-		err = lost(ctx, err)
-	case answer.Error != nil:
+	answer, _, err := c.ask(ctx, cn, firstLook, request{Op: opWatch, Watch: &watchRequest{Path: []byte(path), Recursive: recursive}})
+	if err == nil && answer.Error != nil {
 		err = answer.Error.err()
 	}
 	if err != nil {
