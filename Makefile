@@ -85,6 +85,14 @@ race: ## unit, property and self-tests under the race detector
 e2e: ## stories, attacks and the documentation's examples on the real binary; the longest first
 	$(GO) test -vet=off -count=1 -timeout 15m $(TESTFLAGS) ./test/serve ./test/attack ./test/...
 
+CHAOS_TIME ?= 10m
+CHAOS_SEED ?= 0
+
+# 0 draws a seed, which the test prints. e2e runs a minute of it with a fixed one.
+.PHONY: chaos
+chaos: setup ## kill every process at random moments for CHAOS_TIME (10m), from CHAOS_SEED
+	$(GO) test -vet=off -count=1 -timeout 0 -v $(TESTFLAGS) ./test/chaos -chaos.duration=$(CHAOS_TIME) -chaos.seed=$(CHAOS_SEED)
+
 PYTHON_BIN  := ../../bin/python
 PYTEST      := AGENTFENSE_BINARY=$(abspath $(BIN)) PYTHONPATH=src timeout 10m
 PYTESTFLAGS ?=

@@ -79,7 +79,8 @@ func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force b
 	return nil
 }
 
-// remove removes a sandbox, which takes a while for a large delta.
+// remove removes a sandbox, which takes a while for a large delta, and what killed
+// commands have left of others.
 func (e *env) remove(home *sandbox.Home, name string) error {
 	p := e.progress("removing " + vpath.Escape(name))
 	defer p.stop()
@@ -87,7 +88,7 @@ func (e *env) remove(home *sandbox.Home, name string) error {
 	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == sandbox.PurposeSupervise {
 		return fault.New(fault.KindOf(err), "%w; %s", err, stopFirst(name))
 	}
-	return err
+	return errors.Join(err, supervise.SweepHome(home))
 }
 
 // stopFirst says how a sandbox that runs can be removed.

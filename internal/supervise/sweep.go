@@ -29,8 +29,12 @@ func Sweep(ctx context.Context, home *sandbox.Home) error {
 			errs = append(errs, fmt.Errorf("sandbox %s: %w", sb.Name(), err))
 		}
 	}
-	return errors.Join(append(errs, home.Sweep(clearDir), sweepGroups(home), sweepContainers(ctx, home))...)
+	return errors.Join(append(errs, SweepHome(home), sweepGroups(home), sweepContainers(ctx, home))...)
 }
+
+// SweepHome removes the directories of home that killed commands have left half
+// made and half removed.
+func SweepHome(home *sandbox.Home) error { return home.Sweep(clearDir) }
 
 // clearDir unmounts what is mounted in the directory of a sandbox that is gone.
 func clearDir(dir string) error { return errors.Join(clearMounts(dir), docker.ClearStage(dir)) }

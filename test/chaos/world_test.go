@@ -1,0 +1,221 @@
+package chaos_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
+	"github.com/agentfense/agentfense/test/wire"
+)
+
+// verbLimit bounds every verb: one that takes longer hangs.
+const verbLimit = 2 * time.Minute
+
+// roundsOfALife is after how many blows a sandbox is removed.
+const roundsOfALife = 15
+
+// world is one sandbox and what surrounds it.
+type world struct {
+	t      *testing.T
+	s      *harness.Sandbox
+	random *rand.Rand
+	create []string     // flags
+	server *wire.Server // nil: there is none
+	ended  bool         // the server was killed
+	model  *model
+	ids    identity
+	blows  map[string]int // by what was struck and how
+	log    []string       // what was done, for who reads a failure
+}
+
+func newLocal(t *testing.T) *world { return newWorld(t) }
+
+func newLimited(t *testing.T) *world {
+	needs.Cgroup(t, "pids")
+	w := newWorld(t)
+	w.create = []string{"--pids", "300"}
+	return w
+}
+
+func newOrdinary(t *testing.T) *world { return newWorld(t, harness.Ordinary) }
+
+func newServed(t *testing.T) *world {
+	w := newWorld(t)
+	w.serve()
+	t.Cleanup(func() {
+		_ = w.server.Cmd.Process.Signal(syscall.SIGTERM) // it may have been killed
+		_ = w.server.Cmd.Wait()
+	})
+	return w
+}
+
+func newWorld(t *testing.T, options ...harness.Option) *world {
+	files := map[string]string{}
+	for i := range fileCount {
+		files[nameOf(i)] = contentOf(0)
+	}
+	return &world{t: t, s: harness.New(t, binary, files, options...), model: newModel(), blows: map[string]int{}}
+}
+
+// serve starts the server, also after it was killed.
+func (w *world) serve() {
+	w.t.Helper()
+	cmd := exec.Command(binary, "serve")
+	cmd.Env = append(append(os.Environ(), "AGENTFENSE_HOME="+w.s.Home), wire.AnyPorts...)
+	server, err := wire.Serve(cmd, w.s.Home)
+	if err != nil {
+		w.fatal("serve: %v", err)
+	}
+	w.server, w.ended = server, false
+}
+
+// command is a verb that is not started yet.
+func (w *world) command(ctx context.Context, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	cmd := w.s.Command(ctx, args...)
+	if w.server != nil {
+		cmd.Env = append(cmd.Env, "AGENTFENSE_HOME="+w.s.Home+"-client", "AGENTFENSE_ENDPOINT="+w.server.Addr, "AGENTFENSE_TOKEN="+w.server.Token)
+	}
+	stdout, stderr := &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	cmd.WaitDelay = time.Second
+	return cmd, stdout, stderr
+}
+
+// must runs a verb that nobody disturbs: it must succeed.
+func (w *world) must(args ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), verbLimit)
+	defer cancel()
+	cmd, stdout, stderr := w.command(ctx, args...)
+	if err := cmd.Run(); err != nil {
+		w.fatal("agentfense %.200q: %v, %v\n%s", args, err, ctx.Err(), stderr)
+	}
+	return stdout.String()
+}
+
+// fatal fails the test and says what was done before.
+func (w *world) fatal(format string, args ...any) {
+	w.t.Helper()
+	recent := w.log[max(0, len(w.log)-20):]
+	w.t.Fatalf("seed %d: %s\ndone before:\n  %s", *seed, fmt.Sprintf(format, args...), strings.Join(recent, "\n  "))
+}
+
+func (w *world) note(format string, args ...any) {
+	w.log = append(w.log, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// live is one life: rounds until it is long enough or the time is over, and the
+// end, after which nothing is left.
+func (w *world) live(end time.Time) {
+	w.must(append([]string{"create", "--preset", "full-access", w.s.Name}, w.create...)...)
+	w.ids = w.identity()
+	for round := 0; round < roundsOfALife && time.Now().Before(end); round++ {
+		w.round()
+	}
+	w.must("rm", "--force", w.s.Name)
+	w.nothingLeft(w.ids)
+	w.t.Logf("blows: %v", w.blows)
+}
+
+// round does one thing, strikes while it is done, and checks.
+func (w *world) round() {
+	switch n := w.random.IntN(10); {
+	case n < 4:
+		w.write()
+	case n < 6:
+		w.apply()
+	case n < 7:
+		w.discard()
+	case n < 8:
+		w.applyWhileWriting()
+	default:
+		w.begin()
+	}
+	w.settle()
+	w.check()
+}
+
+// strike runs a verb, strikes one of the processes meanwhile, and returns whether
+// the verb succeeded, with what it wrote.
+func (w *world) strike(most time.Duration, args ...string) (bool, string) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), verbLimit)
+	defer cancel()
+	cmd, stdout, stderr := w.command(ctx, args...)
+	if err := cmd.Start(); err != nil {
+		w.fatal("agentfense %.200q: %v", args, err)
+	}
+	time.Sleep(time.Duration(w.random.Int64N(int64(most))))
+	w.blow(cmd.Process.Pid)
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		w.fatal("agentfense %.200q hangs\n%s", args, stderr)
+	}
+	w.note("%.60q: %v %s", args, err, bytes.TrimSpace(stderr.Bytes()))
+	return err == nil, stdout.String()
+}
+
+// blow kills one of the processes, or stops it for a while.
+func (w *world) blow(cli int) {
+	byRole := map[harness.Role][]int{"command line": {cli}}
+	if w.server != nil {
+		byRole["server"] = []int{w.server.Cmd.Process.Pid}
+	}
+	for _, p := range harness.Processes(w.s.Home) {
+		byRole[p.Role] = append(byRole[p.Role], p.PID)
+	}
+	var roles []harness.Role
+	for role := range byRole {
+		roles = append(roles, role)
+	}
+	slices.Sort(roles)
+	role := roles[w.random.IntN(len(roles))]
+	pid := byRole[role][w.random.IntN(len(byRole[role]))]
+	how, pause := "killed", time.Duration(0)
+	if w.random.IntN(4) == 0 {
+		how, pause = "stopped", time.Duration(w.random.Int64N(int64(200*time.Millisecond)))
+	}
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return // it has ended
+	}
+	defer unix.Close(process)
+	w.blows[fmt.Sprint(role, " ", how)]++
+	w.note("%s %d %s", role, pid, how)
+	if how == "killed" {
+		_ = unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0) // it may have ended
+		w.ended = w.ended || role == "server"
+		return
+	}
+	_ = unix.PidfdSendSignal(process, unix.SIGSTOP, nil, 0)
+	time.Sleep(pause)
+	_ = unix.PidfdSendSignal(process, unix.SIGCONT, nil, 0)
+}
+
+// settle has the server serve again if it was killed, and the sandbox stop.
+func (w *world) settle() {
+	if w.ended {
+		_ = w.server.Cmd.Wait() // it was killed
+		w.note("the server begins again")
+		w.serve()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), verbLimit)
+	defer cancel()
+	cmd, _, stderr := w.command(ctx, "stop", w.s.Name)
+	err := cmd.Run() // what does not run cannot be stopped
+	if ctx.Err() != nil {
+		w.fatal("stop hangs: %v\n%s", err, stderr)
+	}
+}
