@@ -41,6 +41,9 @@ func Main() {
 		die("prepare", err)
 	}
 	unix.Umask(0o022)
+	if err := wallIn(); err != nil {
+		die("landlock", err)
+	}
 	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
 	if err := sendRaw(socket, encode(msgReady)); err != nil {
 		die("say that it runs", err)

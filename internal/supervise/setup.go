@@ -349,6 +349,9 @@ func (s *supervisor) enforced() []string {
 	if s.group != nil || s.docker() && !groupLimits(s.record).IsZero() {
 		list = append(list, "cgroup")
 	}
+	if guest.LandlockVersion() > 0 {
+		list = append(list, "landlock")
+	}
 	return list
 }
 
