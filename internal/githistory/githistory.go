@@ -3,7 +3,7 @@
 // read: git works on an empty repository made for the question, which only
 // borrows the directories of objects, by handle. Hooks, helpers, fetching and
 // replacements are off besides. Every question ends with its context, and its
-// memory is bounded.
+// memory is bounded. Git has the rights of the caller.
 //
 // The package reads the refs itself. It does not look at work trees or indexes
 // (package gitindex does), and knows no policy.

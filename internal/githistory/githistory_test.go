@@ -270,3 +270,39 @@ func TestRemovedIsWhatTheTipLacks(t *testing.T) {
 		t.Errorf("an option for an object: %v", err)
 	}
 }
+
+// longHistory makes a repository of n commits whose names fill more than a pipe
+// holds.
+func longHistory(t *testing.T, n int) *repo {
+	r := newRepo(t, "sha1")
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "commit refs/heads/main\ncommitter a <a@example.org> %d +0000\ndata 1\nx\nM 644 inline %s%d\ndata 1\nx\n\n", 1_700_000_000+i, strings.Repeat("n", 200), i)
+	}
+	cmd := exec.Command("git", "fast-import", "--quiet")
+	cmd.Dir, cmd.Stdin = r.dir, strings.NewReader(text.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("fast-import: %v\n%s", err, out)
+	}
+	return r
+}
+
+func TestALongHistoryEndsWithTheContextOrWithTheAsker(t *testing.T) {
+	r := longHistory(t, 3000)
+	dir, o := r.open()
+	refs, err := ReadRefs(int(dir.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err = Paths(ctx, o, refs.Tips(), nil, func(string) bool { cancel(); return true })
+	if !fault.Is(err, fault.Deadline) {
+		t.Errorf("with a context that ends: %v", err)
+	}
+	told := 0
+	err = Paths(t.Context(), o, refs.Tips(), nil, func(string) bool { told++; return told < 3 })
+	if err != nil || told != 3 {
+		t.Errorf("with enough after 3: %d, %v", told, err)
+	}
+}

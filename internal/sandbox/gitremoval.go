@@ -86,7 +86,11 @@ func (w *work) indexRemoves(f *FileDiff, root vpath.Path) string {
 	}
 	var lost []vpath.Path
 	was.Entries(func(e gitindex.Entry) {
-		if p, ok := trackedPath(root, e.Path); ok && !has[e.Path] && w.wasHidden(p) && !slices.Contains(lost, p) && len(lost) < maxTracked {
+		if has[e.Path] || len(lost) == maxTracked {
+			return
+		}
+		has[e.Path] = true // a conflict has a path several times
+		if p, ok := trackedPath(root, e.Path); ok && w.wasHidden(p) {
 			lost = append(lost, p)
 		}
 	})
@@ -135,6 +139,10 @@ func (w *work) openRepository(root vpath.Path) *changedRepository {
 		return r // the source has no such repository: nothing is lost
 	}
 	defer dir.Close()
+	if w.sandbox.record.Served != nil && os.Geteuid() == 0 {
+		r.err = errors.New("a server that runs as root does not ask git about what its clients made")
+		return r
+	}
 	if r.refs, r.err = githistory.ReadRefs(int(dir.Fd())); r.err != nil {
 		return r
 	}
