@@ -51,7 +51,7 @@ var mayImport = map[string]string{
 	"internal/seccomp":          "fault",
 	"internal/guest":            "fault",
 	"internal/shell":            "fault",
-	"internal/isolate":          "fault",
+	"internal/isolate":          "fault hostfile",
 	"internal/isolate/bwrap":    "fault isolate seccomp",
 	"internal/isolate/docker":   "fault isolate isolate/handover seccomp",
 	"internal/isolate/handover": "fault",

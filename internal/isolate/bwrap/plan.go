@@ -168,7 +168,10 @@ func (p *plan) addMount(m isolate.Mount) error {
 		}
 	}
 	p.mounts = append(p.mounts, mount{isolate.Mount{Source: source, Target: m.Target}, st.IsDir()})
-	return nil
+	if !st.IsDir() {
+		return nil
+	}
+	return isolate.CheckMount(source, p.conceal)
 }
 
 // masks returns the places inside at which a concealed directory would show

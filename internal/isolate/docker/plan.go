@@ -151,7 +151,10 @@ func (p *plan) addMount(m isolate.Mount) error {
 		return fault.New(fault.Invalid, "mount %q: the sandbox sees it through its view alone, or not at all", m.Source)
 	}
 	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
-	return nil
+	if !st.IsDir() {
+		return nil
+	}
+	return isolate.CheckMount(source, p.conceal)
 }
 
 // addVolumes takes in the directories that the image declares as volumes. The

@@ -1,0 +1,138 @@
+package attack_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/test/harness"
+)
+
+// mountedDir is a directory of the host that everybody can enter.
+func mountedDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "attack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, path := range []string{dir, dir + "/tool", dir + "/tool/run"} {
+		if path != dir {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(path, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// listenIn opens a service of the host at path for everybody.
+func listenIn(t *testing.T, path string) net.Listener {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func fifo(t *testing.T, path string) {
+	t.Helper()
+	if err := unix.Mkfifo(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A service of the host is out of reach, whatever mount its socket lies in: the
+// mount is refused, and named.
+func TestMountsWithServicesAreRefused(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		for _, where := range []string{"agent.sock", "tool/agent.sock", "tool/run/agent.sock"} {
+			dir := mountedDir(t)
+			listenIn(t, filepath.Join(dir, where))
+			refusedToStart(t, s, []string{"--mount", dir}, dir, `socket "`+where+`"`)
+			refusedToStart(t, s, []string{"--mount", dir + ":/opt/tools"}, dir, `socket "`+where+`"`)
+		}
+		dir := mountedDir(t)
+		fifo(t, filepath.Join(dir, "tool/pipe"))
+		refusedToStart(t, s, []string{"--mount", dir}, dir, `FIFO "tool/pipe"`)
+	})
+}
+
+// A socket that came to a mount later is found when the sandbox starts again.
+func TestMountsAreCheckedAtEachStart(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		dir := mountedDir(t)
+		prints(t, s, "echo ran; touch kept", "ran\n", "--preset", "full-access", "--mount", dir+":/opt/tools")
+		listenIn(t, filepath.Join(dir, "agent.sock"))
+		r := s.Run("echo ran")
+		if r.Code != 125 || r.Stdout != "" || !strings.Contains(r.Stderr, `socket "agent.sock"`) {
+			t.Errorf("exit code %d, %q\n%s", r.Code, r.Stdout, r.Stderr)
+		}
+		if err := os.Remove(filepath.Join(dir, "agent.sock")); err != nil {
+			t.Fatal(err)
+		}
+		prints(t, s, "ls", "kept\n")
+	})
+}
+
+// The same in a container.
+func TestMountsOfContainersAreChecked(t *testing.T) {
+	needs.Docker(t)
+	t.Setenv("DOCKER_HOST", needs.DockerDaemon(t))
+	dir := mountedDir(t)
+	listenIn(t, filepath.Join(dir, "tool/agent.sock"))
+	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", needs.DockerImage, "--mount", dir + ":/opt/tools"}, dir, `socket "tool/agent.sock"`)
+}
+
+// What makes a socket in a mount worth the refusal: devices cannot be opened
+// there, and links lead nowhere but inside.
+func TestDevicesAndLinksOfMountsAreOfNoUse(t *testing.T) {
+	needs.Root(t)
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, nil, who...)
+		dir, service := mountedDir(t), mountedDir(t)
+		l := listenIn(t, filepath.Join(service, "agent.sock"))
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = io.WriteString(c, "reached\n")
+				c.Close()
+			}
+		}()
+		if err := unix.Mknod(dir+"/zero", unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(service+"/agent.sock", dir+"/agent.sock"); err != nil {
+			t.Fatal(err)
+		}
+		passes(t, s, useMount, []string{dir}, "--mount", dir)
+	})
+}
+
+var useMount = program("use what is in a mount", func(in *inside, args []string) {
+	in.refused("open a device", opened(args[0]+"/zero", unix.O_RDONLY), unix.EACCES, unix.EPERM)
+	_, err := net.Dial("unix", args[0]+"/agent.sock")
+	in.errno("connect through a link", err, unix.ENOENT)
+})
