@@ -47,7 +47,7 @@ type warningJSON struct {
 }
 
 func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error {
-	rules, err := loadPolicyFile(file, ".")
+	_, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return fault.New(fault.NotFound, "%w; `agentfense policy init` writes one to start from", err)
 	}

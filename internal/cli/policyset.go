@@ -8,6 +8,7 @@ import (
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
 // setFlags are those that say what the new policy is.
@@ -67,7 +68,7 @@ func runPolicySet(ctx context.Context, e *env, name string, o policySource) erro
 	if _, err := policy.Compile(rules, policy.Options{}); err != nil {
 		return err
 	}
-	if err := sb.ReplaceRules(rules, note, "policy set", nil); err != nil {
+	if err := sb.ReplaceRules(rules, note, "policy set", func(r *sandbox.Record) { r.Marks = o.marks }); err != nil {
 		return err
 	}
 	live, err := client(ctx, sb)

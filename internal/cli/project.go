@@ -18,35 +18,35 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// projectRules returns the rules of the project's own policy file, or nil if
-// it has none. The file came with the project, maybe from a stranger: unless
+// projectRules returns the project's own policy file and its rules, nil if it has
+// none. The file came with the project, maybe from a stranger: unless
 // it only narrows the default preset, the person must agree to it once for
 // each content.
-func (e *env) projectRules(home *sandbox.Home, source string) ([]policy.Rule, error) {
+func (e *env) projectRules(home *sandbox.Home, source string) (*policy.Document, []policy.Rule, error) {
 	path := filepath.Join(source, policy.ProjectFile.Rel())
 	content, err := readProjectFile(source)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	doc, err := policy.Load(bytes.NewReader(content), policy.ProjectFile.Rel())
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rules, err := doc.AllRules()
 	if err != nil || onlyNarrows(doc) {
-		return rules, err
+		return doc, rules, err
 	}
 	trusted, err := home.IsTrusted(path, content)
 	if err != nil || trusted {
-		return rules, err
+		return doc, rules, err
 	}
 	if err := e.askForTrust(doc); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return rules, home.Trust(path, content)
+	return doc, rules, home.Trust(path, content)
 }
 
 // readProjectFile reads the project's own policy file, which may be anything: a

@@ -111,8 +111,12 @@ func (o *sandboxOptions) directory() string {
 
 // serverRules returns the policy of a server's sandbox: of a codebase, or of a
 // directory here, whose .agentfense.yaml counts as it does for run.
-func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Server, codebase string) ([]policy.Rule, error) {
-	var rules []policy.Rule
+func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Server, codebase string) (rules []policy.Rule, err error) {
+	defer func() {
+		if err == nil && len(o.marks) > 0 {
+			e.say("the %s of the policy file: not known to a server, which has the built-in marks alone", plural(len(o.marks), "mark"))
+		}
+	}()
 	if codebase == "" {
 		source, err := realPath(o.directory())
 		if err != nil {

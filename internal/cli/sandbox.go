@@ -109,7 +109,7 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 	}
 	return home.Create(sandbox.Record{
 		Name: o.Name, Source: source, Workspace: string(source.Path),
-		Rules: rules, PolicyNote: note,
+		Rules: rules, PolicyNote: note, Marks: o.marks,
 		Runtime: o.Runtime, Image: o.image(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
 	})
 }
@@ -154,10 +154,10 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, 
 	if err != nil {
 		return err
 	}
-	if slices.Equal(sb.Record().Rules, rules) {
+	if slices.Equal(sb.Record().Rules, rules) && slices.Equal(sb.Record().Marks, o.marks) {
 		return nil
 	}
-	return sb.ReplaceRules(rules, note, "flags at a resume", nil)
+	return sb.ReplaceRules(rules, note, "flags at a resume", func(r *sandbox.Record) { r.Marks = o.marks })
 }
 
 // checkSource refuses to resume a sandbox on another directory than its own.

@@ -44,6 +44,9 @@ type sandboxOptions struct {
 	Disk    bytesValue
 	Timeout time.Duration
 	Rebase  bool
+
+	// marks are those of the policy file that the rules are from, set by rules.
+	marks []policy.Mark
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored
@@ -211,13 +214,21 @@ func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]pol
 
 func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
 	if o.Policy != "" {
-		rules, err := loadPolicyFile(o.Policy, source)
+		doc, rules, err := loadPolicyFile(o.Policy, source)
+		if err != nil {
+			return nil, "", err
+		}
+		o.marks = doc.Marks
 		return rules, "file " + vpath.Escape(o.Policy), err
 	}
 	if o.Preset == "" {
-		rules, err := e.projectRules(home, source)
-		if err != nil || rules != nil {
-			return rules, "project file", err
+		doc, rules, err := e.projectRules(home, source)
+		if err != nil {
+			return nil, "", err
+		}
+		if doc != nil {
+			o.marks = doc.Marks
+			return rules, "project file", nil
 		}
 		o.Preset = policy.DefaultPreset
 	}
@@ -228,14 +239,14 @@ func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([
 // loadPolicyFile reads the policy file at path. Below the source no symbolic
 // link is followed, for that is where others write. Elsewhere the user's own
 // links count, and a pipe that a shell passes in (hostfile.ReadNamed).
-func loadPolicyFile(path, source string) ([]policy.Rule, error) {
+func loadPolicyFile(path, source string) (*policy.Document, []policy.Rule, error) {
 	read := func() ([]byte, error) { return hostfile.ReadNamed(path, policy.MaxFileBytes) }
 	if rel, ok := relBelow(source, path); ok {
 		read = func() ([]byte, error) { return hostfile.ReadRegularIn(source, rel, policy.MaxFileBytes) }
 	}
 	content, err := read()
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "policy file %s: %w", vpath.Escape(path), err)
+		return nil, nil, fault.New(fault.Invalid, "policy file %s: %w", vpath.Escape(path), err)
 	}
 	return parsePolicy(content, path)
 }
@@ -257,10 +268,11 @@ func relBelow(dir, path string) (rel string, ok bool) {
 	return rel, err == nil && filepath.IsLocal(rel)
 }
 
-func parsePolicy(content []byte, name string) ([]policy.Rule, error) {
+func parsePolicy(content []byte, name string) (*policy.Document, []policy.Rule, error) {
 	doc, err := policy.Load(bytes.NewReader(content), vpath.Escape(name))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return doc.AllRules()
+	rules, err := doc.AllRules()
+	return doc, rules, err
 }

@@ -18,7 +18,7 @@ import (
 // every change, added fields too, because an older agentfense that ignored a
 // field could weaken the sandbox. Earlier versions are read; the next change of
 // such a record makes it one of this version.
-const SchemaVersion = 2
+const SchemaVersion = 3
 
 // The runtimes.
 const (
@@ -142,6 +142,9 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
+	}
+	if err := policy.CheckMarks(r.Marks); err != nil {
+		return fault.New(fault.Precondition, "%w", err)
 	}
 	if r.Name == string(r.ID) {
 		return nil

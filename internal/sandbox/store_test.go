@@ -113,7 +113,7 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 		{"an unknown key of a rule", replace(`"permission": "write"`, `"permission": "write", "prio": 3`), "not in the form"},
 		{"an unknown permission", replace(`"permission": "write"`, `"permission": "all"`), "unknown permission"},
 		{"a key in other letters", replace(`"net"`, `"Net"`), "not in the form"},
-		{"a newer version", replace(`"schema_version": 2`, `"schema_version": 3`), "has schema version 3, this agentfense knows 2"},
+		{"a newer version", replace(`"schema_version": 3`, `"schema_version": 4`), "has schema version 4, this agentfense knows 3"},
 		{"the record of another sandbox", replace(`"name": "fix"`, `"name": "fax"`), `it is of sandbox "fax"`},
 		{"a malformed id", replace(`"id": "sb_`, `"id": "xx_`), "malformed"},
 	}

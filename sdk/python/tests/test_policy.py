@@ -498,7 +498,7 @@ def test_the_policy_file_of_a_project_grants_nothing(home: Path, project: Path) 
 def test_a_policy_file_is_not_waited_for(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    with pytest.raises(PolicyError, match="fifo: is a FIFO: want a regular file$"):
+    with pytest.raises(PolicyError, match=r"fifo: is a FIFO: want a regular file$"):
         Policy.load(fifo)
     huge = tmp_path / "huge"
     huge.touch()
@@ -515,3 +515,16 @@ def test_a_policy_comes_by_a_pipe_of_this_process() -> None:
         assert Policy.load(f"/dev/fd/{read}") == Policy("read-only")
     finally:
         os.close(read)
+
+
+def test_the_marks_of_a_policy_file_are_checked() -> None:
+    text = "version: 1\npreset: read-only\nmarks:\n"
+    assert Policy.from_yaml(text + "  - {pattern: /ops/, reason: the deployer runs it}\n") == Policy("read-only")
+    for line, says in (
+        ("  - {pattern: x}", '4: mark "x": reason is missing: say what runs or obeys the file'),
+        ("  - {reason: x}", "4: pattern is missing in the mark"),
+        ("  - {pattern: x, reason: y, risk: none}", '4: unknown key "risk": it is one of pattern, reason'),
+        ("  x", "4: marks is a list, not a single value"),
+    ):
+        with pytest.raises(PolicyError, match=re.escape(says)):
+            Policy.from_yaml(text + line + "\n")

@@ -104,6 +104,8 @@ _SPECIAL = re.compile(r"(?:[ \t]*(?:- )+)?(?:[ \t]*[a-z]+:)?[ \t]+[*&!{\[@%`|>]"
 _PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
 
 
+_MOST_MARKS = 1024
+_MOST_REASON_BYTES = 200
 _DEEPEST = 100
 """Lists and mappings in one another; the time that YAML takes grows with its square."""
 
@@ -124,7 +126,7 @@ class _Reader:
         root = self.parse(text)
         if root is None:
             self.fail(1, f"the file is empty: it begins with version: {VERSION}")
-        values = self.fields(root, "policy file", {"version": self.version, "preset": self.preset, "rules": self.rules})
+        values = self.fields(root, "policy file", self.readers())
         if "version" not in values:
             self.fail(root.line, f"version is missing: the file begins with version: {VERSION}")
         if "preset" not in values and "rules" not in values:
@@ -217,6 +219,40 @@ class _Reader:
         if node.kind != "SequenceStartEvent":
             self.fail(node.line, f"rules is a list, not {node.shape}")
         return [self.rule(item) for item in node.inside]
+
+    def readers(self) -> Dict[str, Callable[[_Node], Any]]:
+        """Return what reads the value of each key."""
+        return {"version": self.version, "preset": self.preset, "rules": self.rules, "marks": self.marks}
+
+    def marks(self, node: _Node) -> None:
+        """Check the marks, which are for the reviews of the command line."""
+        if node.kind != "SequenceStartEvent":
+            self.fail(node.line, f"marks is a list, not {node.shape}")
+        if len(node.inside) > _MOST_MARKS:
+            self.fail(node.line, f"{len(node.inside)} marks: at most {_MOST_MARKS} are allowed")
+        for item in node.inside:
+            self.mark(item)
+
+    def mark(self, node: _Node) -> None:
+        """Check one mark."""
+        fields: Dict[str, Callable[[_Node], Any]] = {
+            "pattern": lambda value: self.text(value, "pattern"),
+            "reason": lambda value: self.text(value, "reason"),
+        }
+        values = self.fields(node, "mark", fields)
+        if "pattern" not in values:
+            self.fail(node.line, "pattern is missing in the mark")
+        said, reason = f'mark "{values["pattern"]}"', values.get("reason", "")
+        try:
+            check_pattern(values["pattern"], PatternType.AUTO)
+        except ValueError as cause:
+            self.fail(node.line, f"{said}: pattern: {cause}")
+        if not reason.strip():
+            self.fail(node.line, f"{said}: reason is missing: say what runs or obeys the file")
+        if len(reason.encode()) > _MOST_REASON_BYTES:
+            self.fail(node.line, f"{said}: reason: longer than {_MOST_REASON_BYTES} bytes")
+        if not reason.isprintable():
+            self.fail(node.line, f"{said}: reason: has characters that cannot be printed")
 
     def rule(self, node: _Node) -> PermissionRule:
         """Return one rule."""
