@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"errors"
 	"io"
 	"os"
 
@@ -88,7 +89,7 @@ func OwnerOf(path string) (string, error) {
 	}
 	defer f.Close()
 	r, err := newScanner(f).next()
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return "", failed("read", path, err)
 	}
 	return string(r.UserID), nil

@@ -249,6 +249,13 @@ func describeEvent(ev audit.Event) string {
 		return "onto the directory that is at " + escape(v.Source) + " now"
 	case audit.SandboxStopped:
 		return escape(v.Reason)
+	}
+	return describeOwnEvent(ev)
+}
+
+// describeOwnEvent says what happened to the log itself.
+func describeOwnEvent(ev audit.Event) string {
+	switch v := ev.(type) {
 	case audit.EventsOmitted:
 		return describeOmitted(v)
 	case audit.Archived:

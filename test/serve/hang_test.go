@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
@@ -25,6 +29,15 @@ func TestASupervisorThatHangsHoldsUpNobodyElse(t *testing.T) {
 	must(t, r, err)
 	if got, err := s.download(cb, "f"); got != "new\n" || err != nil {
 		t.Errorf("the codebase has %q, %v", got, err)
+	}
+	// Who asks for the one that hangs learns it, long before the end of ctx.
+	_, err = s.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: hung, Command: "true", Timeout: durationpb.New(time.Second)})
+	if code := status.Code(err); code != codes.FailedPrecondition && code != codes.DeadlineExceeded {
+		t.Errorf("exec where the supervisor hangs: %v", err)
+	}
+	_, err = s.sandboxes.GetStats(ctx, &sandboxv1.GetStatsRequest{SandboxId: hung})
+	if code := status.Code(err); code != codes.FailedPrecondition {
+		t.Errorf("stats where the supervisor hangs: %v", err)
 	}
 	s.end(syscall.SIGKILL)
 	s.serve()
