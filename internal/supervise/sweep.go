@@ -37,7 +37,13 @@ func Sweep(ctx context.Context, home *sandbox.Home) error {
 func SweepHome(home *sandbox.Home) error { return home.Sweep(clearDir) }
 
 // clearDir unmounts what is mounted in the directory of a sandbox that is gone.
-func clearDir(dir string) error { return errors.Join(clearMounts(dir), docker.ClearStage(dir)) }
+// Only docker's supervisors, which are root's, mount where others see it.
+func clearDir(dir string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	return errors.Join(clearMounts(dir), docker.ClearStage(dir))
+}
 
 // sweepGroups removes the groups of dead supervisors, also of those whose
 // sandboxes are gone and of those that were in another group than this process.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -203,5 +204,36 @@ func TestBwrapKilledWhileItStarts(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What commands that were killed while they made or removed a sandbox have left
+// goes with the next rm.
+func TestRmRemovesWhatKilledCommandsLeft(t *testing.T) {
+	for who, options := range whoRuns {
+		t.Run(who, func(t *testing.T) {
+			needs.Root(t)
+			s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
+			wantCode(t, s.Agentfense("create", s.Name), 0)
+			all := filepath.Join(s.Home, "sandboxes")
+			owner, err := os.Stat(all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := owner.Sys().(*syscall.Stat_t)
+			for _, dir := range []string{".gone-0123456789abcdef", ".gone-0123456789abcdef/view", ".making-sb_0123456789abcdef"} {
+				err := os.Mkdir(filepath.Join(all, dir), 0o700)
+				if err == nil {
+					err = os.Chown(filepath.Join(all, dir), int(ids.Uid), int(ids.Gid))
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			wantCode(t, s.Agentfense("rm", s.Name), 0)
+			if left, err := os.ReadDir(all); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
 	}
 }

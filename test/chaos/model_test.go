@@ -107,9 +107,7 @@ func (w *world) discard() {
 	w.settle()
 	w.check()
 	w.must("discard", w.s.Name)
-	for i, source := range w.model.source {
-		w.model.view[i] = source
-	}
+	w.model.view = w.model.source
 }
 
 // applyWhileWriting applies to the source what a command is writing.

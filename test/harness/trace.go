@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -29,58 +30,78 @@ const (
 func Follow(pid int, moment Moment, do func(bwrap, child int)) error {
 	runtime.LockOSThread() // who traces is a thread
 	defer runtime.UnlockOSThread()
-	if err := unix.PtraceSeize(pid); err != nil {
-		return fmt.Errorf("seize: %w", err)
-	}
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
-		return fmt.Errorf("wait: %w", err)
-	}
-	if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACEFORK); err != nil {
-		return fmt.Errorf("options: %w", err)
-	}
-	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+	f := &follower{pid: pid}
+	if err := f.seize(); err != nil {
 		return err
 	}
-	child := 0
-	for child == 0 || moment == WhenBinding && !lets(pid) {
-		resume := unix.PtraceCont
-		if child != 0 {
-			resume = unix.PtraceSyscall
-		}
-		sig := 0
-		if status.Stopped() && status.TrapCause() <= 0 && status.StopSignal() != unix.SIGTRAP {
-			sig = int(status.StopSignal())
-		}
-		if err := resume(pid, sig); err != nil {
-			return fmt.Errorf("resume: %w", err)
-		}
-		if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil || !status.Stopped() {
-			return fmt.Errorf("bwrap ended early: %v, %#x", err, status)
-		}
-		if status.TrapCause() == unix.PTRACE_EVENT_FORK {
-			born, err := unix.PtraceGetEventMsg(pid)
-			if err != nil {
-				return err
-			}
-			child = int(born)
-			if _, err := unix.Wait4(child, &status, unix.WALL, nil); err != nil {
-				return err
-			}
-			status = 0
+	for f.child == 0 || moment == WhenBinding && !lets(pid) {
+		if err := f.step(); err != nil {
+			return err
 		}
 	}
-	do(pid, child)
-	for _, p := range []int{child, pid} {
+	do(pid, f.child)
+	for _, p := range []int{f.child, pid} {
 		err := unix.PtraceDetach(p)
-		if err == unix.ESRCH { // it was killed, which its parent hears of after us
-			_, err = unix.Wait4(p, &status, unix.WALL, nil)
+		if errors.Is(err, unix.ESRCH) { // it was killed, which its parent hears of after us
+			_, err = unix.Wait4(p, &f.status, unix.WALL, nil)
 		}
 		if err != nil {
 			return fmt.Errorf("detach: %w", err)
 		}
 	}
 	return nil
+}
+
+// follower traces bubblewrap.
+type follower struct {
+	pid, child int // the child is 0 until it is born
+	status     unix.WaitStatus
+}
+
+// seize takes hold of the process that has stopped itself, and lets it continue.
+func (f *follower) seize() error {
+	if err := unix.PtraceSeize(f.pid); err != nil {
+		return fmt.Errorf("seize: %w", err)
+	}
+	if _, err := unix.Wait4(f.pid, &f.status, unix.WALL, nil); err != nil {
+		return fmt.Errorf("wait: %w", err)
+	}
+	if err := unix.PtraceSetOptions(f.pid, unix.PTRACE_O_TRACEFORK); err != nil {
+		return fmt.Errorf("options: %w", err)
+	}
+	return unix.Kill(f.pid, unix.SIGCONT)
+}
+
+// step goes on to the next stop: by system calls, once there is a child.
+func (f *follower) step() error {
+	resume := unix.PtraceCont
+	if f.child != 0 {
+		resume = unix.PtraceSyscall
+	}
+	sig := 0
+	if f.status.Stopped() && f.status.TrapCause() <= 0 && f.status.StopSignal() != unix.SIGTRAP {
+		sig = int(f.status.StopSignal())
+	}
+	if err := resume(f.pid, sig); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	if _, err := unix.Wait4(f.pid, &f.status, unix.WALL, nil); err != nil {
+		return fmt.Errorf("wait: %w", err)
+	}
+	if !f.status.Stopped() {
+		return fmt.Errorf("bwrap ended early: %#x", f.status)
+	}
+	if f.status.TrapCause() != unix.PTRACE_EVENT_FORK {
+		return nil
+	}
+	born, err := unix.PtraceGetEventMsg(f.pid)
+	if err != nil {
+		return fmt.Errorf("child: %w", err)
+	}
+	f.child = int(born)
+	_, err = unix.Wait4(f.child, &f.status, unix.WALL, nil)
+	f.status = 0
+	return err
 }
 
 // lets reports whether a process is about to write to an eventfd.
