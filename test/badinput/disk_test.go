@@ -14,7 +14,7 @@ import (
 func TestDiskFullBelowTheDelta(t *testing.T) {
 	ownMounts(t)
 	s := harness.New(t, binary, map[string]string{"old": "old\n", "big": strings.Repeat("0123456789abcdef", 1<<16)})
-	mountTmpfs(t, s.Home, "size=12m,mode=0700")
+	mountTmpfs(t, s.Home, "size=40m,mode=0700")
 	r := s.Run(`echo first > first; echo changed > old; cp big copy
 i=0; while echo $i > many$i; do i=$((i+1)); test $i = 2000 && break; done 2>/dev/null
 cat /dev/zero > full; echo code $?
@@ -42,10 +42,10 @@ cat first old; echo last >> first; cmp big copy && rm copy && echo removed; echo
 func TestDiskFullBeforeTheStart(t *testing.T) {
 	ownMounts(t)
 	s := harness.New(t, binary, map[string]string{"a": "a\n"})
-	mountTmpfs(t, s.Home, "size=4m,mode=0700")
+	mountTmpfs(t, s.Home, "size=32m,mode=0700")
 	prints(t, s.Run("echo kept > kept", "--preset", "full-access"), "")
 	filler := filepath.Join(s.Home, "filler")
-	if err := os.WriteFile(filler, make([]byte, 8<<20), 0o600); err == nil {
+	if err := os.WriteFile(filler, make([]byte, 64<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
 	for _, name := range []string{s.Name, "new"} {

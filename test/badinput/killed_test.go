@@ -3,6 +3,7 @@ package badinput_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -102,5 +103,52 @@ func TestAKilledApplyOfManyFilesGoesOn(t *testing.T) {
 		if content := s.Read(fmt.Sprintf("d/f%d", i)); content != "new\n" {
 			t.Fatalf("f%d holds %q", i, content)
 		}
+	}
+}
+
+// An apply to another directory that is killed at any point is gone on with by the
+// next to the same directory, and the one to the source does not see it.
+func TestAKilledApplyElsewhereGoesOn(t *testing.T) {
+	for _, point := range []string{"sync: intended", "sync: swapped", "sync: moved away", "sync: one placed", "sync: settled", "sync: told"} {
+		t.Run(point, func(t *testing.T) {
+			s := harness.New(t, binary, map[string]string{"old": "old\n", "gone": "gone\n", "other": "other\n"})
+			to := t.TempDir()
+			if out, err := exec.Command("cp", "-a", s.Source+"/.", to).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			wantCode(t, s.Run("echo changed > old; echo more >> other; rm gone; mkdir -p d; echo new > d/new; chmod 0555 d", "--preset", "full-access"), 0)
+			t.Cleanup(func() { _ = os.Chmod(filepath.Join(to, "d"), 0o755) })
+			s.KilledAt(point, "apply", s.Name, "--to", to)
+			wantCode(t, s.Agentfense("apply", s.Name, "--dry-run"), 0)
+			wantCode(t, s.Agentfense("apply", s.Name, "--to", to), 0)
+			entries, err := os.ReadDir(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := ""
+			for _, e := range entries {
+				names += e.Name() + " "
+			}
+			if names != "d old other " {
+				t.Errorf("it holds %s", names)
+			}
+			if info, err := os.Lstat(filepath.Join(to, "d")); err != nil || info.Mode().Perm() != 0o555 {
+				t.Errorf("d: %v, %v", info, err)
+			}
+			if text, err := os.ReadFile(filepath.Join(to, "old")); err != nil || string(text) != "changed\n" {
+				t.Errorf("old holds %q, %v", text, err)
+			}
+			if lists, err := filepath.Glob(filepath.Join(s.Home, "sandboxes", s.Name, "apply-to-*")); err != nil || len(lists) > 0 {
+				t.Errorf("still listed: %q, %v", lists, err)
+			}
+			if s.Read("old") != "old\n" || s.Read("gone") != "gone\n" {
+				t.Error("the source has changed")
+			}
+			wantCode(t, s.Agentfense("apply", s.Name), 0)
+			t.Cleanup(func() { _ = os.Chmod(filepath.Join(s.Source, "d"), 0o755) })
+			if s.Read("old") != "changed\n" {
+				t.Error("the source got nothing")
+			}
+		})
 	}
 }
