@@ -100,9 +100,7 @@ func (p *plan) decide(s *step) error {
 		s.stop(Refused, "the policy says %s (%s)", d.Permission, d.Reason)
 		return nil
 	}
-	if _, s.remade = p.work.unfinished[s.Path]; s.remade && isDir(s.Info.Mode) {
-		s.fresh, s.Base = true, &layer.Base{Absent: true}
-	}
+	p.work.resume(s)
 	if err := p.work.forgiveCleared(&s.change); err != nil {
 		return err
 	}

@@ -37,6 +37,14 @@ func (w *work) noteUnfinished(p vpath.Path, base *layer.Base) error {
 	return unlessDenied(err)
 }
 
+// resume has the apply go on with a directory that a killed one made: there is
+// nothing to lose.
+func (w *work) resume(s *step) {
+	if _, s.remade = w.unfinished[s.Path]; s.remade {
+		s.fresh, s.Base = true, &layer.Base{Absent: true}
+	}
+}
+
 // finishDirs gives those of the changed directories their mode that a killed
 // apply left without: the delta is about to forget them.
 func (w *work) finishDirs(changes []change) error {
