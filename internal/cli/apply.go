@@ -47,16 +47,7 @@ source was deleted and made again, --rebase takes the directory that is there no
 		ValidArgsFunction: e.completeNames,
 	}
 	marked(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := changedPaths(args[1:])
-		if err != nil {
-			return err
-		}
-		return e.either(cmd,
-			func() error { return runApply(cmd.Context(), e, args[0], paths, o) },
-			func(ctx context.Context, s control.Server) error { return runServerApply(ctx, e, s, args[0], paths, o) },
-			"dry-run", "json", "reviewed", "latest")
-	}
+	cmd.RunE = onChanges(e, &o, runApply, runServerApply, "dry-run", "json", "reviewed", "latest")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")

@@ -36,16 +36,7 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 		ValidArgsFunction: e.completeNames,
 	}
 	marked(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := changedPaths(args[1:])
-		if err != nil {
-			return err
-		}
-		return e.either(cmd,
-			func() error { return runDiff(cmd.Context(), e, args[0], paths, o) },
-			func(ctx context.Context, s control.Server) error { return runServerDiff(ctx, e, s, args[0], paths, o) },
-			"stat", "name-status", "json", "raw")
-	}
+	cmd.RunE = onChanges(e, &o, runDiff, runServerDiff, "stat", "name-status", "json", "raw")
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
 	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")
@@ -53,6 +44,23 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 	jsonFlag(cmd, &o.JSON)
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json", "raw")
 	return cmd
+}
+
+// onChanges is what a verb about changes runs, here or on a server.
+func onChanges[O any](e *env, o *O,
+	here func(context.Context, *env, string, []vpath.Path, O) error,
+	there func(context.Context, *env, control.Server, string, []vpath.Path, O) error, flags ...string,
+) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		paths, err := changedPaths(args[1:])
+		if err != nil {
+			return err
+		}
+		return e.either(cmd,
+			func() error { return here(cmd.Context(), e, args[0], paths, *o) },
+			func(ctx context.Context, s control.Server) error { return there(ctx, e, s, args[0], paths, *o) },
+			flags...)
+	}
 }
 
 func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o diffOptions) error {

@@ -130,18 +130,7 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	}
 	w, ahead := b.ahead[s]
 	if !ahead {
-		w.err = a.work.tree.at(s.Path, func(e entry) (err error) {
-			if s.inPlace, err = s.isModeOnly(e); s.inPlace && err == nil {
-				err = a.plan.checkInPlace(s)
-			}
-			if err == nil && s.Info.Mode&typeBits == unix.S_IFREG && !s.inPlace && b.linked[s.Info.ID] == nil {
-				w.file, err = a.write(s, e)
-			}
-			return err
-		})
-	}
-	if first := b.linked[s.Info.ID]; w.err == nil && w.file == nil && first != nil && !s.inPlace {
-		w.err = a.plan.checkSum(s, first.sum)
+		w = a.writeNow(b, s)
 	}
 	if w.err != nil {
 		a.finish(s, w.err)
@@ -155,6 +144,26 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 	if s.Info.Nlink > 1 {
 		b.linked[s.Info.ID] = w.file
 	}
+}
+
+// writeNow stages one file whose turn has come, unless it is a further name of one
+// that is staged, or only gets another mode.
+func (a *applier) writeNow(b *batch, s *step) (w written) {
+	w.err = a.work.tree.at(s.Path, func(e entry) (err error) {
+		s.inPlace, err = s.isModeOnly(e)
+		first := b.linked[s.Info.ID]
+		switch {
+		case err != nil || s.Info.Mode&typeBits != unix.S_IFREG:
+		case s.inPlace:
+			err = a.plan.checkInPlace(s)
+		case first != nil:
+			err = a.plan.checkSum(s, first.sum)
+		default:
+			w.file, err = a.write(s, e)
+		}
+		return err
+	})
+	return w
 }
 
 // isModeOnly reports whether nothing but the mode of the source's file has to

@@ -27,14 +27,11 @@ func (p *plan) differs(s *step) (string, error) {
 	if p.reviewed == nil {
 		return "", nil
 	}
-	if above := p.at[s.Path.Dir()]; above != nil && above != s && above.outcome == ChangedSinceReview && s.status != Deleted {
-		return dirLeftOut, nil
-	}
-	if above := p.at[s.taken]; s.taken != "" && above != nil && above.outcome == ChangedSinceReview && above.status == Retyped {
-		return dirLeftOut, nil // which takes its place
-	}
 	want, shown := p.reviewed[s.Path]
-	if !shown {
+	switch {
+	case p.isDirLeftOut(s):
+		return dirLeftOut, nil
+	case !shown:
 		return notShown, nil
 	}
 	have := entryOf(&s.change, "")
@@ -52,6 +49,16 @@ func (p *plan) differs(s *step) (string, error) {
 		return p.differsNow(s) // before the directory is emptied for it
 	}
 	return "", nil
+}
+
+// isDirLeftOut reports whether the step is made or undone by that of a directory
+// above it, or of what takes its place, which is left out.
+func (p *plan) isDirLeftOut(s *step) bool {
+	if above := p.at[s.Path.Dir()]; s.status != Deleted && above != nil && above != s {
+		return above.outcome == ChangedSinceReview
+	}
+	above := p.at[s.taken]
+	return s.taken != "" && above != nil && above.status == Retyped && above.outcome == ChangedSinceReview
 }
 
 // differsNow is differs for the content, too.

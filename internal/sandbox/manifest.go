@@ -41,7 +41,7 @@ const digestHeader = "agentfense review 1\n"
 // contents: one line for each path, the fields escaped and separated by tabs.
 func (m manifest) digest() string {
 	h := sha256.New()
-	io.WriteString(h, digestHeader)
+	h.Write([]byte(digestHeader))
 	for _, p := range slices.Sorted(maps.Keys(m)) {
 		e := m[p]
 		fmt.Fprintf(h, "%s\t%o\t%s\t%s\n", p, e.Mode, e.Target, e.SHA256)

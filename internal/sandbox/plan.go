@@ -107,6 +107,11 @@ func (p *plan) decide(s *step) error {
 	if s.fresh {
 		return p.checkParent(s)
 	}
+	return p.judge(s)
+}
+
+// judge settles the outcome of a step whose source is not what the sandbox saw.
+func (p *plan) judge(s *step) error {
 	present, err := p.work.isPresent(&s.change)
 	switch {
 	case err != nil:

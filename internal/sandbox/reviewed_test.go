@@ -171,7 +171,7 @@ func TestWhatIsAppliedIsWhatWasShown(t *testing.T) {
 			maps.DeleteFunc(want, func(name, content string) bool {
 				return content == "" && name != "d/" && name != "new/" && name != "e/"
 			})
-			if diff := cmp.Diff(map[string]string(want), snapshot(t, b.dir)); diff != "" {
+			if diff := cmp.Diff(want, snapshot(t, b.dir)); diff != "" {
 				t.Errorf("source (-want +got):\n%s", diff)
 			}
 			// What was left out is still there, and can be taken as it is now.

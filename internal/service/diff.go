@@ -45,16 +45,6 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 	defer func() { err = errors.Join(err, review.Close()) }()
 	files := slices.DeleteFunc(slices.Clone(review.Files()), func(f sandbox.FileDiff) bool { return r.PageToken != "" && f.Path <= after })
 	slices.SortFunc(files, func(a, b sandbox.FileDiff) int { return strings.Compare(string(a.Path), string(b.Path)) })
-	// The digest covers the pages before, whose token has theirs.
-	remember := func(files []sandbox.FileDiff) (string, error) {
-		switch {
-		case r.NamesOnly:
-			return "", nil
-		case shown != "":
-			return review.RememberMore(shown, files)
-		}
-		return review.Remember(r.ShownDigest, files)
-	}
 	answer = &sandboxv1.DiffResponse{}
 	size := 0
 	for i := range files {
@@ -67,7 +57,7 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 		}
 		size += proto.Size(d) + pageFrame
 		if i > 0 && (r.PageSize > 0 && i >= int(r.PageSize) || size+len(files[i].Path)*4 > maxResultBytes) {
-			if answer.Digest, err = remember(files[:i]); err != nil {
+			if answer.Digest, err = remember(review, r, shown, files[:i]); err != nil {
 				return nil, err
 			}
 			answer.NextPageToken = pageToken(answer.Digest, files[i-1].Path)
@@ -75,8 +65,20 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 		}
 		answer.Files = append(answer.Files, d)
 	}
-	answer.Digest, err = remember(files)
+	answer.Digest, err = remember(review, r, shown, files)
 	return answer, err
+}
+
+// remember stores what an answer shows and returns its digest. It covers the pages
+// before, whose digest the page token has.
+func remember(review *sandbox.Review, r *sandboxv1.DiffRequest, before string, files []sandbox.FileDiff) (string, error) {
+	switch {
+	case r.NamesOnly:
+		return "", nil
+	case before != "":
+		return review.RememberMore(before, files)
+	}
+	return review.Remember(r.ShownDigest, files)
 }
 
 // pageToken is where a listing goes on, with the digest of what was shown till

@@ -534,7 +534,7 @@ type Sandbox struct {
 	// Of its codebase.
 	OwnerId string `protobuf:"bytes,102,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	// Its changes reach the codebase by Apply alone: a caller without the scope apply has run a
-	// command in it. It ends with an Apply or a Discard after which nothing is left to apply.
+	// command in it. It ends when the sandbox does not run and nothing is left to apply.
 	SyncHeld      bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
