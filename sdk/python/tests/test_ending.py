@@ -46,11 +46,11 @@ def test_an_interrupt_while_it_is_destroyed_leaves_nothing(
     real = getattr(SandboxClient, method)
     struck: List[str] = []
 
-    def call(of: SandboxClient, *arguments: Any) -> Any:
+    def call(of: SandboxClient, *arguments: Any, **options: Any) -> Any:
         if not struck:
             struck.append(method)
             strike()
-        return real(of, *arguments)
+        return real(of, *arguments, **options)
 
     def fail(*_: Any) -> None:
         raise SandboxError("it failed")
@@ -70,6 +70,35 @@ def test_an_interrupt_while_it_is_destroyed_leaves_nothing(
     assert left == ([], [])
 
 
+def test_what_somebody_else_uses_already_is_not_undone(
+    client: SandboxClient, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it could not be made."""
+    real = SandboxClient.start_sandbox
+
+    def fail(of: SandboxClient, sandbox_id: str) -> None:
+        real(of, sandbox_id)
+        client.create_session(sandbox_id)
+        raise SandboxError("it failed")
+
+    monkeypatch.setattr(SandboxClient, "start_sandbox", fail)
+    with pytest.raises(SandboxError, match="it failed"):
+        Sandbox.from_local(project, owner_id="used")
+    left = client.list_sandboxes(owner_id="used")
+    assert len(left) == 1
+    with pytest.raises(SandboxError, match="is in use"):
+        client.destroy_sandbox(left[0].id, unused_only=True)
+    client.destroy_sandbox(left[0].id)
+    client.delete_codebase(left[0].codebase_id)
+
+
+def test_a_command_that_never_started_says_so(client: SandboxClient, project: Path) -> None:
+    with Sandbox.from_local(project, owner_id="refused") as sandbox:
+        with pytest.raises(InvalidConfigurationError) as refused:
+            sandbox.run("true", workdir="/nowhere")
+        assert refused.value.not_started
+
+
 @pytest.mark.parametrize("method", ["destroy_sandbox", "delete_codebase"])
 @pytest.mark.parametrize("fails", ["", "start_sandbox"])
 async def test_cancellations_while_it_is_destroyed_leave_nothing(
@@ -78,9 +107,9 @@ async def test_cancellations_while_it_is_destroyed_leave_nothing(
     real = getattr(AsyncSandboxClient, method)
     ended: List[str] = []
 
-    async def call(of: AsyncSandboxClient, *arguments: Any) -> Any:
+    async def call(of: AsyncSandboxClient, *arguments: Any, **options: Any) -> Any:
         await strike_task(task)
-        await real(of, *arguments)
+        await real(of, *arguments, **options)
         ended.append(method)
 
     async def fail(*_: Any) -> None:

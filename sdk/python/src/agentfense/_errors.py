@@ -102,10 +102,8 @@ def error_of(error: RpcError, call: Call) -> SandboxError:
     if not isinstance(code, grpc.StatusCode):
         code = grpc.StatusCode.UNKNOWN
     more = details_of(error)
-    if code in _DETAILED:
-        result = _DETAILED[code](call, text, more)
-    else:
-        result = _MAKERS.get(code, _internal)(call, text)
+    detailed = _DETAILED.get(code)
+    result = detailed(call, text, more) if detailed else _MAKERS.get(code, _internal)(call, text)
     result.not_started = more.said.get("started") == "false"
     result.details, result.grpc_code = text, code.value
     return result

@@ -86,7 +86,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible."""
         request = requests.create_sandbox(codebase_id, permissions, labels, expires_in, runtime, image, resources, name)
         about = Call("create sandbox", codebase_id=codebase_id)
-        answer = self._connection.make("CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id, unused_only=True))
+        answer = self._connection.make(
+            "CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id, unused_only=True)
+        )
         return sandbox_of(answer)
 
     def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
