@@ -112,7 +112,7 @@ func makeCopy(self *os.File, size int64, path string) error {
 	}
 	defer func() {
 		f.Close()
-		os.Remove(f.Name()) // gone already where all went well
+		_ = os.Remove(f.Name()) // gone already where all went well
 	}()
 	if _, err := self.Seek(0, io.SeekStart); err != nil {
 		return err
