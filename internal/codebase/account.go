@@ -40,11 +40,14 @@ func (a *account) add(g Growth) {
 }
 
 func (g Growth) plus(more Growth) Growth {
-	return Growth{FileCount: g.FileCount + more.FileCount, SizeBytes: hostfile.AddSizes(g.SizeBytes, more.SizeBytes)}
+	return Growth{
+		FileCount: g.FileCount + more.FileCount, DirCount: g.DirCount + more.DirCount,
+		SizeBytes: hostfile.AddSizes(g.SizeBytes, more.SizeBytes),
+	}
 }
 
 func (g Growth) minus(less Growth) Growth {
-	return g.plus(Growth{FileCount: -less.FileCount, SizeBytes: -less.SizeBytes})
+	return g.plus(Growth{FileCount: -less.FileCount, DirCount: -less.DirCount, SizeBytes: -less.SizeBytes})
 }
 
 // joinLocked lets the codebase count in its owner's account, once its owner is
@@ -69,7 +72,7 @@ func (c *Codebase) settleLocked(h *hold) {
 	if c.account == nil {
 		return
 	}
-	now := Growth{FileCount: c.usage.FileCount, SizeBytes: min(c.usage.SizeBytes, mostSize)}
+	now := Growth{FileCount: c.usage.FileCount, DirCount: c.usage.DirCount, SizeBytes: min(c.usage.SizeBytes, mostSize)}
 	if c.gone {
 		now = Growth{}
 	}
@@ -142,16 +145,17 @@ func (h *hold) grow(p vpath.Path, g Growth) error {
 // may still shrink.
 func (a *account) allowLocked(p vpath.Path, g Growth) error {
 	for _, of := range []struct {
-		what             string
+		what, resource   string
 		grow, used, most int64
 	}{
-		{"bytes", g.SizeBytes, a.used.SizeBytes, a.limits.OwnerBytes},
-		{"files", g.FileCount, a.used.FileCount, a.limits.OwnerFiles},
+		{"bytes", "bytes", g.SizeBytes, a.used.SizeBytes, a.limits.OwnerBytes},
+		// A directory takes an inode, as a file does.
+		{"files and directories", "files", g.names(), a.used.names(), a.limits.OwnerFiles},
 	} {
 		if of.most > 0 && of.grow > 0 && hostfile.AddSizes(of.used, of.grow) > of.most {
 			return fault.New(fault.Exhausted,
 				"upload %s: the codebases of its owner hold %d %s, with what is being uploaded, and %w are allowed: delete files or codebases",
-				p, of.used, of.what, &fault.Limit{Most: of.most, Resource: of.what})
+				p, of.used, of.what, &fault.Limit{Most: of.most, Resource: of.resource})
 		}
 	}
 	return nil

@@ -123,6 +123,49 @@ func TestUploadsAtOnceAreBounded(t *testing.T) {
 	o.wantUsed("me", 1, 0)
 }
 
+// A directory takes an inode: those on the way to a file, and empty ones, count
+// like files.
+func TestDirectoriesCountForTheirOwner(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "codebases")
+	owners := map[ID]string{}
+	o := openOwned(t, dir, Limits{OwnerFiles: 6}, owners)
+	one, two := o.create("me"), o.create("me")
+	must(t, one.MakeDir(path(t, "a/b"), 0))
+	put(t, two, "d/e/f", "x")
+	wantKind(t, "two more", two.MakeDir(path(t, "x/y"), 0), fault.Exhausted)
+	_, err := upload(one, path(t, "x/f"), "", 0)
+	wantKind(t, "a file in a directory more", err, fault.Exhausted)
+	wantKind(t, "a link in a directory more", one.MakeLink(path(t, "x/l"), "f"), fault.Exhausted)
+	wantEmptyStaging(t, one)
+	wantEmptyStaging(t, two)
+	must(t, one.MakeDir(path(t, "a/b"), 0o700))
+	must(t, one.MakeDir(path(t, "a/c"), 0))
+	wantKind(t, "one more", two.MakeDir(path(t, "z"), 0), fault.Exhausted)
+	must(t, one.Remove(path(t, "a/b")))
+	must(t, two.MakeDir(path(t, "z"), 0))
+	must(t, one.Remove(path(t, "a")))
+	must(t, one.Change(func() (*Growth, error) {
+		return &Growth{DirCount: 2}, os.MkdirAll(filepath.Join(one.path(), filesDir, "s/t"), 0o755)
+	}))
+	wantKind(t, "beside what a sandbox brings", two.MakeDir(path(t, "y"), 0), fault.Exhausted)
+
+	must(t, o.Close())
+	for _, note := range []string{"", `{"file_count": 1, "size_bytes": 1, "updated_at": "2026-01-02T03:04:05Z"}`} {
+		if note != "" { // as an older server wrote it
+			must(t, os.WriteFile(filepath.Join(dir, string(two.ID()), usageFile), []byte(note), 0o600))
+		}
+		o = openOwned(t, dir, Limits{OwnerFiles: 6}, owners)
+		for _, id := range []ID{one.ID(), two.ID()} {
+			_, err := o.Get(id)
+			must(t, err)
+		}
+		if got := o.accountOf("me").used; got != (Growth{FileCount: 1, SizeBytes: 1, DirCount: 5}) {
+			t.Errorf("after a restart it uses %+v", got)
+		}
+		must(t, o.Close())
+	}
+}
+
 // What is on its way counts until it ends, however that is.
 func TestUploadsAtOnceCannotPassTheBoundTogether(t *testing.T) {
 	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 1000, OwnerFiles: 50}, map[ID]string{})
@@ -196,7 +239,7 @@ func TestWhatSandboxesBringCounts(t *testing.T) {
 	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 100}, map[ID]string{})
 	c, sparse := o.create("me"), o.create("me")
 	put(t, c, "a", strings.Repeat("x", 60))
-	for _, g := range []Growth{{1, math.MaxInt64}, {1, math.MaxInt64}, {-2, -math.MaxInt64}} {
+	for _, g := range []Growth{{1, math.MaxInt64, 0}, {1, math.MaxInt64, 0}, {-2, -math.MaxInt64, 0}} {
 		must(t, sparse.Change(func() (*Growth, error) { return &g, nil }))
 		if g.FileCount > 0 {
 			_, err := upload(c, path(t, "b"), "x", 0)

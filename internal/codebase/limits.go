@@ -15,7 +15,7 @@ type Limits struct {
 
 	// Of all codebases of one owner, with what is being uploaded to them.
 	OwnerBytes int64
-	OwnerFiles int64
+	OwnerFiles int64 // and directories
 }
 
 // allowFile refuses a file that no codebase could take.

@@ -104,7 +104,7 @@ func (m model) remove(t *rapid.T) {
 // equal compares everything that can be seen.
 func (m model) equal(t *rapid.T) {
 	var want []string
-	var files, size int64
+	var files, size, dirs int64
 	err := filepath.WalkDir(m.dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == m.dir {
 			return err
@@ -124,6 +124,8 @@ func (m model) equal(t *rapid.T) {
 			check(t, err)
 			line += " " + target
 			files++
+		case fs.ModeDir:
+			dirs++
 		}
 		want = append(want, line)
 		return nil
@@ -147,8 +149,8 @@ func (m model) equal(t *rapid.T) {
 	if !cmp.Equal(want, got) {
 		t.Fatalf("the codebase differs (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	if u := m.codebase.Usage(); u.FileCount != files || u.SizeBytes != size {
-		t.Fatalf("usage %+v, want %d files, %d bytes", u, files, size)
+	if u := m.codebase.Usage(); u.FileCount != files || u.SizeBytes != size || u.DirCount != dirs {
+		t.Fatalf("usage %+v, want %d files, %d bytes, %d directories", u, files, size, dirs)
 	}
 }
 

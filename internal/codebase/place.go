@@ -51,8 +51,12 @@ func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) e
 		}
 	}
 	if err == nil {
+		way := Growth{DirCount: int64(len(missing))}
+		g = g.plus(way)
 		g.add(before, -1)
-		err = d.codebase.allowLocked(p, g)
+		if err = d.codebase.allowLocked(p, g); err == nil {
+			err = h.grow(p, way)
+		}
 	}
 	switch {
 	case err != nil:
@@ -160,12 +164,17 @@ func (c *Codebase) MakeDir(p vpath.Path, mode uint32) error {
 			return err
 		}
 	}
+	h, err := c.hold(p, Growth{})
+	if err != nil {
+		return err
+	}
+	defer h.release()
 	name := c.stagedName()
-	err := c.change(func(d dirs) error { return d.makeDir(name, p, mode) })
+	err = c.change(func(d dirs) error { return d.makeDir(name, p, mode, h) })
 	return wrapWrite("make directory", p, err)
 }
 
-func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
+func (d dirs) makeDir(name string, p vpath.Path, mode uint32, h *hold) error {
 	fd, err := hostfile.OpenDir(d.files, p.Rel(), unix.O_PATH)
 	if err == nil {
 		defer unix.Close(fd)
@@ -178,12 +187,16 @@ func (d dirs) makeDir(name string, p vpath.Path, mode uint32) error {
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
+	made := Growth{DirCount: 1}
+	if err := h.grow(p, made); err != nil {
+		return err
+	}
 	if err := unix.Mkdirat(d.staging, name, 0o700); err != nil {
 		return err
 	}
 	err = unix.Fchmodat(d.staging, name, modeOr(mode, dirMode)|0o700, 0)
 	if err == nil {
-		err = d.put(name, p, Growth{}, nil, replaceFile)
+		err = d.put(name, p, made, h, replaceFile)
 	}
 	if err != nil {
 		return errors.Join(err, unix.Unlinkat(d.staging, name, unix.AT_REMOVEDIR))

@@ -64,8 +64,7 @@ func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 		if err != nil {
 			return c.recountLocked(d.files)
 		}
-		g.FileCount -= below.FileCount
-		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, -below.SizeBytes)
+		g = g.minus(below)
 	}
 	c.growLocked(g, nil)
 	return nil

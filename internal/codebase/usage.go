@@ -21,14 +21,20 @@ type Usage struct {
 	// SizeBytes is the length of all regular files.
 	SizeBytes int64     `json:"size_bytes"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// DirCount counts directories, without the root.
+	DirCount int64 `json:"dir_count"`
 }
 
 // Growth is by how much a change made a codebase's usage grow.
-type Growth struct{ FileCount, SizeBytes int64 }
+type Growth struct{ FileCount, SizeBytes, DirCount int64 }
 
-// add counts one file, or with a sign of -1 discounts it. Nil is no file.
+// add counts one name, or with a sign of -1 discounts it. Nil is none.
 func (g *Growth) add(st *unix.Stat_t, sign int64) {
-	if st == nil || isDir(st) {
+	switch {
+	case st == nil:
+		return
+	case isDir(st):
+		g.DirCount += sign
 		return
 	}
 	g.FileCount += sign
@@ -36,6 +42,9 @@ func (g *Growth) add(st *unix.Stat_t, sign int64) {
 		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, sign*st.Size)
 	}
 }
+
+// names is how many names of any kind there are more.
+func (g Growth) names() int64 { return g.FileCount + g.DirCount }
 
 // usageFile is there only while nothing has been changed since it was written.
 const usageFile = "usage.json"
@@ -51,6 +60,7 @@ func (c *Codebase) Usage() Usage {
 func (c *Codebase) growLocked(g Growth, h *hold) {
 	c.usage.FileCount += g.FileCount
 	c.usage.SizeBytes = hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes)
+	c.usage.DirCount += g.DirCount
 	c.usage.UpdatedAt = time.Now()
 	c.settleLocked(h)
 }
@@ -122,11 +132,12 @@ func (c *Codebase) close() error {
 // loadUsageLocked reads the note of the usage, or counts.
 func (c *Codebase) loadUsageLocked(dir int) error {
 	text, err := readSmall(dir, usageFile)
-	if err == nil && json.Unmarshal(text, &c.usage) == nil {
-		c.clean = true
+	noted := Usage{DirCount: -1} // an older server did not count them
+	if err == nil && json.Unmarshal(text, &noted) == nil && noted.DirCount >= 0 {
+		c.usage, c.clean = noted, true
 		return nil
 	}
-	if err == nil { // damaged: never to be read again
+	if err == nil { // damaged, or an older server's: never to be read again
 		err = unix.Unlinkat(dir, usageFile, 0)
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -160,12 +171,12 @@ func (c *Codebase) recountLocked(files int) error {
 	if err != nil {
 		return err
 	}
-	c.usage.FileCount, c.usage.SizeBytes, c.usage.UpdatedAt = g.FileCount, g.SizeBytes, time.Now()
+	c.usage = Usage{FileCount: g.FileCount, SizeBytes: g.SizeBytes, DirCount: g.DirCount, UpdatedAt: time.Now()}
 	c.settleLocked(nil)
 	return nil
 }
 
-// count counts all files below the directory p.
+// count counts all names below the directory p.
 func count(root int, p vpath.Path, skipClosed bool) (g Growth, err error) {
 	w := walker{root: root, recursive: true, skipClosed: skipClosed, do: func(e found) error {
 		g.add(&e.st, 1)

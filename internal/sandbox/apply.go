@@ -112,6 +112,7 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	defer func() {
 		result.Growth.Files += w.cleared.Files
 		result.Growth.Bytes += w.cleared.Bytes
+		result.Growth.Dirs += w.cleared.Dirs
 		err = errors.Join(err, w.close())
 	}()
 	changes, err := w.changes(o.Paths, true)

@@ -22,8 +22,18 @@ const (
 )
 
 // Growth is by how much an apply made the source grow: names of everything but
-// directories, and the bytes of regular files.
-type Growth struct{ Files, Bytes int64 }
+// directories, the bytes of regular files, and directories.
+type Growth struct{ Files, Bytes, Dirs int64 }
+
+// add counts what has the mode and size, or with a sign of -1 discounts it.
+func (g *Growth) add(mode uint32, size, sign int64) {
+	if isDir(mode) {
+		g.Dirs += sign
+		return
+	}
+	g.Files += sign
+	g.Bytes = hostfile.AddSizes(g.Bytes, sign*regularSize(mode, size))
+}
 
 // HasChanges reports whether the sandbox's delta holds anything.
 func (s *Sandbox) HasChanges() (bool, error) {
@@ -120,13 +130,11 @@ func (p *plan) growth() Growth {
 		if s.status == 0 || s.outcome != Applied || !s.done {
 			continue
 		}
-		if was := s.was; was != nil && !was.Absent && !isDir(was.Mode) {
-			g.Files--
-			g.Bytes = hostfile.AddSizes(g.Bytes, -regularSize(was.Mode, was.Size))
+		if was := s.was; was != nil && !was.Absent {
+			g.add(was.Mode, was.Size, -1)
 		}
-		if s.status != Deleted && !isDir(s.Info.Mode) {
-			g.Files++
-			g.Bytes = hostfile.AddSizes(g.Bytes, regularSize(s.Info.Mode, s.Info.Size))
+		if s.status != Deleted {
+			g.add(s.Info.Mode, s.Info.Size, 1)
 		}
 	}
 	return g

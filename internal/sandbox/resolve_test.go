@@ -3,6 +3,7 @@ package sandbox_test
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,6 +89,25 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			false,
 			sandbox.Growth{Files: 0, Bytes: 0},
 		},
+		{
+			"directories come, go, move and change their mode", sandbox.Overwrite,
+			tree{"old/d/f": "x", "full/": "", "kept/f": "x", "move/a/b": "x", "turn/": ""},
+			func(a *agent) {
+				a.mkdir("/new")
+				a.mkdir("/new/d")
+				a.removeAll("/old")
+				a.removeAll("/full")
+				a.write("/full", "x")
+				a.chmod("/kept", 0o750)
+				a.rename("/move", "/moved")
+				a.removeAll("/turn")
+				a.mkdir("/turn")
+			},
+			func(t *testing.T, dir string) { os.Mkdir(dir+"/new", 0o755) },
+			tree{"new/": "", "new/d/": "", "full": "x", "kept/": " (drwxr-x---)", "kept/f": "x", "moved/": "", "moved/a/": "", "moved/a/b": "x", "turn/": "", "other": "new"},
+			nil, false,
+			sandbox.Growth{Files: 1, Bytes: 3},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,6 +117,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 				a.write("/other", "new")
 			})
 			tt.person(t, b.dir)
+			tt.growth.Dirs = -dirsIn(t, b.dir)
 			r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{OnConflict: tt.how})
 			if err != nil {
 				t.Fatal(err)
@@ -107,6 +128,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			if left := b.changes(); !slices.Equal(left, tt.left) {
 				t.Errorf("left in the delta %q, want %q", left, tt.left)
 			}
+			tt.growth.Dirs += dirsIn(t, b.dir)
 			overwrote := false
 			for _, p := range r.Paths {
 				overwrote = overwrote || p.Overwrote
@@ -116,6 +138,16 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+func dirsIn(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	for name := range snapshot(t, dir) {
+		if strings.HasSuffix(name, "/") {
+			n++
+		}
+	}
+	return n
 }
 
 func write(t *testing.T, path, content string) {

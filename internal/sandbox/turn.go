@@ -111,9 +111,8 @@ func (w *work) endTurn() error {
 // name.
 func (e entry) growth() (g Growth) {
 	for _, name := range []string{e.name, e.temp} {
-		if st, err := statEntry(e.dir, name); err == nil && st != nil && !isDir(st.Mode) {
-			g.Files++
-			g.Bytes += regularSize(st.Mode, st.Size)
+		if st, err := statEntry(e.dir, name); err == nil && st != nil {
+			g.add(st.Mode, st.Size, 1)
 		}
 	}
 	return g
@@ -198,6 +197,7 @@ func (w *work) clearTemp(p vpath.Path, base *layer.Base) error {
 			after := e.growth()
 			w.cleared.Files += after.Files - before.Files
 			w.cleared.Bytes += after.Bytes - before.Bytes
+			w.cleared.Dirs += after.Dirs - before.Dirs
 		}()
 		if base == nil || base.Absent || isDir(base.Mode) {
 			// Nothing was ever taken away to make room for it.

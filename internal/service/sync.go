@@ -196,7 +196,8 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (result sandbox.ApplyResult, err, told error) {
 	counted := files.Change(func() (*codebase.Growth, error) {
 		result, err = sb.Apply(ctx, o)
-		return &codebase.Growth{FileCount: result.Growth.Files, SizeBytes: result.Growth.Bytes}, nil
+		g := result.Growth
+		return &codebase.Growth{FileCount: g.Files, SizeBytes: g.Bytes, DirCount: g.Dirs}, nil
 	})
 	crash.At("sync: applied")
 	var applied []vpath.Path

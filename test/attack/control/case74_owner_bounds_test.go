@@ -138,6 +138,48 @@ func TestOwnerBounds(t *testing.T) {
 	mallory.holdUnfinished(box, fill, cbs)
 }
 
+// Empty directories take inodes: they count, by whichever way they come.
+func TestOwnerBoundsOfDirectories(t *testing.T) {
+	t.Setenv("AGENTFENSE_LIMITS_MAX_CODEBASE_FILES_PER_OWNER", "10")
+	box := harness.New(t, binary, nil)
+	s := serve(t, box)
+	mallory := s.as(box, "mallory")
+	cb := mallory.must(http.MethodPost, "/codebases", `{"name": "c"}`, "id")
+	fill := newFiller(t, mallory)
+	for i := range 4 {
+		if err := fill.makeDir(cb, fmt.Sprintf("d%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, dir := range []string{"a/b/c/d/e/f/g", strings.Repeat("deep/", 500) + "d"} {
+		if err := fill.makeDir(cb, dir); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("%.20s: %v", dir, err)
+		}
+	}
+	sb := mallory.must(http.MethodPost, "/sandboxes", fmt.Sprintf(`{"codebase_id": %q, "permissions": [{"pattern": "/**", "permission": "PERMISSION_WRITE"}]}`, cb), "id")
+	mallory.must(http.MethodPost, "/sandboxes/"+sb+"/start", "", "id")
+	mallory.must(http.MethodPost, "/sandboxes/"+sb+"/exec", `{"command": "mkdir -p x/1 x/2 x/3 x/4 x/5"}`, "exitCode")
+	if err := fill.makeDir(cb, "d4"); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("beside those of a sandbox: %v", err)
+	}
+	mallory.must(http.MethodPost, "/sandboxes/"+sb+"/exec", `{"command": "rm -r x"}`, "exitCode")
+	if err := fill.makeDir(cb, "d4"); err != nil {
+		t.Errorf("when they are gone: %v", err)
+	}
+}
+
+// makeDir uploads a directory.
+func (f *filler) makeDir(cb, path string) error {
+	up, err := f.codebases.UploadTree(f.ctx)
+	if err == nil {
+		err = up.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: &sandboxv1.UploadChunk_Metadata{CodebaseId: cb, FilePath: path, Directory: true}}})
+	}
+	if err == nil || err == io.EOF { //nolint:errorlint // as in upload
+		_, err = up.CloseAndRecv()
+	}
+	return err
+}
+
 // holdUnfinished has uploads that never end take the room, which is free when
 // they are given up.
 func (s *server) holdUnfinished(box *harness.Sandbox, fill *filler, cbs []string) {
