@@ -142,6 +142,7 @@ type Limits struct {
 
 	Connections        int           // of all clients; 0: what the limit of open files allows
 	ConnectionsPerPeer int           // of one address, or user of this host
+	CallsPerOwner      int           // at once; 0: what the limit of open files allows
 	FirstCallTimeout   time.Duration // until a connection shows credentials
 }
 

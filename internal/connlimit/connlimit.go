@@ -76,6 +76,7 @@ func (l *Limiter) Counts() Counts {
 type conn struct {
 	net.Conn
 	limiter *Limiter
+	name    string // of its peer
 
 	// Guarded by limiter.mu.
 	peer     *peer         // nil once it has no place
@@ -103,7 +104,8 @@ func (c *conn) Close() error {
 // enter gives a connection a stranger's place. Whoever has to make room for it is
 // closed.
 func (l *Limiter) enter(inner net.Conn) net.Conn {
-	c, name := &conn{Conn: inner, limiter: l}, peerOf(inner)
+	name := peerOf(inner)
+	c := &conn{Conn: inner, limiter: l, name: name}
 	l.mu.Lock()
 	p := l.peers[name]
 	if p == nil {
@@ -195,6 +197,9 @@ func (l *Limiter) expire(c *conn) {
 		l.say(saidSilent, "peer", from)
 	}
 }
+
+// Peer names who has the connection.
+func (a Addr) Peer() string { return a.conn.name }
 
 // Stay keeps a stranger until leave is called, which gives it the time for one
 // more call: for calls that are answered without credentials.

@@ -111,11 +111,16 @@ type parts struct {
 	auth      *auth.Authenticator
 	service   *service.Service
 	release   func() // what says that no token is asked for
+	files     uint64 // how many may be open
 }
 
 // open opens the state. Whoever has the codebases is the server.
 func open(ctx context.Context, o Options) (p *parts, err error) {
 	p = new(parts)
+	if p.files, err = openFiles(); err != nil {
+		return p, err
+	}
+	o.Config.Limits.CallsPerOwner = callsPerOwner(o.Config.Limits, p.files)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())

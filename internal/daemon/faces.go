@@ -59,7 +59,7 @@ func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, e
 	if err != nil {
 		return f, err
 	}
-	if f.limiter, err = limitConnections(o.Config.Limits, o.Log); err != nil {
+	if f.limiter, err = limitConnections(o.Config.Limits, p.files, o.Log); err != nil {
 		return f, err
 	}
 	if f.grpc, err = f.listen(ctx, "server.grpc_addr", o.Config.Server.GRPCAddr); err != nil {

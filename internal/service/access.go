@@ -97,12 +97,9 @@ type Door struct {
 	// certKey names the metadata with the DER form of a certificate that was
 	// verified elsewhere; "" for a door that everybody can reach.
 	certKey string
-	// strangers has a place for each who asks how the server is and shows nothing.
-	strangers chan struct{}
+	// strangers are those who ask how the server is and show nothing.
+	strangers *seats
 }
-
-// maxStrangers bounds what they can have the server keep, a message each.
-const maxStrangers = 64
 
 // Door returns what stands before the calls that come from the network.
 func (s *Service) Door() Door { return s.GatewayDoor("") }
@@ -110,7 +107,7 @@ func (s *Service) Door() Door { return s.GatewayDoor("") }
 // GatewayDoor returns what stands before the calls of a gateway, which tells
 // by the metadata key which client certificate it has verified.
 func (s *Service) GatewayDoor(key string) Door {
-	return Door{service: s, certKey: key, strangers: make(chan struct{}, maxStrangers)}
+	return Door{service: s, certKey: key, strangers: new(seats)}
 }
 
 // shown returns what a call shows of its caller.
@@ -151,6 +148,8 @@ type place interface {
 	Admit() error
 	// Stay tells of a call without, until leave is called.
 	Stay() (leave func())
+	// Peer names who has the connection.
+	Peer() string
 }
 
 func placeOf(ctx context.Context) (place, bool) {
@@ -196,30 +195,28 @@ func (d Door) admit(ctx context.Context, method string) (context.Context, error)
 // Tap refuses calls by their heads. Interceptors come too late: before them gRPC
 // has read a whole request, and keeps it in memory for whoever sends it slowly.
 func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	ctx, err := d.admit(ctx, info.FullMethodName)
 	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
-		err = d.seat(ctx)
+		return d.seat(ctx), nil
+	}
+	ctx, err := d.admit(ctx, info.FullMethodName)
+	if caller := callerOf(ctx); err == nil && !caller.Operator {
+		err = d.service.calls.begin(ctx, caller.Owner, d.service.config.Limits.CallsPerOwner)
 	}
 	return ctx, d.service.toStatus(ctx, info.FullMethodName, err)
 }
 
-// seat takes a place for who calls as ctx, until that is done, unless they show
-// that they need none.
-func (d Door) seat(ctx context.Context) error {
+// seat gives who calls as ctx a seat, unless they show that they need none.
+func (d Door) seat(ctx context.Context) context.Context {
 	if _, err := d.enter(ctx); err == nil {
-		return nil
+		return ctx
 	}
-	select {
-	case d.strangers <- struct{}{}:
-		leave := func() {}
-		if at, ok := placeOf(ctx); ok {
-			leave = at.Stay()
-		}
-		context.AfterFunc(ctx, func() { <-d.strangers; leave() })
-		return nil
-	default:
-		return fault.New(fault.Exhausted, "too many ask at once without a token")
+	at, ok := placeOf(ctx)
+	if !ok {
+		return d.strangers.take(ctx, "")
 	}
+	ctx = d.strangers.take(ctx, at.Peer())
+	context.AfterFunc(ctx, at.Stay())
+	return ctx
 }
 
 // Known refuses whoever makes the calls with the incoming metadata of ctx if

@@ -51,6 +51,7 @@ type Service struct {
 	lives    keyed // by sandbox
 	syncs    keyed // by sandbox
 	expiries expiries
+	calls    underWay
 	sessions sessionIndex
 	hidden   hidden
 }

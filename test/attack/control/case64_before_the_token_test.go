@@ -70,29 +70,24 @@ func TestNothingIsReadOfWhoShowsNoToken(t *testing.T) {
 }
 
 // holdHealth asks without a token how the server is, and never says so: that is
-// for everybody, but not for any number at once.
+// for everybody, but not for any number at once. The oldest gives way.
 func holdHealth(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
 	const places = 64
-	for range places {
-		if _, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, healthv1.Health_Check_FullMethodName); err != nil {
+	var held []grpc.ClientStream
+	for range places + 1 {
+		call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, healthv1.Health_Check_FullMethodName)
+		if err != nil {
 			t.Fatal(err)
 		}
+		held = append(held, call)
 	}
-	health := healthv1.NewHealthClient(conn)
-	if _, err := health.Check(ctx, &healthv1.HealthCheckRequest{}); status.Code(err) != codes.ResourceExhausted {
+	if err := held[0].RecvMsg(&healthv1.HealthCheckResponse{}); err == nil || ctx.Err() != nil {
+		t.Errorf("the oldest: %v", err)
+	}
+	if _, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil {
 		t.Errorf("one more: %v", err)
-	}
-	leave()
-	for {
-		_, err := health.Check(t.Context(), &healthv1.HealthCheckRequest{})
-		if err == nil {
-			return
-		}
-		if status.Code(err) != codes.ResourceExhausted {
-			t.Fatal(err)
-		}
 	}
 }

@@ -1,0 +1,108 @@
+package service
+
+import (
+	"container/list"
+	"context"
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// maxStrangers bounds the calls without credentials at once: each can have the
+// server keep a message.
+const maxStrangers = 64
+
+// seats are places for calls without credentials. Who comes when all are taken
+// gets that of the oldest call of the peer with the most, which ends: nobody can
+// keep others out by calls that last.
+type seats struct {
+	mu    sync.Mutex
+	taken int
+	of    map[string]*list.List // by peer: of context.CancelFunc, the oldest first
+}
+
+// take gives a call of peer a seat and returns its context, which ends when
+// another needs the seat.
+func (s *seats) take(ctx context.Context, peer string) context.Context {
+	ctx, end := context.WithCancel(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken >= maxStrangers {
+		s.evictLocked(peer)
+	}
+	if s.of == nil {
+		s.of = map[string]*list.List{}
+	}
+	if s.of[peer] == nil {
+		s.of[peer] = list.New()
+	}
+	seat := s.of[peer].PushBack(end)
+	s.taken++
+	context.AfterFunc(ctx, func() { s.leave(peer, seat) })
+	return ctx
+}
+
+// evictLocked ends the oldest call of the peer with the most, of forPeer if no
+// other has more.
+func (s *seats) evictLocked(forPeer string) {
+	most := forPeer
+	for peer, calls := range s.of {
+		if s.of[most] == nil || calls.Len() > s.of[most].Len() {
+			most = peer
+		}
+	}
+	oldest := s.of[most].Front()
+	s.removeLocked(most, oldest)
+	if end, is := oldest.Value.(context.CancelFunc); is {
+		end()
+	}
+}
+
+func (s *seats) leave(peer string, seat *list.Element) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removeLocked(peer, seat)
+}
+
+// removeLocked frees a seat, unless it is another's by now.
+func (s *seats) removeLocked(peer string, seat *list.Element) {
+	calls := s.of[peer]
+	if calls == nil {
+		return
+	}
+	before := calls.Len()
+	calls.Remove(seat)
+	s.taken -= before - calls.Len()
+	if calls.Len() == 0 {
+		delete(s.of, peer)
+	}
+}
+
+// underWay counts the calls at once of each owner, so that one owner's do not
+// take what the server has of descriptors and memory.
+type underWay struct {
+	mu sync.Mutex
+	of map[string]int // by owner
+}
+
+// begin counts a call until ctx ends; most 0 is no bound. Errors: Exhausted.
+func (u *underWay) begin(ctx context.Context, owner string, most int) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if most > 0 && u.of[owner] >= most {
+		return fault.New(fault.Exhausted, "its owner has %w under way: let one end first, or raise limits.calls_per_owner",
+			&fault.Limit{Most: int64(most), Resource: "calls"})
+	}
+	if u.of == nil {
+		u.of = map[string]int{}
+	}
+	u.of[owner]++
+	context.AfterFunc(ctx, func() {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if u.of[owner]--; u.of[owner] == 0 {
+			delete(u.of, owner)
+		}
+	})
+	return nil
+}
