@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/audit"
@@ -188,7 +187,16 @@ func (p *plan) settled() []vpath.Path {
 			list = append(list, s.Path)
 		}
 	}
-	return slices.AppendSeq(list, maps.Keys(p.work.resumed))
+	pending := map[vpath.Path]bool{} // also what a killed apply was about to touch, and did not
+	for _, c := range p.work.delta {
+		pending[c.Path] = true
+	}
+	for at := range p.work.resumed {
+		if !pending[at] {
+			list = append(list, at)
+		}
+	}
+	return list
 }
 
 // answer decides about the paths that stop an apply, or would.

@@ -12,6 +12,7 @@ import (
 // Why a path is left out of an apply of what was reviewed.
 const (
 	notShown   = "it was not among the changes when they were shown"
+	madeAgain  = "it was applied or discarded since it was shown, and then made again"
 	nowElse    = "it has changed since it was shown"
 	nowGone    = "it was a change when it was shown, and is none now"
 	dirLeftOut = "its directory was left out"
@@ -33,6 +34,8 @@ func (p *plan) differs(s *step) (string, error) {
 		return dirLeftOut, nil
 	case !shown:
 		return notShown, nil
+	case want.Settled:
+		return madeAgain, nil
 	}
 	have := entryOf(&s.change, "")
 	if have.Mode&typeBits == unix.S_IFLNK && have.Mode == want.Mode {

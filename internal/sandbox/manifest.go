@@ -28,8 +28,9 @@ type shownEntry struct {
 	SHA256 string `json:"sha256,omitempty"` // of a regular file's content, in hex
 	// Added says that the source had nothing there.
 	Added bool `json:"added,omitempty"`
-	// Settled says that the path was applied or discarded since. A settled path
-	// that is no longer a change was not removed by the sandbox.
+	// Settled says that the path was applied or discarded since: with that, what
+	// was shown of it is used up. A settled path that is no longer a change was not
+	// removed by the sandbox; one that is a change was made again.
 	Settled bool `json:"settled,omitempty"`
 }
 

@@ -295,7 +295,11 @@ func TestARewriteWhileItIsApplied(t *testing.T) {
 		a.mkdir("/d")
 		a.write("/f", "2\n")
 		a.write("/z", "2\n")
-		for _, digest := range []string{"", b.shown("")} { // as it is at the start, and as it was shown
+		for _, shown := range []bool{false, true} { // as it is at the start, and as it was shown
+			digest := ""
+			if shown {
+				digest = b.shown("")
+			}
 			r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{
 				Paths: []vpath.Path{"/d", "/f"}, Reviewed: digest, AtStart: true,
 				Drop: func([]sandbox.Version) ([]vpath.Path, error) { return nil, nil },

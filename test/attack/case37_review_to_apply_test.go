@@ -133,3 +133,40 @@ while :; do for x in good evil; do cat /tmp/$x > f; touch -r /tmp/t f; done; don
 		t.Error("nothing was applied")
 	}
 }
+
+// What a person discarded, or took out of the source again after an apply, comes
+// back only after another look: an earlier review of the same content is used up.
+func TestWhatWasDiscardedIsNotAppliedWhenItIsMadeAgain(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{"a": "a\n"}, who...)
+		agentfense(t, s, "run", "--preset", "full-access", "--name", s.Name, "--dir", s.Source, "--detach")
+		defer agentfense(t, s, "stop", s.Name)
+		inside := func(script string) { agentfense(t, s, "exec", s.Name, "--", "sh", "-c", script) }
+		for _, taken := range []struct {
+			name string
+			back func()
+		}{
+			{"discarded", func() { agentfense(t, s, "discard", s.Name, "evil") }},
+			{"applied and removed", func() {
+				agentfense(t, s, "apply", s.Name, "evil")
+				if err := os.Remove(filepath.Join(s.Source, "evil")); err != nil {
+					t.Fatal(err)
+				}
+			}},
+		} {
+			inside("echo evil > evil; echo b >> a")
+			agentfense(t, s, "diff", s.Name)
+			taken.back()
+			inside("echo evil > evil")
+			r := s.Agentfense("apply", s.Name)
+			if r.Code != 3 || !namesLeft(r.Stdout, "evil") || exists(filepath.Join(s.Source, "evil")) {
+				t.Errorf("%s: apply: exit code %d\n%s%s", taken.name, r.Code, r.Stdout, r.Stderr)
+			}
+			if !strings.Contains(r.Stdout, "applied\tM\ta") {
+				t.Errorf("%s: what was shown is not applied:\n%s", taken.name, r.Stdout)
+			}
+			agentfense(t, s, "diff", s.Name)
+			agentfense(t, s, "discard", s.Name)
+		}
+	})
+}
