@@ -20,10 +20,12 @@ import (
 type Budget struct {
 	// Bytes is the largest size of the log's file.
 	Bytes int64
-	// OwnerLeft returns how many bytes of detail the logs of the same owner may
-	// still take, this one included. It is asked once for each MiB; nil: any
-	// number.
-	OwnerLeft func() (int64, error)
+	// OwnerBytes is the largest size of all logs of the same owner together, with
+	// the same parts; 0: any.
+	OwnerBytes int64
+	// OwnerUsed returns how many bytes they have, this one included. It is asked
+	// once for each MiB. Not nil with OwnerBytes.
+	OwnerUsed func() (int64, error)
 }
 
 // class says which part of a budget a kind may use. A kind without one may use
@@ -53,7 +55,7 @@ func (b Budget) room(c class) int64 {
 }
 
 const (
-	ownerStep    = 1 << 20  // bytes of detail between two looks at the owner's logs
+	ownerStep    = 1 << 20  // bytes between two looks at the owner's logs
 	ownerMinStep = 64 << 10 // the same, when little is left
 	ownerPause   = time.Minute
 
@@ -168,8 +170,13 @@ type allowance struct {
 	omitted     tally
 	nextSummary time.Time
 	pause       time.Duration // until the summary after that
-	ownerBytes  int64         // of detail that may be written without asking
-	ownerAsked  time.Time     // when there were none
+	owner       map[class]*ownerRoom
+}
+
+// ownerRoom is what may be written of a class.
+type ownerRoom struct {
+	bytes int64     // without asking
+	asked time.Time // when there were none
 }
 
 // CheckRoom tells whether what is about to be done can still be recorded.
@@ -209,7 +216,7 @@ func (l *Log) addOrCountLocked(b *batch, e encoded) error {
 	switch {
 	case budget.Bytes > 0 && c != always && size > budget.room(c):
 		reason = OmittedSandboxBudget
-	case c == detail && !l.ownerGrantsLocked(int64(len(e.body))):
+	case c != always && !l.ownerGrantsLocked(c, int64(len(e.body))):
 		reason = OmittedOwnerBudget
 	case e.kind == KindCommandExecuted: // it comes after all that it did
 		if err := l.addSummaryLocked(b); err != nil {
@@ -231,27 +238,33 @@ type omission struct {
 	reason string
 }
 
-// ownerGrantsLocked takes n bytes from what the owner's logs may still grow by.
-// An owner whose logs cannot be measured has none left.
-func (l *Log) ownerGrantsLocked(n int64) bool {
-	if l.options.Budget.OwnerLeft == nil {
+// ownerGrantsLocked takes n bytes from what the owner's logs may still grow by
+// with records of a class. An owner whose logs cannot be measured has none left.
+func (l *Log) ownerGrantsLocked(c class, n int64) bool {
+	budget := l.options.Budget
+	if budget.OwnerBytes == 0 {
 		return true
 	}
 	a := &l.allowance
-	if a.ownerBytes < n {
-		now := l.options.Now()
-		if !a.ownerAsked.IsZero() && now.Sub(a.ownerAsked) < ownerPause {
-			return false
-		}
-		left, err := l.options.Budget.OwnerLeft()
-		if err != nil || left < n+ownerMinStep {
-			a.ownerAsked = now
-			return false
-		}
-		a.ownerAsked = time.Time{}
-		a.ownerBytes = min(ownerStep, max(ownerMinStep, left/8)) + n
+	if a.owner == nil {
+		a.owner = map[class]*ownerRoom{detail: {}, repeated: {}}
 	}
-	a.ownerBytes -= n
+	room := a.owner[c]
+	if room.bytes < n {
+		now := l.options.Now()
+		if !room.asked.IsZero() && now.Sub(room.asked) < ownerPause {
+			return false
+		}
+		used, err := budget.OwnerUsed()
+		left := Budget{Bytes: budget.OwnerBytes}.room(c) - used
+		if err != nil || left < n+ownerMinStep {
+			room.asked = now
+			return false
+		}
+		room.asked = time.Time{}
+		room.bytes = min(ownerStep, max(ownerMinStep, left/8)) + n
+	}
+	room.bytes -= n
 	return true
 }
 

@@ -155,21 +155,41 @@ func TestAFullLogRefusesWhatMustBeRecorded(t *testing.T) {
 	}
 }
 
-func TestTheOwnersBudgetCountsDetailAlone(t *testing.T) {
+func TestTheOwnersBudgetHasParts(t *testing.T) {
+	const budget = 16 << 20
 	for _, tt := range []struct {
-		name string
-		left func() (int64, error)
+		name             string
+		used             int64
+		err              error
+		refusal, command bool // are told
 	}{
-		{"none is left", func() (int64, error) { return 0, nil }},
-		{"it cannot be told", func() (int64, error) { return 0, errors.New("no") }},
+		{"half is used", budget / 2, nil, true, true},
+		{"the part of refusals is used", budget - budget/4, nil, false, true},
+		{"the part of commands is used", budget - budget/16, nil, false, false},
+		{"it cannot be told", 0, errors.New("no"), false, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "sb.jsonl")
-			l := openBounded(t, path, audit.Budget{OwnerLeft: tt.left})
-			must(t, l.Append(denied(1), audit.CommandExecuted{}))
-			got := events(t, path)
-			if len(got) != 2 || got[0].(audit.EventsOmitted).Reason != audit.OmittedOwnerBudget || got[1].Kind() != audit.KindCommandExecuted {
-				t.Errorf("records %v, want the counts and the command", got)
+			l := openBounded(t, path, audit.Budget{OwnerBytes: budget, OwnerUsed: func() (int64, error) { return tt.used, tt.err }})
+			must(t, l.Append(denied(1), audit.CommandExecuted{}, audit.SandboxStopped{}))
+			must(t, l.Close())
+			kinds := map[audit.Kind]bool{}
+			for _, ev := range events(t, path) {
+				kinds[ev.Kind()] = true
+				if e, is := ev.(audit.EventsOmitted); is && e.Reason != audit.OmittedOwnerBudget {
+					t.Errorf("omitted for %s", e.Reason)
+				}
+			}
+			want := map[audit.Kind]bool{audit.KindSandboxStopped: true}
+			for kind, told := range map[audit.Kind]bool{
+				audit.KindPermissionDenied: tt.refusal, audit.KindCommandExecuted: tt.command, audit.KindEventsOmitted: !tt.refusal || !tt.command,
+			} {
+				if told {
+					want[kind] = true
+				}
+			}
+			if diff := cmp.Diff(want, kinds); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
 			}
 		})
 	}

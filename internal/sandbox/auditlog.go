@@ -73,14 +73,6 @@ func (h *Home) auditSize(owner string, enough int64) (int64, error) {
 	return own, nil
 }
 
-// auditLeft returns how many bytes of what can be counted the logs of owner may
-// still take: a quarter of the budget is kept for the rest.
-func (h *Home) auditLeft(owner string) (int64, error) {
-	room := h.audit.MaxBytesPerOwner - h.audit.MaxBytesPerOwner/4
-	used, err := h.auditSize(owner, room)
-	return room - used, err
-}
-
 // checkAuditRoom refuses another log where those of owner have reached the
 // budget.
 func (h *Home) checkAuditRoom(owner string) error {

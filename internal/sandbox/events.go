@@ -29,8 +29,9 @@ func (s *Sandbox) openLog() (*audit.Log, error) {
 		o.CodebaseID, o.UserID = r.Served.CodebaseID, r.Served.OwnerID
 	}
 	o.Budget.Bytes = s.home.audit.MaxBytesPerSandbox
-	if s.home.audit.MaxBytesPerOwner > 0 {
-		o.Budget.OwnerLeft = func() (int64, error) { return s.home.auditLeft(o.UserID) }
+	if most := s.home.audit.MaxBytesPerOwner; most > 0 {
+		o.Budget.OwnerBytes = most
+		o.Budget.OwnerUsed = func() (int64, error) { return s.home.auditSize(o.UserID, most/2) }
 	}
 	return audit.Open(s.AuditPath(), o)
 }

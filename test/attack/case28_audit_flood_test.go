@@ -67,6 +67,40 @@ func TestAuditFlood(t *testing.T) {
 	})
 }
 
+// A command's arguments are on record. Many sandboxes, each within its own budget,
+// keep within that of their owner all the same.
+func TestAuditFloodByCommandsOfManySandboxes(t *testing.T) {
+	const budget, sandboxes, argument = 1 << 20, 4, 100 << 10
+	t.Setenv("AGENTFENSE_AUDIT_MAX_BYTES_PER_OWNER", fmt.Sprint(budget))
+	s := harness.New(t, binary, nil)
+	var flood []string
+	for range 5 {
+		flood = append(flood, strings.Repeat("x", argument))
+	}
+	for i := range sandboxes {
+		name := fmt.Sprintf("flood%d", i)
+		for range 2 {
+			agentfense(t, s, append([]string{"run", "--name", name, "--", "true"}, flood...)...)
+		}
+		agentfense(t, s, "rm", "--force", name)
+	}
+	logs, err := filepath.Glob(filepath.Join(s.Home, "audit", "*.jsonl"))
+	if err != nil || len(logs) != sandboxes {
+		t.Fatalf("logs %v, %v", logs, err)
+	}
+	total := int64(0)
+	for _, log := range logs {
+		info, err := os.Stat(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += info.Size()
+	}
+	if total > budget {
+		t.Errorf("the logs have %d bytes, want %d at most", total, budget)
+	}
+}
+
 // auditCounts are what a log holds.
 type auditCounts struct {
 	events        map[string]int
