@@ -57,16 +57,25 @@ func Paths(ctx context.Context, o Objects, tips, shallow []string, do func(path 
 	}, do)
 }
 
-// Removed calls do for each path that the commit or tree base has and tip has
-// not, until do returns false. Errors: as Paths.
-func Removed(ctx context.Context, o Objects, base, tip string, do func(path string) bool) error {
+// Changed calls do for each path that the commit or tree base has and tip has
+// not, or has otherwise, until do returns false. Errors: as Paths.
+func Changed(ctx context.Context, o Objects, base, tip string, do func(path string, gone bool) bool) error {
 	if !isObjectID(base) || !isObjectID(tip) {
 		return fault.New(fault.Invalid, "git: %q or %q is no object", base, tip)
 	}
+	status := ""
 	return o.ask(ctx, question{
-		args: []string{"diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--no-textconv", "--diff-filter=D", base, tip},
+		args: []string{"diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff", "--no-textconv", "--diff-filter=DMT", base, tip},
 		hash: len(base),
-	}, do)
+	}, func(field string) bool {
+		if status == "" {
+			status = field
+			return true
+		}
+		gone := status == "D"
+		status = ""
+		return do(field, gone)
+	})
 }
 
 // question is one run of git.
@@ -191,8 +200,8 @@ func (q *question) makeScratch() (string, error) {
 // (PATH_MAX, linux/limits.h).
 const nameMax = 4096
 
-// eachName calls do for each name of out, which end with NUL, and reports
-// whether do wanted them all.
+// eachName calls do for each name of out, which end with NUL, with "" for one that
+// is too long, and reports whether do wanted them all.
 func eachName(out io.Reader, do func(string) bool) bool {
 	r := bufio.NewReaderSize(out, nameMax+1)
 	for {
@@ -202,7 +211,11 @@ func eachName(out io.Reader, do func(string) bool) bool {
 			long = true
 			_, err = r.ReadSlice(0)
 		}
-		if !long && len(name) > 1 && name[len(name)-1] == 0 && !do(string(name[:len(name)-1])) {
+		name, whole := bytes.CutSuffix(name, []byte{0})
+		if long {
+			name = nil
+		}
+		if whole && (long || len(name) > 0) && !do(string(name)) {
 			return false
 		}
 		if err != nil {

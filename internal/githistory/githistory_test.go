@@ -3,6 +3,7 @@ package githistory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -254,19 +255,22 @@ func cmpErr(errs ...error) error {
 	return nil
 }
 
-func TestRemovedIsWhatTheTipLacks(t *testing.T) {
+func TestChangedIsWhatTheTipLacksOrHasOtherwise(t *testing.T) {
 	r := newRepo(t, "sha1")
 	r.commit("dir/.env")
+	r.commit("c/.env")
 	base := r.commit("a")
 	r.git("rm", "-q", "dir/.env")
-	tip := r.commit("b")
+	r.git("update-index", "--cacheinfo", "100644,"+r.git("hash-object", "-w", "/dev/null")+",c/.env")
+	r.git("commit", "-q", "-m", "b")
+	tip := r.git("rev-parse", "HEAD")
 	_, o := r.open()
-	var got []string
-	err := Removed(t.Context(), o, base, tip, func(p string) bool { got = append(got, p); return true })
-	if err != nil || !slices.Equal(got, []string{"dir/.env"}) {
-		t.Errorf("got %q, %v", got, err)
+	got := map[string]bool{}
+	err := Changed(t.Context(), o, base, tip, func(p string, gone bool) bool { got[p] = gone; return true })
+	if err != nil || !maps.Equal(got, map[string]bool{"dir/.env": true, "c/.env": false}) {
+		t.Errorf("got %v, %v", got, err)
 	}
-	if err := Removed(t.Context(), o, base, "--output=x", nil); !fault.Is(err, fault.Invalid) {
+	if err := Changed(t.Context(), o, base, "--output=x", nil); !fault.Is(err, fault.Invalid) {
 		t.Errorf("an option for an object: %v", err)
 	}
 }

@@ -52,8 +52,8 @@ func ReadRefs(dir int) (Refs, error) {
 			return nil, fault.New(fault.Unsupported, "git: %s", why)
 		}
 	}
-	refs := Refs{}
-	if err := refs.readPacked(dir); err != nil {
+	refs, err := ReadPacked(dir)
+	if err != nil {
 		return nil, err
 	}
 	loose := looseRefs{refs, dir, maxRefs}
@@ -105,16 +105,19 @@ func readFile(dir int, name string, most int64) ([]byte, error) {
 	return text, err
 }
 
-func (r Refs) readPacked(dir int) error {
+// ReadPacked reads those of the refs that are packed, which count where there is
+// no file of the name. Errors: as ReadRefs.
+func ReadPacked(dir int) (Refs, error) {
 	text, err := readFile(dir, "packed-refs", packedBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.AddPacked(text)
-	if len(r) > maxRefs {
-		return tooMany()
+	refs := Refs{}
+	refs.AddPacked(text)
+	if len(refs) > maxRefs {
+		return nil, tooMany()
 	}
-	return nil
+	return refs, nil
 }
 
 // AddPacked adds what the file packed-refs with this text says.

@@ -42,6 +42,8 @@ const (
 type Entry struct {
 	Path         string // as git has it: relative to the work tree
 	Mode         uint32
+	Object       string // the id, not in hex
+	Stage        int    // 0, or 1 to 3 of a conflict
 	SkipWorktree bool
 }
 
@@ -232,6 +234,12 @@ func invalid(format string, args ...any) error {
 	return fault.New(fault.Invalid, "git index: "+format, args...)
 }
 
+func (e *entry) described() Entry {
+	return Entry{
+		Path: e.path, Mode: e.mode(), Object: string(e.fixed[statSize:]), Stage: int(e.flags & flagStage >> 12), SkipWorktree: e.skipWorktree(),
+	}
+}
+
 func (e *entry) mode() uint32       { return binary.BigEndian.Uint32(e.fixed[modeAt:]) }
 func (e *entry) skipWorktree() bool { return e.extended&extSkipWorktree != 0 }
 
@@ -239,8 +247,7 @@ func (e *entry) skipWorktree() bool { return e.extended&extSkipWorktree != 0 }
 // once for each of its stages.
 func (x *Index) Entries(do func(Entry)) {
 	for i := range x.entries {
-		e := &x.entries[i]
-		do(Entry{Path: e.path, Mode: e.mode(), SkipWorktree: e.skipWorktree()})
+		do(x.entries[i].described())
 	}
 }
 
@@ -249,7 +256,7 @@ func (x *Index) Entries(do func(Entry)) {
 func (x *Index) Skip(want func(Entry) bool) (changed bool) {
 	for i := range x.entries {
 		e := &x.entries[i]
-		skip := want(Entry{Path: e.path, Mode: e.mode(), SkipWorktree: e.skipWorktree()})
+		skip := want(e.described())
 		if skip == e.skipWorktree() {
 			continue
 		}
@@ -271,6 +278,16 @@ const (
 	offsetsEnd  = "EOIE"
 	offsetTable = "IEOT"
 )
+
+// DropDerived takes out what git makes anew, and reports whether there was any.
+// Git believes it without a look: a cache tree that names another tree decides
+// what the next commit has, whatever the entries say.
+func (x *Index) DropDerived() (changed bool) {
+	meant := x.meant()
+	changed = len(meant) < len(x.extensions)
+	x.extensions = meant
+	return changed
+}
 
 // Encode returns the index as a file. The version is the one it had, or the
 // next that the flags need, as git chooses it.

@@ -151,9 +151,10 @@ func (w *work) isSameIndex(p vpath.Path, open func() (*os.File, error)) bool {
 	return was != nil && gitindex.Same(was, now)
 }
 
-// outgoing is what apply writes of a git index of the delta that has our bits.
+// outgoing is what apply writes of a git index of the delta that has our bits, or
+// what git derived inside.
 type outgoing struct {
-	file *os.File // without them
+	file *os.File // without both
 	sum  string   // of the delta's file, which was reviewed, in hex
 }
 
@@ -173,8 +174,12 @@ func (w *work) outgoing(p vpath.Path, src *os.File) (*outgoing, error) {
 	}
 	sum := sha256.Sum256(content)
 	x, err := gitindex.Parse(content)
-	if err != nil || !takeOff(x, w.sourceIndex(p), root, w.wasHidden) {
+	if err != nil {
 		return nil, nil //nolint:nilerr // not one of ours
+	}
+	bits := takeOff(x, w.sourceIndex(p), root, w.wasHidden)
+	if derived := x.DropDerived(); !bits && !derived {
+		return nil, nil
 	}
 	fd, err := unix.MemfdCreate("git index", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -24,8 +24,9 @@ const (
 )
 
 // markRemovals marks the changes with which git would lose files that the
-// sandbox was not shown: an index without them, and refs whose commit lacks
-// them although the one before has them. It returns their paths.
+// sandbox was not shown: an index without them, or with others in their place, and
+// refs whose commit lacks them, or has others, although the one before has them.
+// What cannot be looked at is marked, too. It returns their paths.
 func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
 	marked := map[vpath.Path]bool{}
 	ctx, cancel := context.WithTimeout(context.Background(), removalPatience)
@@ -42,12 +43,14 @@ func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
 		reason := ""
 		if root, ok := workTreeOf(f.Path); ok {
 			reason = w.indexRemoves(f, root)
-		} else if root, name, ok := refOf(f.Path); ok && f.Status != Deleted && asked < maxChangedRefs {
-			asked++
+		} else if root, name, ok := refOf(f.Path); ok {
 			r := repositories[root]
 			if r == nil {
 				r = w.openRepository(root)
 				repositories[root] = r
+			}
+			if asked++; asked > maxChangedRefs && r.err == nil {
+				r.err = fmt.Errorf("more than %d refs have changed", maxChangedRefs)
 			}
 			reason = r.removes(ctx, f, name)
 		}
@@ -70,49 +73,78 @@ func first(a, b bool) int {
 	return 1
 }
 
-// indexRemoves says which hidden file the index f lacks that the source's has.
-func (w *work) indexRemoves(f *FileDiff, root vpath.Path) string {
-	was := w.sourceIndex(f.Path)
-	if was == nil {
-		return ""
+// losses are the hidden files that git would lose.
+type losses struct{ gone, changed []vpath.Path }
+
+// note adds p, and reports whether there is room for more.
+func (l *losses) note(p vpath.Path, gone bool) bool {
+	list := &l.changed
+	if gone {
+		list = &l.gone
 	}
-	has := map[string]bool{}
-	if f.Status != Deleted {
-		now := w.deltaIndex(f.Path)
-		if now == nil {
-			return ""
-		}
-		now.Entries(func(e gitindex.Entry) { has[e.Path] = true })
+	if !slices.Contains(*list, p) {
+		*list = append(*list, p)
 	}
-	var lost []vpath.Path
-	was.Entries(func(e gitindex.Entry) {
-		if has[e.Path] || len(lost) == maxTracked {
-			return
-		}
-		has[e.Path] = true // a conflict has a path several times
-		if p, ok := trackedPath(root, e.Path); ok && w.wasHidden(p) {
-			lost = append(lost, p)
-		}
-	})
-	return removal("git index without hidden", lost)
+	return len(*list) < maxTracked
 }
 
-// removal words a mark; it is "" if nothing is lost.
-func removal(what string, lost []vpath.Path) string {
-	switch len(lost) {
+// reason words a mark of what loses them; it is "" if nothing is lost.
+func (l *losses) reason(what string) string {
+	list, how := l.gone, "without"
+	if len(list) == 0 {
+		list, how = l.changed, "with another"
+	}
+	switch len(list) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s %s", what, quote(lost[0]))
+		return fmt.Sprintf("%s %s hidden %s", what, how, quote(slices.Min(list)))
 	}
-	return fmt.Sprintf("%s %s and %d more", what, quote(lost[0]), len(lost)-1)
+	return fmt.Sprintf("%s %s hidden %s and %d more", what, how, quote(slices.Min(list)), len(list)-1)
 }
 
-// refOf takes the path of a ref apart: the directory of its work tree, and its
-// name.
+// indexRemoves says which hidden file that the source's index has the index f lacks
+// or has otherwise.
+func (w *work) indexRemoves(f *FileDiff, root vpath.Path) string {
+	was := w.hiddenEntries(w.sourceIndex(f.Path), root)
+	if len(was) == 0 {
+		return ""
+	}
+	now := map[vpath.Path]string{}
+	if f.Status != Deleted {
+		x := w.deltaIndex(f.Path)
+		if x == nil {
+			return "git index, not checked for removed hidden files: it cannot be read, or is split"
+		}
+		now = w.hiddenEntries(x, root)
+	}
+	var lost losses
+	for p, entries := range was {
+		if is := now[p]; is != entries {
+			lost.note(p, is == "")
+		}
+	}
+	return lost.reason("git index")
+}
+
+// hiddenEntries are what x says of files that a policy of the sandbox hides.
+func (w *work) hiddenEntries(x *gitindex.Index, root vpath.Path) map[vpath.Path]string {
+	entries := map[vpath.Path]string{}
+	if x != nil {
+		x.Entries(func(e gitindex.Entry) {
+			if p, ok := trackedPath(root, e.Path); ok && w.wasHidden(p) {
+				entries[p] += fmt.Sprintf("%o %x %d\n", e.Mode, e.Object, e.Stage)
+			}
+		})
+	}
+	return entries
+}
+
+// refOf takes the path of a ref, or of a file of refs, apart: the directory of its
+// work tree, and its name.
 func refOf(p vpath.Path) (root vpath.Path, name string, ok bool) {
 	before, name, ok := strings.Cut(string(p), "/.git/")
-	if !ok || name != "HEAD" && name != "packed-refs" && !strings.HasPrefix(name, "refs/") {
+	if !ok || name != "HEAD" && name != "packed-refs" && !strings.HasPrefix(name, "refs/") && !strings.HasPrefix(name, refTable) {
 		return "", "", false
 	}
 	if before == "" {
@@ -121,12 +153,17 @@ func refOf(p vpath.Path) (root vpath.Path, name string, ok bool) {
 	return vpath.Path(before), name, true
 }
 
+// refTable begins the names of files that hold refs in git's newer form.
+const refTable = "reftable/"
+
 // changedRepository is a repository of the source of which the delta changes
 // refs.
 type changedRepository struct {
 	work    *work
 	root    vpath.Path
 	refs    githistory.Refs // the source's
+	packed  githistory.Refs // those of them that come to count without their file
+	tracks  *bool           // what tracksHidden found
 	objects githistory.Objects
 	err     error
 }
@@ -144,6 +181,9 @@ func (w *work) openRepository(root vpath.Path) *changedRepository {
 		return r
 	}
 	if r.refs, r.err = githistory.ReadRefs(int(dir.Fd())); r.err != nil {
+		return r
+	}
+	if r.packed, r.err = githistory.ReadPacked(int(dir.Fd())); r.err != nil {
 		return r
 	}
 	of := git.Child("objects")
@@ -170,36 +210,33 @@ func (r *changedRepository) removes(ctx context.Context, f *FileDiff, name strin
 	if r.err == nil && len(r.refs) == 0 {
 		return ""
 	}
-	var lost []vpath.Path
+	var lost losses
 	err := r.err
 	if err == nil {
 		lost, err = r.lost(ctx, f, name)
 	}
-	if err != nil && len(lost) == 0 && r.tracksHidden() {
-		return fmt.Sprintf("git ref, not checked for removed hidden files: %s", vpath.Escape(err.Error()))
+	if reason := lost.reason("git commit"); reason != "" || err == nil || !r.tracksHidden() {
+		return reason
 	}
-	return removal("git commit without hidden", lost)
+	return fmt.Sprintf("git ref, not checked for removed hidden files: %s", vpath.Escape(err.Error()))
 }
 
 // tracksHidden reports whether the source's index has hidden files.
 func (r *changedRepository) tracksHidden() bool {
-	x := r.work.sourceIndex(r.root.Child(".git").Child("index"))
-	found := false
-	if x != nil {
-		x.Entries(func(e gitindex.Entry) {
-			p, ok := trackedPath(r.root, e.Path)
-			found = found || ok && r.work.wasHidden(p)
-		})
+	if r.tracks == nil {
+		x := r.work.sourceIndex(r.root.Child(".git").Child("index"))
+		found := len(r.work.hiddenEntries(x, r.root)) > 0
+		r.tracks = &found
 	}
-	return found
+	return *r.tracks
 }
 
-func (r *changedRepository) lost(ctx context.Context, f *FileDiff, name string) ([]vpath.Path, error) {
+func (r *changedRepository) lost(ctx context.Context, f *FileDiff, name string) (losses, error) {
+	var lost losses
 	tips, err := r.tips(f, name)
 	if err != nil {
-		return nil, err
+		return lost, err
 	}
-	var lost []vpath.Path
 	for ref, tip := range tips {
 		base := r.refs[ref]
 		if base == "" {
@@ -208,40 +245,29 @@ func (r *changedRepository) lost(ctx context.Context, f *FileDiff, name string) 
 		if base == "" || base == tip {
 			continue
 		}
-		err := githistory.Removed(ctx, r.objects, base, tip, func(name string) bool {
-			if p, ok := trackedPath(r.root, name); ok && r.work.wasHidden(p) && !slices.Contains(lost, p) {
-				lost = append(lost, p)
-			}
-			return len(lost) < maxTracked
+		err := githistory.Changed(ctx, r.objects, base, tip, func(name string, gone bool) bool {
+			p, ok := trackedPath(r.root, name)
+			return !ok || !r.work.wasHidden(p) || lost.note(p, gone)
 		})
 		if err != nil {
 			return lost, err
 		}
 	}
-	slices.Sort(lost)
 	return lost, nil
 }
 
-// tips are the refs that the delta's file at f names and the source has
-// otherwise.
+// tips are the refs that the delta's file at f, or the lack of it, gives another
+// object than the source does.
 func (r *changedRepository) tips(f *FileDiff, name string) (githistory.Refs, error) {
-	if f.New == nil || f.New.Mode&typeBits != unix.S_IFREG {
-		return nil, errors.New("it is no file")
-	}
-	file, err := r.work.stack.OpenDelta(f.Path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := readShort(file)
-	if err != nil {
-		return nil, err
-	}
 	tips := githistory.Refs{}
-	if name == "packed-refs" {
-		tips.AddPacked(text)
-	} else if _, id := githistory.ParseRef(text); id != "" {
-		tips[name] = id
+	var err error
+	switch {
+	case strings.HasPrefix(name, refTable):
+		return nil, errors.New("the refs are a reftable")
+	case f.Status != Deleted:
+		err = r.readTips(f, name, tips)
+	case r.packed[name] != "":
+		tips[name] = r.packed[name]
 	}
 	for ref, tip := range tips {
 		if r.refs[ref] == tip {
@@ -251,7 +277,37 @@ func (r *changedRepository) tips(f *FileDiff, name string) (githistory.Refs, err
 	if len(tips) > maxChangedRefs {
 		return nil, fmt.Errorf("more than %d refs", maxChangedRefs)
 	}
-	return tips, nil
+	return tips, err
+}
+
+// readTips adds what the delta's file at f says.
+func (r *changedRepository) readTips(f *FileDiff, name string, tips githistory.Refs) error {
+	if f.New == nil || f.New.Mode&typeBits != unix.S_IFREG {
+		return errors.New("it is no file")
+	}
+	file, err := r.work.stack.OpenDelta(f.Path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	text, err := readShort(file)
+	if err != nil {
+		return err
+	}
+	if name == "packed-refs" {
+		tips.AddPacked(text)
+		return nil
+	}
+	ref, id := githistory.ParseRef(text)
+	if ref != "" && name != "HEAD" { // HEAD changes with each branch that is checked out
+		if id = r.refs[ref]; id == "" {
+			return fmt.Errorf("it stands for %q", ref)
+		}
+	}
+	if id != "" {
+		tips[name] = id
+	}
+	return nil
 }
 
 // refsMax is how much of a file of refs is read.

@@ -1,6 +1,9 @@
 package attack_test
 
 import (
+	"bytes"
+	"crypto/sha1" //nolint:gosec // git's checksum
+	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"os"
@@ -150,6 +153,58 @@ func review(t *testing.T, s *harness.Sandbox) []reviewed {
 	return doc.Files
 }
 
+// emptyTree is the tree that each repository has.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// A commit does not hide behind so many other refs that nobody looks at it.
+func TestARemovalBehindManyRefsIsMarked(t *testing.T) {
+	s := trackedSecrets(t)
+	wantCode(t, s.Run(committing+`set -e
+for i in $(seq 40); do echo $(git rev-parse HEAD) > .git/refs/heads/z$i; done
+git update-ref refs/heads/main $(git commit-tree -p HEAD -m x $(git mktree </dev/null))`, "--preset", "development"), 0)
+	for _, f := range review(t, s) {
+		if strings.HasSuffix(f.Path, ".git/refs/heads/main") && strings.Contains(f.Reason, "more than 32 refs have changed") {
+			return
+		}
+	}
+	t.Error("the ref that nobody looked at has no mark")
+}
+
+// Git believes what it derived into the index. A cache tree that names another
+// tree does not come out, so a commit outside has what the entries say.
+func TestWhatGitDerivedIntoTheIndexStaysInside(t *testing.T) {
+	s := trackedSecrets(t)
+	crafted := filepath.Join(s.Source, "crafted")
+	t.Setenv("GIT_INDEX_FILE", crafted)
+	gitIn(t, s.Source, "read-tree", "HEAD")
+	s.Write("new.txt", "new\n")
+	gitIn(t, s.Source, "add", "new.txt")
+	if err := os.Unsetenv("GIT_INDEX_FILE"); err != nil {
+		t.Fatal(err)
+	}
+	id := func(args ...string) []byte {
+		raw, err := hex.DecodeString(strings.TrimSpace(gitIn(t, s.Source, args...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return raw
+	}
+	index := []byte(s.Read("crafted"))
+	body := bytes.Replace(index[:len(index)-sha1.Size], id("rev-parse", "HEAD:deploy"), id("hash-object", "-t", "tree", "/dev/null"), 1)
+	if bytes.HasPrefix(index, body) {
+		t.Fatal("there is no cache tree to change")
+	}
+	sum := sha1.Sum(body) //nolint:gosec // git's checksum
+	s.Write("crafted", string(append(body, sum[:]...)))
+	wantCode(t, s.Run("cp crafted .git/index", "--preset", "development"), 0)
+	agentfense(t, s, "apply", s.Name)
+	gitIn(t, s.Source, "commit", "-q", "-m", "outside")
+	want := ".env\na.txt\ndeploy/.env\ndeploy/run.sh\nnew.txt\n"
+	if got := gitIn(t, s.Source, "ls-tree", "-r", "--name-only", "HEAD"); got != want {
+		t.Errorf("a commit outside has %q, want %q", got, want)
+	}
+}
+
 // What would make git lose a hidden file comes first in the review, by whatever
 // way it was made: by an index that lacks it, by a commit, on a branch of its
 // own, or in packed refs.
@@ -167,15 +222,46 @@ func TestARemovalOfHiddenFilesIsMarkedFirst(t *testing.T) {
 		}},
 		"committed by plumbing, in a pack": {
 			"git update-ref refs/heads/main $(git commit-tree -p HEAD -m x $(git mktree </dev/null)); git pack-refs --all; git gc -q; git repack -qad",
-			map[string]string{"/.git/packed-refs": "git commit without hidden .env and 1 more"},
+			map[string]string{
+				"/.git/packed-refs": "git commit without hidden .env and 1 more",
+				// applied alone, this brings the older commit back
+				"/.git/refs/heads/main": "git commit without hidden .env and 1 more",
+			},
 		},
 		"on another branch": {"git update-ref refs/heads/other $(git commit-tree -m x $(git mktree </dev/null))", map[string]string{
 			"/.git/refs/heads/other": "git commit without hidden .env and 1 more",
+		}},
+		"staged in a split index": {"git rm -q --cached --sparse .env; git update-index --split-index", map[string]string{
+			"/.git/index": "git index, not checked for removed hidden files: it cannot be read, or is split",
+		}},
+		"the index is a FIFO": {"rm .git/index; mkfifo .git/index", map[string]string{
+			"/.git/index": "git index, not checked for removed hidden files: it cannot be read, or is split",
+		}},
+		"emptied in the index": {"git update-index --cacheinfo 100644,$(git hash-object -w /dev/null),.env", map[string]string{
+			"/.git/index": "git index with another hidden .env",
+		}},
+		"emptied by a commit": {
+			"git read-tree HEAD; git update-index --cacheinfo 100644,$(git hash-object -w /dev/null),.env; git update-ref refs/heads/main $(git commit-tree -p HEAD -m x $(git write-tree)); git read-tree HEAD^",
+			map[string]string{"/.git/refs/heads/main": "git commit with another hidden .env"},
+		},
+		"by another name for a commit": {
+			"git commit-tree -m x $(git mktree </dev/null) > .git/X_HEAD; echo ref: X_HEAD > .git/refs/heads/main",
+			map[string]string{"/.git/refs/heads/main": `git ref, not checked for removed hidden files: it stands for "X_HEAD"`},
+		},
+		"an older commit comes back": {"rm .git/refs/heads/main", map[string]string{
+			"/.git/refs/heads/main": "git commit without hidden .env and 1 more",
+		}},
+		"in a reftable": {"mkdir .git/reftable; echo x > .git/reftable/tables.list", map[string]string{
+			"/.git/reftable/tables.list": "git ref, not checked for removed hidden files: the refs are a reftable",
 		}},
 		"nothing is removed": {"echo b >> a.txt; git commit -qam b", map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := trackedSecrets(t)
+			first := strings.TrimSpace(gitIn(t, s.Source, "rev-parse", "HEAD"))
+			gitIn(t, s.Source, "update-ref", "HEAD", strings.TrimSpace(gitIn(t, s.Source, "commit-tree", "-m", "x", emptyTree)))
+			gitIn(t, s.Source, "pack-refs", "--all")
+			gitIn(t, s.Source, "update-ref", "HEAD", first)
 			wantCode(t, s.Run(committing+"set -e\necho x > run-me; chmod +x run-me\n"+c.script, "--preset", "development"), 0)
 			got, last := map[string]string{}, true
 			for _, f := range review(t, s) {
