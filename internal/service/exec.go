@@ -223,9 +223,11 @@ type ended struct {
 // perform runs a job, its output going to two writers, and carries over what
 // it has changed. A command that could not be started ends as under a shell.
 func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer) (ended, error) {
-	if err := s.holdFor(ctx, j.sandbox); err != nil {
+	done, err := s.holdFor(ctx, j.sandbox)
+	if err != nil {
 		return ended{}, err
 	}
+	defer done()
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)

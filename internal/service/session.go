@@ -75,9 +75,11 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 	if err != nil {
 		return nil, err
 	}
-	if err := s.holdFor(ctx, sb); err != nil { // the shell may run a file of the workspace
+	done, err := s.holdFor(ctx, sb) // the shell may run a file of the workspace
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	opened, err := client.OpenSession(ctx, supervise.SessionOptions{
 		ID: string(ident.NewSession()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
 	})
