@@ -176,7 +176,7 @@ func Default() *Config {
 			Type: Bwrap, BwrapPath: "bwrap", DefaultTimeout: 30 * time.Second,
 			Docker: DockerRuntime{DefaultImage: "debian:stable-slim", NetworkMode: NetworkNone},
 		},
-		Sandbox: Sandbox{CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
+		Sandbox: Sandbox{MaxPerUser: 1000, CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
 		Limits: Limits{
 			MaxPageSize: 1000, MaxMessageBytes: 16 << 20,
 			MaxCodebasesPerOwner: 1000, MaxCodebaseBytesPerOwner: 100 << 30, MaxCodebaseFilesPerOwner: 2_000_000,
