@@ -98,7 +98,7 @@ func (s *supervisor) prepareProcess(context.Context) error {
 }
 
 func (s *supervisor) openState(context.Context) error {
-	logFile, err := os.OpenFile(s.box.LogPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	logFile, err := openLogFile(s.box.LogPath())
 	if err != nil {
 		return fault.New(fault.Internal, "supervisor log: %w", err)
 	}
@@ -106,7 +106,7 @@ func (s *supervisor) openState(context.Context) error {
 	if err := unix.Dup3(int(logFile.Fd()), 2, 0); err != nil {
 		return fault.New(fault.Internal, "supervisor log: %w", err)
 	}
-	s.log = slog.New(slog.NewJSONHandler(logFile, nil)).With("sandbox", s.record.Name)
+	s.log = slog.New(slog.NewJSONHandler(&boundedLog{to: logFile, left: maxLogBytes}, nil)).With("sandbox", s.record.Name)
 	if s.dir, err = os.Open(s.box.Dir()); err != nil {
 		return fault.New(fault.Internal, "sandbox directory: %w", err)
 	}
