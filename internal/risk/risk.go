@@ -34,6 +34,7 @@ type Entry struct {
 type Table struct {
 	entries []Entry
 	policy  *policy.Policy
+	dirs    map[string]bool // see IsDirOfMarks
 }
 
 //go:embed table.txt
@@ -80,10 +81,16 @@ const (
 
 // compile has the engine of policies match the patterns.
 func compile(entries []Entry, own []policy.Mark) (*Table, error) {
-	t := &Table{}
+	t := &Table{dirs: map[string]bool{}}
 	var rules []policy.Rule
 	add := func(e Entry, rank int32) {
 		t.entries = append(t.entries, e)
+		elements := strings.Split(fold(e.Pattern), "/")
+		for _, name := range elements[:len(elements)-1] {
+			if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+				t.dirs[name] = true
+			}
+		}
 		rules = append(rules, policy.Rule{
 			Pattern: fold(e.Pattern), Permission: policy.Read, Priority: rank, Source: fmt.Sprintf("mark %s", vpath.Quote(e.Pattern)),
 		})
@@ -103,6 +110,18 @@ func compile(entries []Entry, own []policy.Mark) (*Table, error) {
 		return nil, fault.New(fault.Invalid, "marks: %w", err)
 	}
 	return t, nil
+}
+
+// IsDirOfMarks reports whether entries lie below directories of this name. Only
+// names that begin with a dot or an underscore count, which tools keep to
+// themselves; others are too common.
+func (t *Table) IsDirOfMarks(name string) bool {
+	for _, spelt := range Spellings(vpath.Root.Child(name)) {
+		if t.dirs[spelt.Base()] {
+			return true
+		}
+	}
+	return false
 }
 
 // At returns the gravest entry that matches p in any of its spellings. A

@@ -91,32 +91,48 @@ type place struct {
 	links int
 }
 
-// ofLink follows a link at p step by step through the links of the source and
-// the delta, by each of them where the two differ, and returns the mark that
-// its end deserves.
+// ofLink returns the mark that a link at p deserves by where it leads.
 func (m *marker) ofLink(p vpath.Path, target string) *Mark {
-	var mark *Mark
-	pending := []place{{dir: p.Dir(), rest: target, links: 1}}
-	if path.IsAbs(target) {
-		return &Mark{TrustedLater, "link out of the source"}
+	ends, why := m.follow(p, target)
+	if why != "" {
+		return &Mark{TrustedLater, why}
 	}
+	var mark *Mark
+	for _, end := range ends {
+		mark = graver(mark, m.ofEnd(end))
+	}
+	if mark == nil && m.table.IsDirOfMarks(p.Base()) {
+		mark = &Mark{TrustedLater, "link in place of a directory in which tools look"}
+	}
+	return mark
+}
+
+// follow walks a link at p step by step through the links of the source and the
+// delta, by each of them where the two differ, and returns where it may end. Else
+// it says why that is not in the source, or not known.
+func (m *marker) follow(p vpath.Path, target string) (ends []vpath.Path, why string) {
+	const outside = "link out of the source"
+	if path.IsAbs(target) {
+		return nil, outside
+	}
+	pending := []place{{dir: p.Dir(), rest: target, links: 1}}
 	for steps := 0; len(pending) > 0; steps++ {
 		at := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
 		if steps > maxSteps || at.links > maxLinks {
-			return &Mark{TrustedLater, "link that leads through too many links, or in a circle"}
+			return nil, "link that leads through too many links, or in a circle"
 		}
 		if at.rest == "" {
-			mark = graver(mark, m.ofEnd(at.dir))
+			ends = append(ends, at.dir)
 			continue
 		}
 		next, out := m.step(at)
 		if out {
-			return &Mark{TrustedLater, "link out of the source"}
+			return nil, outside
 		}
 		pending = append(pending, next...)
 	}
-	return mark
+	return ends, ""
 }
 
 // step walks one element on. A mount is not the source's: it is out.

@@ -44,6 +44,8 @@ type marker struct {
 	table *risk.Table
 	tree  *futureTree
 	repos map[vpath.Path]repository
+	// aliases are made by linksTo.
+	aliases aliases
 }
 
 // marks returns the marker, made at the first call.
@@ -78,7 +80,8 @@ func (w *work) mark(f *FileDiff) (*Mark, error) {
 // of returns the mark of a change at p from what was to what is there.
 func (m *marker) of(p vpath.Path, was uint32, is Side) *Mark {
 	kind := is.Mode & typeBits
-	mark := m.byPath(p, kind == unix.S_IFDIR || kind == 0 && isDir(was))
+	isDirChange := kind == unix.S_IFDIR || kind == 0 && isDir(was)
+	mark := m.byPath(p, isDirChange)
 	var more *Mark
 	switch {
 	case kind == unix.S_IFREG && is.Mode&0o111 != 0:
@@ -89,7 +92,10 @@ func (m *marker) of(p vpath.Path, was uint32, is Side) *Mark {
 			more = &Mark{TrustedLater, "link instead of a directory"}
 		}
 	}
-	return graver(mark, more)
+	if mark = graver(mark, more); mark == nil || mark.Risk < RunsOnHost {
+		mark = graver(mark, m.byLinks(p, isDirChange))
+	}
+	return mark
 }
 
 // graver returns the graver of two marks, the first if they are equal.
@@ -107,10 +113,14 @@ func (m *marker) byPath(p vpath.Path, isDir bool) *Mark {
 		return m.lookUp(p, isDir)
 	}
 	if isStore(rel) {
-		if kind == completedRepository {
-			return &Mark{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}
+		var mark *Mark
+		if !isInDotGit(p) { // where more may lie than git's objects and refs
+			mark = m.lookUp(p, isDir)
 		}
-		return nil
+		if kind == completedRepository {
+			mark = graver(&Mark{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}, mark)
+		}
+		return mark
 	}
 	mark := m.lookUp(vpath.Root.Child(".git").Child(rel), isDir)
 	if kind == newRepository && m.tree.made[foldedPath(repo)] != 0 && isMember(rel) {
@@ -129,6 +139,11 @@ func (m *marker) lookUp(p vpath.Path, isDir bool) *Mark {
 		return &Mark{RunsOnHost, e.Reason}
 	}
 	return &Mark{TrustedLater, e.Reason}
+}
+
+// isInDotGit reports whether p is below a directory called .git.
+func isInDotGit(p vpath.Path) bool {
+	return strings.Contains(string(foldedPath(p.Dir()))+"/", "/.git/")
 }
 
 // isStore reports whether rel, below a git directory, holds objects or refs,

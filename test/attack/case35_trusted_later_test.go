@@ -159,3 +159,40 @@ marks:
 		t.Errorf("diff does not say the reasons:\n%s", out)
 	}
 }
+
+// What a tool finds by a link under a name that it looks for is marked where it
+// lies, whether the sandbox made the link or the source has it, and so is the link.
+func TestWhatLinksGiveAnotherNameIsMarked(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{
+			"config/editor/x": "x", "docs/agents.txt": "x", "prompts/x": "x", "lib/a": "x", ".claude/settings.json": "{}", "template/hgrc": "x",
+		}, who...)
+		for link, target := range map[string]string{
+			".vscode": "config/editor", "CLAUDE.md": "docs/agents.txt", ".claude/commands": "../prompts", "same": "lib",
+		} {
+			if err := os.Symlink(target, filepath.Join(s.Source, link)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		wantCode(t, s.Run(`set -e
+mkdir data inner; echo x > data/hgrc; ln -s data .hg; ln -s ../text inner/.bashrc; echo x > text
+ln -s chain .jj; mkdir chain deep; ln -s ../deep chain/repo; echo x > deep/config.toml
+mkdir sub; ln -s ../template sub/.hg
+echo x > config/editor/tasks.json; echo y > docs/agents.txt; echo x > prompts/new; echo x > lib/b; echo x > other`, "--preset", "full-access"), 0)
+		wantMarks(t, s, map[string]string{
+			"/data/hgrc": "runs_on_host", "/.hg": "trusted_later", "/text": "runs_on_host", "/deep/config.toml": "runs_on_host",
+			"/sub/.hg": "trusted_later", "/config/editor/tasks.json": "trusted_later", "/docs/agents.txt": "trusted_later",
+			"/prompts/new": "trusted_later", "/lib/b": "", "/other": "",
+		})
+	})
+}
+
+// A directory that becomes a repository hides nothing of what lies below its
+// objects and refs.
+func TestWhatLiesAmongRefsKeepsItsMark(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"refs/a.txt": "a", "objects/a.txt": "a", "HEAD": "ref: refs/heads/main\n"})
+	wantCode(t, s.Run("mkdir refs/.vscode; echo x > refs/.vscode/tasks.json; echo x > objects/.envrc; echo x > refs/.bashrc; echo x > refs/b.txt", "--preset", "full-access"), 0)
+	wantMarks(t, s, map[string]string{
+		"/refs/.vscode/tasks.json": "trusted_later", "/objects/.envrc": "trusted_later", "/refs/.bashrc": "runs_on_host", "/refs/b.txt": "",
+	})
+}
