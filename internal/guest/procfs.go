@@ -22,7 +22,7 @@ type procReader struct {
 // stat is what we need of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	parent, foreground int
-	zombie             bool
+	zombie             bool   // all of it has ended: a process whose first thread has looks like one
 	started            uint32 // clock ticks after the system's start, modulo 2³²
 }
 
@@ -62,7 +62,7 @@ var errStat = errors.New("unexpected form of /proc/PID/stat")
 
 // parseStat reads the fields behind the command's name, which may hold anything.
 func parseStat(line []byte) (stat, error) {
-	const state, parent, foreground, started = 0, 1, 5, 19 // state, ppid, pgrp, session, tty_nr, tpgid … starttime
+	const state, parent, foreground, threads, started = 0, 1, 5, 17, 19 // state, ppid, pgrp, session, tty_nr, tpgid … num_threads … starttime
 	var s stat
 	at := 0
 	for field := range bytes.FieldsSeq(line[bytes.LastIndexByte(line, ')')+1:]) {
@@ -74,6 +74,8 @@ func parseStat(line []byte) (stat, error) {
 			s.parent, err = strconv.Atoi(string(field))
 		case foreground:
 			s.foreground, err = strconv.Atoi(string(field))
+		case threads:
+			s.zombie = s.zombie && len(field) == 1 && field[0] <= '1'
 		case started:
 			var ticks uint64
 			if ticks, err = strconv.ParseUint(string(field), 10, 64); err == nil {

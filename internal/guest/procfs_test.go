@@ -26,6 +26,11 @@ func TestParseStat(t *testing.T) {
 			stat{parent: 1, foreground: -1, zombie: true, started: 3},
 			true,
 		},
+		{
+			"a process whose first thread has ended", "7 (sh) Z 1 7 7 0 -1 0 1 0 2 0 1 2 3 4 20 0 2 0 987 2 3",
+			stat{parent: 1, foreground: -1, started: 987},
+			true,
+		},
 		{"a line cut short", "7 (sh) S 1 7", stat{}, false},
 		{"a line cut before the start time", "7 (sh) S 1 7 7 34816 9 4194560 1 0 2", stat{}, false},
 		{"nothing", "", stat{}, false},

@@ -35,11 +35,24 @@ func CheckMount(source string, concealed []string) error {
 	return c.look(fd, ".", 1)
 }
 
+// Services returns the sockets and FIFOs in the top three levels of dir, as
+// paths. What cannot be listed is left out, and so is all that lies behind too
+// many names: it is for a directory of the system, which is shown whatever it holds.
+func Services(dir string) []string {
+	var found []string
+	c := &mountCheck{source: dir, left: maxMountEntries, found: &found}
+	if fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		_ = c.look(fd, ".", 1) // the same
+	}
+	return found
+}
+
 // mountCheck is one walk through a mount's directories.
 type mountCheck struct {
 	source    string
 	concealed []string
-	left      int // names that may still be looked at
+	left      int       // names that may still be looked at
+	found     *[]string // gathers services, instead of refusing them
 }
 
 // look checks the directory fd at rel, which it closes.
@@ -69,6 +82,9 @@ func (c *mountCheck) look(fd int, rel string, level int) error {
 // entry checks one name in the directory fd.
 func (c *mountCheck) entry(fd int, rel string, e fs.DirEntry, level int) error {
 	switch {
+	case e.Type()&(fs.ModeSocket|fs.ModeNamedPipe) != 0 && c.found != nil:
+		*c.found = append(*c.found, filepath.Join(c.source, rel))
+		return nil
 	case e.Type()&fs.ModeSocket != 0:
 		return fault.New(fault.Precondition, "mount %q: holds the socket %q, which programs inside could connect to whatever the network; remove it, or mount the directories beside it", c.source, rel)
 	case e.Type()&fs.ModeNamedPipe != 0:
@@ -89,6 +105,9 @@ func (c *mountCheck) entry(fd int, rel string, e fs.DirEntry, level int) error {
 }
 
 func (c *mountCheck) cannotLook(rel string, err error) error {
+	if c.found != nil {
+		return nil
+	}
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		err = p.Err
 	}

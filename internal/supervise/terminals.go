@@ -18,6 +18,10 @@ type terminals struct {
 	dir string
 }
 
+// maxTerminals is how many a sandbox may have, which are taken from those of the
+// whole host (kernel.pty.max, 4096): it could leave none to others.
+const maxTerminals = 256
+
 // mountTerminals mounts a devpts instance on dir, in this process's mount
 // namespace. Its slaves belong to owner, or without one to whoever opens the
 // master (devpts.rst, Documentation/filesystems).
@@ -25,7 +29,7 @@ func mountTerminals(dir string, owner *ids) (*terminals, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 		return nil, fault.New(fault.Internal, "terminals: %w", err)
 	}
-	options := "newinstance,ptmxmode=0666,mode=0620"
+	options := fmt.Sprintf("newinstance,ptmxmode=0666,mode=0620,max=%d", maxTerminals)
 	if owner != nil {
 		options += fmt.Sprintf(",uid=%d,gid=%d", owner.uid, owner.gid)
 	}

@@ -48,10 +48,18 @@ func init() {
 	} {
 		probes["netlink "+name] = func() error { _, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW, protocol); return err }
 	}
+	probes["io_setup"] = call(unix.SYS_IO_SETUP, 1, 0)
+	for name, protocol := range map[string]int{"sctp": unix.IPPROTO_SCTP, "dccp": unix.IPPROTO_DCCP, "l2tp": protocolL2TP} {
+		probes["transport "+name] = func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, protocol); return err }
+	}
+	probes["transport dccp by its type"] = func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_DCCP, 0); return err }
 	for name, family := range map[string]int{"vsock": unix.AF_VSOCK, "packet": unix.AF_PACKET, "alg": unix.AF_ALG, "bluetooth": unix.AF_BLUETOOTH} {
 		probes["socket "+name] = func() error { _, err := unix.Socket(family, unix.SOCK_RAW, 0); return err }
 	}
 }
+
+// protocolL2TP is IPPROTO_L2TP of linux/in.h.
+const protocolL2TP = 115
 
 // modifyLDT is the number of modify_ldt(2) on amd64.
 const modifyLDT = 154
@@ -71,7 +79,9 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 			"personality without randomisation": "EPERM", "personality with executable data": "EPERM",
 			"netlink route": "done", "netlink audit": "EPROTONOSUPPORT", "netlink netfilter": "EPROTONOSUPPORT", "netlink uevent": "EPROTONOSUPPORT",
 			"netlink socket statistics": "EPROTONOSUPPORT", "netlink ipsec": "EPROTONOSUPPORT", "netlink generic": "EPROTONOSUPPORT", "netlink connector": "EPROTONOSUPPORT",
-			"socket vsock": "EAFNOSUPPORT", "socket packet": "EAFNOSUPPORT", "socket alg": "EAFNOSUPPORT", "socket bluetooth": "EAFNOSUPPORT",
+			"io_setup": "ENOSYS", "transport sctp": "EPROTONOSUPPORT", "transport dccp": "EPROTONOSUPPORT", "transport l2tp": "EPROTONOSUPPORT",
+			"transport dccp by its type": "ESOCKTNOSUPPORT",
+			"socket vsock":               "EAFNOSUPPORT", "socket packet": "EAFNOSUPPORT", "socket alg": "EAFNOSUPPORT", "socket bluetooth": "EAFNOSUPPORT",
 		})
 		prints(t, s, "grep -E '^(Seccomp|NoNewPrivs):' /proc/self/status | cut -f2", "1\n2\n")
 	})

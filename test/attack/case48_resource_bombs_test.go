@@ -222,3 +222,24 @@ func TestClosedOutputEndsTheCommand(t *testing.T) {
 	}
 	nothingLeft(t, s, inspect(t, s, s.Name))
 }
+
+// takeTerminals opens terminals until the kernel says no.
+var takeTerminals = program("take terminals", func(in *inside, _ []string) {
+	const many = 256 // with these a sandbox has to do
+	taken, err := 0, error(nil)
+	for ; err == nil && taken <= many; taken++ {
+		_, err = unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	}
+	in.errno("open one more", err, unix.ENOSPC)
+	if taken < many/2 {
+		in.fail("%d terminals could be opened", taken)
+	}
+})
+
+// Terminals are counted for the whole host (kernel.pty.max): one sandbox cannot
+// take them from all others.
+func TestTerminalsAreLeftToOthers(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		passes(t, harness.New(t, binary, nil, who...), takeTerminals, nil)
+	})
+}

@@ -1,6 +1,11 @@
 package attack_test
 
 import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,4 +95,50 @@ func TestSessionChannel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// firstThread is the program that goes on without its first thread.
+const firstThread = "lose the first thread"
+
+// The first thread runs init and, if it is locked to it, main.
+func init() {
+	if os.Getenv(harness.ProgramVariable) == firstThread {
+		runtime.LockOSThread()
+	}
+	programs["wait for the end of input"] = func([]string) int {
+		fmt.Println("ready")
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	}
+	programs[firstThread] = func([]string) int {
+		go func() {
+			for parentOf(os.Getpid()) > 0 {
+				stat, err := os.ReadFile("/proc/self/stat")
+				if err == nil && strings.Contains(string(stat), ") Z ") {
+					break
+				}
+			}
+			fmt.Println("lost")
+			select {}
+		}()
+		_, _, _ = unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+		return 1
+	}
+}
+
+// The kernel lists a process whose first thread has ended as a zombie. It ends
+// with its command all the same.
+func TestSessionEndsWhatLooksLikeAZombie(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	d := s.Talk("wait for the end of input", nil)
+	if got := d.Hear(); got != "ready" {
+		t.Fatalf("heard %q", got)
+	}
+	x := s.OpenSession(s.Client(), supervise.SessionOptions{})
+	got := <-x.Start(t.Context(), harness.ProgramVariable+"='"+firstThread+"' /opt/program & wait", 2*time.Second)
+	if got.Stdout != "lost\n" || got.Exit.Reason != supervise.ReasonTimeout {
+		t.Fatalf("the command: %+v", got)
+	}
+	x.Prints("grep -l '^Name:.program' /proc/[0-9]*/status 2>/dev/null | wc -l", "1\n") // that which waits
+	wantCode(t, d.End(), 0)
 }

@@ -136,3 +136,33 @@ var useMount = program("use what is in a mount", func(in *inside, args []string)
 	_, err := net.Dial("unix", args[0]+"/agent.sock")
 	in.errno("connect through a link", err, unix.ENOENT)
 })
+
+// /usr/local, which every sandbox sees, is not what a distribution brings: services
+// that were installed by hand keep their sockets there. These do not show.
+func TestServicesInTheSystemAreCovered(t *testing.T) {
+	needs.Root(t)
+	dir, err := os.MkdirTemp("/usr/local", "attack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	listenIn(t, dir+"/agent.sock")
+	fifo(t, dir+"/pipe")
+	reader, err := os.OpenFile(dir+"/pipe", os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		passes(t, harness.New(t, binary, nil, who...), useSystem, []string{dir})
+	})
+}
+
+var useSystem = program("use services of the system's", func(in *inside, args []string) {
+	_, err := net.Dial("unix", args[0]+"/agent.sock")
+	in.refused("connect", err, unix.ECONNREFUSED, unix.EACCES)
+	in.refused("open the FIFO", opened(args[0]+"/pipe", unix.O_WRONLY|unix.O_NONBLOCK), unix.EROFS, unix.EACCES)
+})

@@ -271,3 +271,11 @@ func TestKernelFilesOfContainers(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	wantKnownFiles(t, s, hostNames(t), "--runtime", "docker", "--image", needs.DockerImage)
 }
+
+// Settings for the whole host that often hold credentials, addresses or what tells
+// the host from others do not show.
+func TestSettingsOfTheHostAreAbsent(t *testing.T) {
+	s := harness.New(t, binary, nil)
+	prints(t, s, `cd /etc && ls -d adjtime networks machine-id environment gitconfig npmrc pip.conf maven/settings.xml \
+	R/Renviron.site php/*/fpm php-fpm.d ssh ssl/private 2>/dev/null; :`, "")
+}

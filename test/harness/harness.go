@@ -266,7 +266,7 @@ func (s *Sandbox) programCommand(name string, args, flags []string) []string {
 		s.t.Fatal(err)
 	}
 	all := append([]string{"run", "--name", s.Name, "--mount", self + ":/opt/program"}, flags...)
-	all = append(all, "--env", programVariable+"="+name, "--", "/opt/program")
+	all = append(all, "--env", ProgramVariable+"="+name, "--", "/opt/program")
 	return append(all, args...)
 }
 
@@ -292,12 +292,14 @@ func copyOfSelf(dir string) (string, error) {
 	return path, os.WriteFile(path, data, 0o755)
 }
 
-const programVariable = "AGENTFENSE_TEST_PROGRAM"
+// ProgramVariable names the program in the environment, for one that a session
+// runs.
+const ProgramVariable = "AGENTFENSE_TEST_PROGRAM"
 
 // Programs runs the program that the environment names, if it names one, and
 // does not return then. A TestMain calls it first.
 func Programs(programs map[string]func(args []string) int) {
-	name := os.Getenv(programVariable)
+	name := os.Getenv(ProgramVariable)
 	if name == "" {
 		return
 	}

@@ -81,6 +81,11 @@ func (p *plan) system(a *arguments) error {
 		}
 	}
 	a.add("--ro-bind", stageEtc, "/etc")
+	if isRealDir(localDir) {
+		for _, service := range isolate.Services(localDir) {
+			a.add("--ro-bind", stageEmptyFile, service)
+		}
+	}
 	for _, dir := range slices.Concat(systemDirs, p.etcDirs) {
 		if isRealDir(dir) {
 			cover(a, p.masks(dir, dir))

@@ -18,22 +18,23 @@ import (
 // What a sandbox has of the host's /etc: what the linker, the C library, TLS,
 // time zones, shells and interpreters need to start. Nothing here holds
 // accounts, keys, tokens or addresses; what may (gitconfig, npmrc, pip.conf,
-// environment, ssh, ssl/private, machine-id …) stays out and can be added with
-// a mount.
+// maven/settings.xml, R/Renviron.site, php/*/fpm, environment, networks, ssh,
+// ssl/private, machine-id, adjtime …) stays out and can be added with a mount.
 var (
 	etcFilePatterns = []string{
 		"ld.so.cache", "ld.so.conf", "ld-musl-*.path",
-		"localtime", "timezone", "adjtime", "locale.conf", "locale.alias", "default/locale", "vconsole.conf",
-		"nsswitch.conf", "host.conf", "gai.conf", "protocols", "services", "networks", "rpc", "ethertypes",
+		"localtime", "timezone", "locale.conf", "locale.alias", "default/locale", "vconsole.conf",
+		"nsswitch.conf", "host.conf", "gai.conf", "protocols", "services", "rpc", "ethertypes",
 		"mime.types", "magic", "magic.mime", "mailcap",
 		"os-release", "debian_version", "lsb-release", "redhat-release", "system-release", "fedora-release", "alpine-release", "arch-release",
 		"profile", "bash.bashrc", "bashrc", "inputrc", "shells", "zsh/*", "csh.cshrc", "nanorc", "DIR_COLORS", "manpath.config", "man_db.conf", "papersize",
-		"login.defs", "ssl/openssl.cnf", "ssl/cert.pem", "pki/tls/openssl.cnf", "pki/tls/cert.pem", "ca-certificates.conf",
+		"maven/m2.conf", "maven/logging/*", "R/Makeconf", "R/Renviron", "R/ldpaths", "R/repositories",
+		"php.ini", "php.d/*", "php/php.ini", "php/conf.d/*", "login.defs", "ssl/openssl.cnf", "ssl/cert.pem", "pki/tls/openssl.cnf", "pki/tls/cert.pem", "ca-certificates.conf",
 	}
 	etcDirPatterns = []string{
 		"alternatives", "ld.so.conf.d", "profile.d", "terminfo", "fonts", "vim", "crypto-policies",
 		"ssl/certs", "ca-certificates", "pki/ca-trust", "pki/tls/certs",
-		"python3*", "perl", "java*", "maven", "ruby*", "php*", "R", "lua*", "texmf", "emacs",
+		"python3*", "perl", "java*", "ruby*", "php/*/cli", "php/*/mods-available", "lua*", "texmf", "emacs",
 	}
 	// etcNetFiles are shown only with the host's network.
 	etcNetFiles = []string{"resolv.conf", "hosts"}

@@ -89,7 +89,7 @@ func killIf(pid int, is func() bool) (bool, error) {
 func isLeft(dir, id string, uid uint32) bool {
 	if uid != 0 {
 		status, err := os.ReadFile(dir + "/status")
-		if err != nil || strings.Contains(string(status), "\nState:\tZ") {
+		if err != nil || isZombie(string(status)) {
 			return false
 		}
 		if strings.Contains(string(status), fmt.Sprintf("\nUid:\t%d\t", uid)) {
@@ -98,4 +98,10 @@ func isLeft(dir, id string, uid uint32) bool {
 	}
 	environment, err := os.ReadFile(dir + "/environ") // of a zombie it is empty
 	return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), markOf(id))
+}
+
+// isZombie reads proc_pid_status(5). A process that goes on without its first
+// thread has that state, too.
+func isZombie(status string) bool {
+	return strings.Contains(status, "\nState:\tZ") && strings.Contains(status, "\nThreads:\t1\n")
 }

@@ -39,6 +39,10 @@ var (
 	systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
 )
 
+// localDir is the part of /usr that is not a distribution's: services that were
+// installed by hand may have their sockets there.
+const localDir = "/usr/local"
+
 func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Image != "" || spec.Limits != (isolate.Limits{}) {
 		return nil, fault.New(fault.Invalid, "start sandbox: bwrap has no images and sets no limits itself")

@@ -76,7 +76,7 @@ func (j judge) answer(t interface{ Fatal(...any) }, c call) uint32 {
 
 func TestFilterAnswers(t *testing.T) {
 	no, absent := uint32(errno(unix.EPERM)), uint32(errno(unix.ENOSYS))
-	family, protocol := uint32(errno(unix.EAFNOSUPPORT)), uint32(errno(unix.EPROTONOSUPPORT))
+	family, protocol, kind := uint32(errno(unix.EAFNOSUPPORT)), uint32(errno(unix.EPROTONOSUPPORT)), uint32(errno(unix.ESOCKTNOSUPPORT))
 	const garbage = 0xdeadbeef << 32
 	tests := []struct {
 		name string
@@ -132,6 +132,13 @@ func TestFilterAnswers(t *testing.T) {
 		{"a high word does not make a netlink protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, garbage}, allow},
 		{"a high word does not hide a netlink protocol", "socket", []uint64{unix.AF_NETLINK, unix.SOCK_RAW, garbage | unix.NETLINK_NETFILTER}, protocol},
 		{"another family has protocols of its own", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, allow},
+		{"MPTCP is allowed", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, allow},
+		{"SCTP is no protocol", "socket", []uint64{unix.AF_INET6, unix.SOCK_SEQPACKET, unix.IPPROTO_SCTP}, protocol},
+		{"L2TP is no protocol", "socket", []uint64{unix.AF_INET, unix.SOCK_DGRAM, 115}, protocol},
+		{"DCCP is no protocol", "socket", []uint64{unix.AF_INET, unix.SOCK_STREAM, garbage | unix.IPPROTO_DCCP}, protocol},
+		{"DCCP's type does not exist", "socket", []uint64{unix.AF_INET, unix.SOCK_DCCP | unix.SOCK_CLOEXEC}, kind},
+		{"the types beside DCCP's do", "socket", []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET | unix.SOCK_NONBLOCK}, allow},
+		{"requests counted for the whole host do not exist", "io_setup", []uint64{1}, absent},
 		{"the usual personality may be set", "personality", []uint64{0}, allow},
 		{"the personality may be asked", "personality", []uint64{0xffffffff}, allow},
 		{"the personality may be asked by a sign-extended -1", "personality", []uint64{^uint64(0)}, allow},

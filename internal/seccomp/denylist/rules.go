@@ -37,6 +37,11 @@ const namespaceFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWU
 
 // rules is the deny list. A name that an architecture does not have is skipped
 // there; a name that none has is an error.
+const (
+	socketTypes  = 0xf // SOCK_TYPE_MASK of linux/net.h
+	protocolL2TP = 115 // IPPROTO_L2TP of linux/in.h
+)
+
 func rules() []rule {
 	return []rule{
 		// Callers of these fall back when the kernel seems too old to have
@@ -44,10 +49,12 @@ func rules() []rule {
 		// cannot read; io_uring does everything the other rules refuse;
 		// memfd_secret takes memory out of the kernel's own map, where no
 		// limit reclaims it; modify_ldt has let programs into the kernel
-		// before (CVE-2015-5157, CVE-2017-17053), and only Wine wants it.
+		// before (CVE-2015-5157, CVE-2017-17053), and only Wine wants it. The
+		// requests of io_setup are counted for the whole host (fs.aio-max-nr),
+		// so that one sandbox could take them all from its databases.
 		{action: errno(unix.ENOSYS), calls: []string{
 			"clone3", "io_uring_setup", "io_uring_enter", "io_uring_register",
-			"memfd_secret", "modify_ldt",
+			"memfd_secret", "modify_ldt", "io_setup",
 		}},
 		// Keyrings are not namespaced by user alone: a session keyring of the
 		// host could be inherited and searched.
@@ -125,6 +132,12 @@ func rules() []rule {
 			action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket", "socketpair"},
 			when: append(lowWordIs(0, unix.AF_NETLINK), anyBit(2, ^uint32(0))),
 		},
+		// Transports that the kernel loads a module for when somebody asks, which
+		// hardly any program does: old code, with old faults (CVE-2017-6074).
+		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_SCTP)},
+		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, unix.IPPROTO_DCCP)},
+		{action: errno(unix.EPROTONOSUPPORT), calls: []string{"socket"}, when: lowWordIs(2, protocolL2TP)},
+		{action: errno(unix.ESOCKTNOSUPPORT), calls: []string{"socket"}, when: maskedIs(1, socketTypes, unix.SOCK_DCCP)},
 		// Sockets only of the families that a network namespace contains;
 		// vsock would reach the hypervisor, and the rest is rarely run code.
 		{
@@ -144,8 +157,13 @@ func anyBit(arg uint32, mask uint32) seccomp.Condition {
 // all 64 bits would be passed by setting one of the others (CVE-2019-10063);
 // nor may the high word be refused, since libraries sign-extend into it.
 func lowWordIs(arg uint32, value uint32) []seccomp.Condition {
+	return maskedIs(arg, ^uint32(0), value)
+}
+
+// maskedIs holds if those bits of the argument that mask has equal value.
+func maskedIs(arg uint32, mask, value uint32) []seccomp.Condition {
 	conditions := []seccomp.Condition{
-		{Argument: arg, Operation: seccomp.BitsNotSet, Value: uint64(^value)},
+		{Argument: arg, Operation: seccomp.BitsNotSet, Value: uint64(mask &^ value)},
 	}
 	for bit := uint32(1); bit != 0; bit <<= 1 {
 		if value&bit != 0 {
