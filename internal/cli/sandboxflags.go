@@ -238,10 +238,11 @@ func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([
 
 // loadPolicyFile reads the policy file at path. Below the source no symbolic
 // link is followed, for that is where others write. Elsewhere the user's own
-// links count, and a pipe that a shell passes in (hostfile.ReadNamed).
+// links count, and a pipe that a shell passes in (hostfile.ReadNamed). An empty
+// source is none.
 func loadPolicyFile(path, source string) (*policy.Document, []policy.Rule, error) {
 	read := func() ([]byte, error) { return hostfile.ReadNamed(path, policy.MaxFileBytes) }
-	if rel, ok := relBelow(source, path); ok {
+	if rel, ok := relBelow(source, path); ok && source != "" {
 		read = func() ([]byte, error) { return hostfile.ReadRegularIn(source, rel, policy.MaxFileBytes) }
 	}
 	content, err := read()

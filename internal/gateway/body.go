@@ -21,8 +21,9 @@ type body struct {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// admit refuses whoever may make no call. A body would lie in memory for as long
-// as it takes to come.
+// admit tells the connection's place by who calls, and refuses whoever may make no
+// call with a body, which would lie in memory for as long as it takes to come. Of
+// a request without one, the call itself refuses an unknown caller.
 func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
 	if g.o.Admit == nil {
 		return nil
@@ -32,8 +33,12 @@ func (g *gateway) admit(w http.ResponseWriter, r *http.Request) error {
 		shown, _ := metadata.FromOutgoingContext(ctx)
 		err = g.o.Admit(metadata.NewIncomingContext(ctx, shown))
 	}
-	if err != nil && hasBody(r) {
+	switch {
+	case err == nil:
+	case hasBody(r):
 		w.Header().Set("Connection", "close") // else the rest of the body is waited for
+	case isUnknownCaller(err):
+		return nil
 	}
 	return err
 }

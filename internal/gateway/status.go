@@ -27,6 +27,10 @@ func unauthenticated(reason string) error {
 	return status.Error(codes.Unauthenticated, reason)
 }
 
+// isUnknownCaller reports whether err says that the caller shows no credentials
+// that the server knows.
+func isUnknownCaller(err error) bool { return status.Code(err) == codes.Unauthenticated }
+
 func denied(reason string) error {
 	return status.Error(codes.PermissionDenied, reason)
 }

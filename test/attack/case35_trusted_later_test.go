@@ -70,17 +70,20 @@ func TestEmbeddedRepositoryIsMarked(t *testing.T) {
 		want   map[string]string
 	}{
 		{
-			"made whole under an innocent name", map[string]string{"a.txt": "a"},
+			"made whole under an innocent name",
+			map[string]string{"a.txt": "a"},
 			`mkdir -p site/objects site/refs site/hooks; echo 'ref: refs/heads/main' > site/HEAD; ` + config + `site/config; echo x > site/page.html`, "site",
 			map[string]string{"/site/HEAD": "runs_on_host", "/site/config": "runs_on_host", "/site/page.html": "trusted_later"},
 		},
 		{
-			"completed by a HEAD", map[string]string{"a.txt": "a", "data/objects/": "", "data/refs/": ""},
+			"completed by a HEAD",
+			map[string]string{"a.txt": "a", "data/objects/": "", "data/refs/": ""},
 			`echo 'ref: refs/heads/main' > data/HEAD; ` + config + `data/config`, "data",
 			map[string]string{"/data/HEAD": "runs_on_host", "/data/config": "runs_on_host"},
 		},
 		{
-			"its configuration moved elsewhere", map[string]string{"a.txt": "a", ".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": ""},
+			"its configuration moved elsewhere",
+			map[string]string{"a.txt": "a", ".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": ""},
 			`mkdir -p shared/objects shared/refs; echo ../shared > .git/commondir; ` + config + `shared/config`, ".",
 			map[string]string{"/.git/commondir": "runs_on_host"},
 		},

@@ -95,7 +95,12 @@ func RunTests(tests interface{ Run() int }, binary *string, build func(dir strin
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return tests.Run()
+	code := tests.Run()
+	for _, left := range endLeft(dir) {
+		fmt.Fprintln(os.Stderr, "the tests left a process:", left)
+		code = 1
+	}
+	return code
 }
 
 // Sandbox is one named sandbox and what surrounds it.

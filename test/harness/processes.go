@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // A Role is the part that a process plays in a sandbox.
@@ -60,4 +61,23 @@ func Processes(home string) []Process {
 		}
 	}
 	return found
+}
+
+// endLeft kills the processes of programs below dir, which tests have left, and
+// returns their command lines.
+func endLeft(dir string) []string {
+	var left []string
+	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well formed
+	for _, of := range dirs {
+		exe, err := os.Readlink(of + "/exe")
+		if err != nil || !strings.HasPrefix(exe, dir+"/") {
+			continue // ended, another's, or a program that we may not look at
+		}
+		pid, _ := strconv.Atoi(filepath.Base(of))
+		cmdline, _ := os.ReadFile(of + "/cmdline")
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			left = append(left, strings.ReplaceAll(strings.TrimSuffix(string(cmdline), "\x00"), "\x00", " "))
+		}
+	}
+	return left
 }
