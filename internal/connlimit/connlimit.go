@@ -95,6 +95,15 @@ type Addr struct {
 // RemoteAddr returns an Addr.
 func (c *conn) RemoteAddr() net.Addr { return Addr{c.Conn.RemoteAddr(), c} }
 
+// CloseWrite ends what is sent, where the connection can do that: net/http then
+// waits for the client to read an answer before it closes the connection.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
 // Close gives the place back.
 func (c *conn) Close() error {
 	c.limiter.leave(c)

@@ -34,6 +34,10 @@ type Source struct {
 	Path HostPath `json:"path"` // absolute, without symbolic links
 	Dev  uint64   `json:"dev"`
 	Ino  uint64   `json:"ino"`
+	// Born is when the directory was made, in nanoseconds since 1970, where a disk
+	// knows that: another directory may get the same number. 0: not known, or
+	// recorded before 0.4.
+	Born int64 `json:"born,omitempty"`
 }
 
 // ResolveSource returns the identity of the directory at path, after checking
@@ -58,7 +62,7 @@ func (h *Home) ResolveSource(path string) (Source, error) {
 		return Source{}, err
 	}
 	defer f.Close()
-	if s.Dev, s.Ino, err = identity(f); err != nil {
+	if err := s.identify(f); err != nil {
 		return Source{}, sourceError(abs, err)
 	}
 	if err := unix.Faccessat(int(f.Fd()), ".", unix.R_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
@@ -81,7 +85,7 @@ func (s Source) Open() (*os.File, error) {
 		return nil, err
 	}
 	now := Source{Path: s.Path}
-	if now.Dev, now.Ino, err = identity(f); err != nil {
+	if err := now.identify(f); err != nil {
 		f.Close()
 		return nil, sourceError(string(s.Path), err)
 	}
@@ -105,6 +109,9 @@ func (s Source) open() (*os.File, error) {
 // mount, so it says nothing after a reboot.
 func (s Source) isSame(other Source) bool {
 	if s.Path != other.Path || s.Ino != other.Ino {
+		return false
+	}
+	if s.Born != 0 && other.Born != 0 && s.Born != other.Born {
 		return false
 	}
 	return s.Dev == other.Dev || unix.Major(s.Dev) == 0 && unix.Major(other.Dev) == 0
@@ -150,12 +157,19 @@ func isBelow(path, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-func identity(f *os.File) (dev, ino uint64, err error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return 0, 0, err
+// identify fills in what tells the open directory from others. Overlayfs and its
+// like, of major number 0, show another birth when they copy a directory.
+func (s *Source) identify(f *os.File) error {
+	var st unix.Statx_t
+	err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &st)
+	if err != nil {
+		return err
 	}
-	return st.Dev, st.Ino, nil
+	s.Dev, s.Ino = unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino
+	if st.Mask&unix.STATX_BTIME != 0 && st.Dev_major != 0 {
+		s.Born = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return nil
 }
 
 // sourceError says in words what a person can do about it.

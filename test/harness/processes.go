@@ -1,12 +1,17 @@
 package harness
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A Role is the part that a process plays in a sandbox.
@@ -61,6 +66,36 @@ func Processes(home string) []Process {
 		}
 	}
 	return found
+}
+
+// EndSupervisors ends the sandboxes below the state directory home, as a shutdown
+// of the host does.
+func EndSupervisors(t testing.TB, home string) {
+	t.Helper()
+	for _, p := range Processes(home) {
+		if p.Role == Supervisor {
+			if err := terminate(p.PID); err != nil {
+				t.Errorf("end the supervisor of %s: %v", p.Sandbox, err)
+			}
+		}
+	}
+}
+
+// terminate ends a process by SIGTERM and returns when it has ended.
+func terminate(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil // it has ended already
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(runTimeout.Milliseconds()))
+	if err == nil && n == 0 {
+		err = context.DeadlineExceeded
+	}
+	return err
 }
 
 // endLeft kills the processes of programs below dir, which tests have left, and

@@ -1,14 +1,13 @@
 package serve_test
 
 import (
-	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -68,10 +67,19 @@ func (s *server) signalSupervisor(id string, signal syscall.Signal) int {
 // killSupervisor kills a sandbox's supervisor.
 func (s *server) killSupervisor(id string) {
 	s.t.Helper()
-	pid := s.signalSupervisor(id, syscall.SIGKILL)
+	pid := s.signalSupervisor(id, 0)
+	process, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer unix.Close(process)
+	if err := unix.PidfdSendSignal(process, unix.SIGKILL, nil, 0); err != nil {
+		s.t.Fatal(err)
+	}
+	// Readable when its last thread has ended, which has the locks.
 	eventually(s.t, "the supervisor has ended", func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may have asked for it yet
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
+		return err == nil && n == 1
 	})
 }
 

@@ -108,6 +108,8 @@ func TestTheBytesOfREST(t *testing.T) {
 	}
 	notRunning := strings.Replace(refused("9", "sandbox SB: sandbox is not running"), "[]",
 		`[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SANDBOX_NOT_RUNNING","domain":"agentfense","metadata":{"status":"pending"}}]`, 1)
+	noCommand := strings.Replace(refused("3", "command: is required"), "[]",
+		`[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"COMMAND_NOT_STARTED","domain":"agentfense","metadata":{"started":"false"}}]`, 1)
 	for _, c := range []struct {
 		verb, path, body string
 		status           int
@@ -141,8 +143,8 @@ func TestTheBytesOfREST(t *testing.T) {
 		{"POST", "/v1/sandboxes/SB/exec", `{"command":"cat d/f.txt; cat; echo $A >&2; exit 3","stdin":"in","env":{"A":"b"},"timeout":"5s"}`, 200, result(`hello\nin`, `b\n`, "3")},
 		{"POST", "/v1/sandboxes/SB/exec", `{"command":"printf 'a<b>&\u00e9\u2028'"}`, 200, result("a<b>&é\u2028", "", "0")},
 		{"POST", "/v1/sandboxes/SB/exec", `{"command":"sleep 100","timeout":"0.2s"}`, 504, refused("4", "command timed out after 200ms")},
-		{"POST", "/v1/sandboxes/SB/exec", `{}`, 400, refused("3", "command: is required")},
-		{"POST", "/v1/sandboxes/SB/exec", ``, 400, refused("3", "command: is required")},
+		{"POST", "/v1/sandboxes/SB/exec", `{}`, 400, noCommand},
+		{"POST", "/v1/sandboxes/SB/exec", ``, 400, noCommand},
 
 		{"GET", "/v1/sandboxes/SB/sessions", "", 200, `{"sessions":[]}`},
 		{"POST", "/v1/sandboxes/SB/sessions", `{"shell":"","env":{"G":"1"}}`, 200, session("ACTIVE", "null")},

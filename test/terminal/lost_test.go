@@ -19,9 +19,6 @@ func TestADirectoryMadeAgainIsAskedFor(t *testing.T) {
 	if err := os.RemoveAll(project); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(s.Source, "taken"), 0o755); err != nil { // the inode
-		t.Fatal(err)
-	}
 	s.Write("project/old", "another\n")
 	for _, c := range []struct {
 		answer string

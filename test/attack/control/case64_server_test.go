@@ -17,7 +17,8 @@ import (
 // server is one of the sandbox's own state directory.
 type server struct {
 	*wire.Server
-	t *testing.T
+	t    *testing.T
+	home string
 }
 
 func serve(t *testing.T, box *harness.Sandbox, args ...string) *server {
@@ -26,7 +27,7 @@ func serve(t *testing.T, box *harness.Sandbox, args ...string) *server {
 	cmd.Env = append(cmd.Env, wire.AnyPorts...)
 	cmd.Stderr = os.Stderr
 	served, err := wire.Serve(cmd, box.Home)
-	s := &server{served, t}
+	s := &server{served, t, box.Home}
 	if served != nil {
 		t.Cleanup(s.end)
 	}
@@ -46,6 +47,7 @@ func (s *server) end() {
 	if err := s.Cmd.Wait(); err != nil {
 		s.t.Errorf("serve: %v", err)
 	}
+	harness.EndSupervisors(s.t, s.home)
 }
 
 // ask asks the server as its operator.

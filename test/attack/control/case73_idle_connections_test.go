@@ -50,7 +50,7 @@ func serveWithFew(t *testing.T, box *harness.Sandbox, env ...string) (*server, *
 	log := new(said)
 	cmd.Stderr = log
 	served, err := wire.Serve(cmd, box.Home)
-	s := &server{served, t}
+	s := &server{served, t, box.Home}
 	if served != nil {
 		t.Cleanup(s.end)
 	}

@@ -20,7 +20,7 @@ func (s *server) as(box *harness.Sandbox, owner string) *server {
 	}
 	served := *s.Server
 	served.Token = strings.TrimSpace(r.Stdout)
-	return &server{&served, s.t}
+	return &server{&served, s.t, s.home}
 }
 
 // must asks and returns the field of the answer, which must be a success.
