@@ -119,6 +119,9 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 	if err != nil {
 		return fault.New(fault.Unsupported, "git is not installed")
 	}
+	if err := o.checkAlternates(); err != nil {
+		return err
+	}
 	scratch, err := q.makeScratch()
 	if err != nil {
 		return fault.New(fault.Internal, "git: %w", err)
@@ -155,6 +158,20 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 		cancel(errEnough)
 	}
 	return explain(ctx, cmd.Wait(), complaint.line())
+}
+
+// alternatesMax is how long a list of other object directories may be.
+const alternatesMax = 64 << 10
+
+// checkAlternates refuses a list of other object directories that git would wait
+// for, or fill memory with. Errors: Precondition.
+func (o Objects) checkAlternates() error {
+	for _, dir := range o {
+		if _, err := readFile(int(dir.Fd()), "info/alternates", alternatesMax); err != nil {
+			return fault.New(fault.Precondition, "git: objects/info/alternates: %w", err)
+		}
+	}
+	return nil
 }
 
 // errEnough ends git when nobody wants to hear more.

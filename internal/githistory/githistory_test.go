@@ -2,6 +2,7 @@ package githistory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -308,5 +309,28 @@ func TestALongHistoryEndsWithTheContextOrWithTheAsker(t *testing.T) {
 	err = Paths(t.Context(), o, refs.Tips(), nil, func(string) bool { told++; return told < 3 })
 	if err != nil || told != 3 {
 		t.Errorf("with enough after 3: %d, %v", told, err)
+	}
+}
+
+func TestAListOfAlternatesIsRegularAndBounded(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"a link to an endless device": func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a FIFO":                      func(path string) error { return unix.Mkfifo(path, 0o644) },
+		"a huge file": func(path string) error {
+			return errors.Join(os.WriteFile(path, nil, 0o644), os.Truncate(path, 1<<40))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRepo(t, "sha1")
+			tip := r.commit("a")
+			if err := make(filepath.Join(r.dir, ".git/objects/info/alternates")); err != nil {
+				t.Fatal(err)
+			}
+			_, o := r.open()
+			err := Paths(t.Context(), o, []string{tip}, nil, func(string) bool { return true })
+			if !fault.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "alternates") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
