@@ -151,7 +151,9 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	result.Changed, result.Growth = stale, p.growth()
 	err = errors.Join(err, tell())
 	if o.To == nil {
-		err = errors.Join(err, s.settle(p.settled()))
+		if done := p.settled(); len(done) > 0 {
+			err = errors.Join(err, s.settle(func(at vpath.Path) bool { return done[at] }))
+		}
 	}
 	return result, err
 }
@@ -179,24 +181,23 @@ func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err erro
 	return p, err
 }
 
-// settled lists what is no change any more because of the apply.
-func (p *plan) settled() []vpath.Path {
-	var list []vpath.Path
+// settled tells what is no change any more because of the apply.
+func (p *plan) settled() map[vpath.Path]bool {
+	done, pending := map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	for _, s := range p.steps {
 		if s.done && s.status != 0 {
-			list = append(list, s.Path)
+			done[s.Path] = true
 		}
 	}
-	pending := map[vpath.Path]bool{} // also what a killed apply was about to touch, and did not
 	for _, c := range p.work.delta {
 		pending[c.Path] = true
 	}
 	for at := range p.work.resumed {
-		if !pending[at] {
-			list = append(list, at)
+		if !pending[at] { // a killed apply was about to touch it, and did
+			done[at] = true
 		}
 	}
-	return list
+	return done
 }
 
 // answer decides about the paths that stop an apply, or would.

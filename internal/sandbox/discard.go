@@ -67,8 +67,13 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	default:
 		result.Changed, err = DropVersions(w.stack, versions)
 	}
-	if err != nil || len(result.Paths) == 0 {
+	if err != nil {
 		return result, err
 	}
-	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), s.settle(result.Paths))
+	// Also what was shown there and is no change at this moment.
+	err = s.settle(selection(o.Paths))
+	if len(result.Paths) == 0 {
+		return result, err
+	}
+	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), err)
 }

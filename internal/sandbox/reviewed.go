@@ -233,15 +233,13 @@ func storedReviews(dir string) ([]storedReview, error) {
 	return list, nil
 }
 
-// settle notes in all that is kept that the paths were applied or discarded.
-func (s *Sandbox) settle(paths []vpath.Path) error {
-	if len(paths) == 0 {
-		return nil
-	}
+// settle notes in all that is kept that the paths that done reports were applied or
+// discarded.
+func (s *Sandbox) settle(done func(vpath.Path) bool) error {
 	return s.withReviews(false, func(dir string) error {
 		kept, err := storedReviews(dir)
 		for _, k := range kept {
-			err = errors.Join(err, settleIn(dir, k, paths))
+			err = errors.Join(err, settleIn(dir, k, done))
 		}
 		return err
 	})
@@ -249,14 +247,14 @@ func (s *Sandbox) settle(paths []vpath.Path) error {
 
 // settleIn is settle for one. Where there is no room to write, what is kept goes:
 // an apply of it then asks for another diff.
-func settleIn(dir string, k storedReview, paths []vpath.Path) error {
+func settleIn(dir string, k storedReview, done func(vpath.Path) bool) error {
 	m, err := loadManifest(dir, k.digest)
 	if err != nil {
 		return err
 	}
 	changed := false
-	for _, p := range paths {
-		if e, is := m[p]; is && !e.Settled {
+	for p, e := range m {
+		if !e.Settled && done(p) {
 			e.Settled, changed = true, true
 			m[p] = e
 		}

@@ -147,6 +147,12 @@ func TestWhatWasDiscardedIsNotAppliedWhenItIsMadeAgain(t *testing.T) {
 			back func()
 		}{
 			{"discarded", func() { agentfense(t, s, "discard", s.Name, "evil") }},
+			{"discarded while it was away", func() {
+				inside("rm evil")
+				agentfense(t, s, "discard", s.Name)
+				inside("echo b >> a")
+				agentfense(t, s, "diff", s.Name, "a")
+			}},
 			{"applied and removed", func() {
 				agentfense(t, s, "apply", s.Name, "evil")
 				if err := os.Remove(filepath.Join(s.Source, "evil")); err != nil {

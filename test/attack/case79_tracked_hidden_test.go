@@ -2,7 +2,7 @@ package attack_test
 
 import (
 	"bytes"
-	"crypto/sha1" //nolint:gosec // git's checksum
+	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
 	"maps"
@@ -194,7 +194,7 @@ func TestWhatGitDerivedIntoTheIndexStaysInside(t *testing.T) {
 	if bytes.HasPrefix(index, body) {
 		t.Fatal("there is no cache tree to change")
 	}
-	sum := sha1.Sum(body) //nolint:gosec // git's checksum
+	sum := sha1.Sum(body)
 	s.Write("crafted", string(append(body, sum[:]...)))
 	wantCode(t, s.Run("cp crafted .git/index", "--preset", "development"), 0)
 	agentfense(t, s, "apply", s.Name)
