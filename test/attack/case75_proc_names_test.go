@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -278,4 +279,26 @@ func TestSettingsOfTheHostAreAbsent(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	prints(t, s, `cd /etc && ls -d adjtime networks machine-id environment gitconfig npmrc pip.conf maven/settings.xml \
 	R/Renviron.site php/*/fpm php-fpm.d ssh ssl/private 2>/dev/null; :`, "")
+}
+
+// askFileSystem asks a file of the host for the names of its file system.
+var askFileSystem = program("ask a file system for its names", func(in *inside, _ []string) {
+	fd, err := unix.Open("/usr", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	in.works("open", err)
+	answer := make([]byte, 4096)
+	answer[0] = 16 // room for an identifier, as ext4 wants to be told
+	for name, request := range map[string]uintptr{
+		"FS_IOC_GETFSUUID": 0x80111500, "FS_IOC_GETFSSYSFSPATH": 0x80811501, "FS_IOC_GETFSLABEL": 0x81009431,
+		"EXT4_IOC_GETFSUUID": 0x8008662c, "BTRFS_IOC_FS_INFO": 0x8400941f, "XFS_IOC_FSGEOMETRY": 0x8100587e,
+	} {
+		in.errno(name, syscallError(unix.SYS_IOCTL, uintptr(fd), request, uintptr(unsafe.Pointer(&answer[0]))), unix.ENOTTY)
+	}
+})
+
+// The identifier of the host's file system, which boot options name it by, is not
+// told by its files either.
+func TestFileSystemsAreNotNamed(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		passes(t, harness.New(t, binary, nil, who...), askFileSystem, nil)
+	})
 }

@@ -76,7 +76,7 @@ func (j judge) answer(t interface{ Fatal(...any) }, c call) uint32 {
 
 func TestFilterAnswers(t *testing.T) {
 	no, absent := uint32(errno(unix.EPERM)), uint32(errno(unix.ENOSYS))
-	family, protocol, kind := uint32(errno(unix.EAFNOSUPPORT)), uint32(errno(unix.EPROTONOSUPPORT)), uint32(errno(unix.ESOCKTNOSUPPORT))
+	family, protocol, kind, noRequest := uint32(errno(unix.EAFNOSUPPORT)), uint32(errno(unix.EPROTONOSUPPORT)), uint32(errno(unix.ESOCKTNOSUPPORT)), uint32(errno(unix.ENOTTY))
 	const garbage = 0xdeadbeef << 32
 	tests := []struct {
 		name string
@@ -139,6 +139,8 @@ func TestFilterAnswers(t *testing.T) {
 		{"DCCP's type does not exist", "socket", []uint64{unix.AF_INET, unix.SOCK_DCCP | unix.SOCK_CLOEXEC}, kind},
 		{"the types beside DCCP's do", "socket", []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET | unix.SOCK_NONBLOCK}, allow},
 		{"requests counted for the whole host do not exist", "io_setup", []uint64{1}, absent},
+		{"a file system's identifier is not told", "ioctl", []uint64{3, garbage | 0x80111500}, noRequest},
+		{"a file's flags are told", "ioctl", []uint64{3, unix.FS_IOC_GETFLAGS}, allow},
 		{"the usual personality may be set", "personality", []uint64{0}, allow},
 		{"the personality may be asked", "personality", []uint64{0xffffffff}, allow},
 		{"the personality may be asked by a sign-extended -1", "personality", []uint64{^uint64(0)}, allow},

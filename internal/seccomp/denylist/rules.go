@@ -42,7 +42,33 @@ const (
 	protocolL2TP = 115 // IPPROTO_L2TP of linux/in.h
 )
 
+// fileSystemNames are what a file of the host is asked for the names of its file
+// system: identifier, label, devices. They name the host, as its boot options do.
+var fileSystemNames = []uint32{
+	0x80111500, // FS_IOC_GETFSUUID
+	0x80811501, // FS_IOC_GETFSSYSFSPATH
+	0x81009431, // FS_IOC_GETFSLABEL, also of ext4, XFS, btrfs
+	0x8008662c, // EXT4_IOC_GETFSUUID
+	0x8400941f, // BTRFS_IOC_FS_INFO
+	0xd000941e, // BTRFS_IOC_DEV_INFO
+	0x8100587e, // XFS_IOC_FSGEOMETRY
+	0x8070587c, // XFS_IOC_FSGEOMETRY_V4
+	0x80705864, // XFS_IOC_FSGEOMETRY_V1
+}
+
 func rules() []rule {
+	return append(fixedRules(), fileSystemRules()...)
+}
+
+func fileSystemRules() []rule {
+	var rules []rule
+	for _, request := range fileSystemNames {
+		rules = append(rules, rule{action: errno(unix.ENOTTY), calls: []string{"ioctl"}, when: lowWordIs(1, request)})
+	}
+	return rules
+}
+
+func fixedRules() []rule {
 	return []rule{
 		// Callers of these fall back when the kernel seems too old to have
 		// them. clone3 takes its flags through a pointer, which a filter
