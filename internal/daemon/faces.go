@@ -92,7 +92,9 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 		return err
 	}
 	door := p.service.GatewayDoor(gateway.ClientCertKey)
-	f.inner = newServer(o.Config, door)
+	// One connection carries the calls of all clients: those of one must not keep
+	// others waiting.
+	f.inner = newServer(o.Config, door, grpc.MaxConcurrentStreams(math.MaxUint32))
 	p.service.Register(f.inner)
 	f.pipe = bufconn.Listen(pipeBytes)
 	f.conn, err = grpc.NewClient("passthrough:///services",
