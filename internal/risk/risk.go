@@ -34,7 +34,7 @@ type Entry struct {
 type Table struct {
 	entries []Entry
 	policy  *policy.Policy
-	dirs    map[string]bool // see IsDirOfMarks
+	names   map[string]bool // elements of patterns: true for directories, see IsDirOfMarks
 }
 
 //go:embed table.txt
@@ -81,15 +81,14 @@ const (
 
 // compile has the engine of policies match the patterns.
 func compile(entries []Entry, own []policy.Mark) (*Table, error) {
-	t := &Table{dirs: map[string]bool{}}
+	t := &Table{names: map[string]bool{}}
 	var rules []policy.Rule
 	add := func(e Entry, rank int32) {
 		t.entries = append(t.entries, e)
 		elements := strings.Split(fold(e.Pattern), "/")
-		for _, name := range elements[:len(elements)-1] {
-			if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
-				t.dirs[name] = true
-			}
+		for i, name := range elements {
+			isDir := i < len(elements)-1 && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_"))
+			t.names[name] = t.names[name] || isDir
 		}
 		rules = append(rules, policy.Rule{
 			Pattern: fold(e.Pattern), Permission: policy.Read, Priority: rank, Source: fmt.Sprintf("mark %s", vpath.Quote(e.Pattern)),
@@ -116,12 +115,25 @@ func compile(entries []Entry, own []policy.Mark) (*Table, error) {
 // names that begin with a dot or an underscore count, which tools keep to
 // themselves; others are too common.
 func (t *Table) IsDirOfMarks(name string) bool {
-	for _, spelt := range Spellings(vpath.Root.Child(name)) {
-		if t.dirs[spelt.Base()] {
-			return true
-		}
+	isDir, _ := t.named(name)
+	return isDir
+}
+
+// Knows reports whether p, or what lies below it, may match by the last name of p.
+func (t *Table) Knows(p vpath.Path) bool {
+	_, known := t.named(p.Base())
+	if !known {
+		_, known = t.At(p, false)
 	}
-	return false
+	return known
+}
+
+func (t *Table) named(name string) (isDir, known bool) {
+	for _, spelt := range Spellings(vpath.Root.Child(name)) {
+		is, ok := t.names[spelt.Base()]
+		isDir, known = isDir || is, known || ok
+	}
+	return isDir, known
 }
 
 // At returns the gravest entry that matches p in any of its spellings. A

@@ -68,7 +68,11 @@ func (m *marker) addSourceLinks(dir vpath.Path, left *int) (hidden []vpath.Path)
 	return hidden
 }
 
+// addAlias adds a link if its name can matter: a package manager makes very many.
 func (m *marker) addAlias(link vpath.Path, target string) {
+	if !m.table.Knows(link) {
+		return
+	}
 	ends, _ := m.follow(link, target)
 	for _, end := range ends {
 		if end != link && !slices.Contains(m.aliases[end], link) {

@@ -181,11 +181,13 @@ func TestWhatLinksGiveAnotherNameIsMarked(t *testing.T) {
 mkdir data inner; echo x > data/hgrc; ln -s data .hg; ln -s ../text inner/.bashrc; echo x > text
 ln -s chain .jj; mkdir chain deep; ln -s ../deep chain/repo; echo x > deep/config.toml
 mkdir sub; ln -s ../template sub/.hg
+mkdir pkg; echo x > pkg/index.js; for i in $(seq 100); do mkdir -p n/$i; ln -s ../../pkg n/$i/pkg; done
+mkdir odd; echo x > odd/file; for i in $(seq 100); do mkdir -p o/$i; ln -s ../../odd o/$i/.hg; done
 echo x > config/editor/tasks.json; echo y > docs/agents.txt; echo x > prompts/new; echo x > lib/b; echo x > other`, "--preset", "full-access"), 0)
 		wantMarks(t, s, map[string]string{
 			"/data/hgrc": "runs_on_host", "/.hg": "trusted_later", "/text": "runs_on_host", "/deep/config.toml": "runs_on_host",
 			"/sub/.hg": "trusted_later", "/config/editor/tasks.json": "trusted_later", "/docs/agents.txt": "trusted_later",
-			"/prompts/new": "trusted_later", "/lib/b": "", "/other": "",
+			"/pkg/index.js": "", "/odd/file": "trusted_later", "/prompts/new": "trusted_later", "/lib/b": "", "/other": "",
 		})
 	})
 }
