@@ -117,7 +117,10 @@ func checkCgroups() []finding {
 	var findings []finding
 	for _, c := range host.Controllers {
 		f := finding{Check: "limit " + c.Name, Status: statusOK, Detail: fmt.Sprintf("enforced by cgroup v%d", c.Version)}
-		if c.Reason != "" {
+		switch {
+		case c.Reason != "" && c.Name == cgroup.PIDs && supervise.LimitsProcesses():
+			f.Detail = "enforced by RLIMIT_NPROC, which counts no refusals; for a cgroup: " + c.Fix
+		case c.Reason != "":
 			f.Status, f.Detail = statusLimited, c.Reason+": "+c.Fix
 		}
 		findings = append(findings, f)

@@ -112,7 +112,8 @@ func (d inspection) rows() [][]string {
 	rows = append(rows, limitRows(r.Limits)...)
 	rows = append(rows, servedRows(r.Served)...)
 	if d.Running != nil {
-		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %s running", d.Running.PID, plural(d.Running.Execs, "command"))})
+		rows = append(rows, []string{"supervisor:", fmt.Sprintf("process %d, %s running", d.Running.PID, plural(d.Running.Execs, "command"))},
+			[]string{"enforced by:", strings.Join(d.Running.Enforced, ", ")})
 	}
 	rows = append(rows, []string{"policy:", r.PolicyNote})
 	for _, rule := range r.Rules {

@@ -17,9 +17,6 @@ import (
 // the start; to change the first of them later would take half a megabyte.
 var InitEnv = []string{"GOMAXPROCS=1", "GOGC=50"}
 
-// leaderEnv is a leader's environment: it is small and does little.
-var leaderEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
-
 // Main is PID 1 of a sandbox. It does not return. It exits when the supervisor
 // closes the socket, and with it everything inside dies. The argument behind
 // InitVerb is the number of the socket's descriptor; without one it is what
@@ -44,7 +41,10 @@ func Main() {
 	if err := wallIn(); err != nil {
 		die("landlock", err)
 	}
-	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, buffer: make([]byte, maxIncoming)}
+	if err := limitProcesses(); err != nil {
+		die("limit the processes", err)
+	}
+	p := &pid1{socket: socket, null: null, leaders: map[int]*child{}, strays: map[int]*child{}, leaderEnv: leaderEnvOf(), buffer: make([]byte, maxIncoming)}
 	if err := sendRaw(socket, encode(msgReady)); err != nil {
 		die("say that it runs", err)
 	}
@@ -120,9 +120,10 @@ type pid1 struct {
 	idle    bool     // memory was given back, and nothing has happened since
 	dropped time.Time
 
-	fds    []unix.PollFd
-	buffer []byte
-	proc   procReader
+	leaderEnv []string
+	fds       []unix.PollFd
+	buffer    []byte
+	proc      procReader
 }
 
 // step waits for one event, or several, and handles it.
@@ -269,7 +270,7 @@ func (p *pid1) serve() error {
 // spawn starts a leader. It runs the same binary, which has no name inside.
 func (p *pid1) spawn(exec uint32, files []uintptr) error {
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"agentfense", ExecVerb}, &syscall.ProcAttr{
-		Env: leaderEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Env: p.leaderEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		return err

@@ -21,6 +21,9 @@ func ExecMain() {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		die("become a subreaper", err)
 	}
+	if err := limitFiles(); err != nil {
+		die("limit the open files", err)
+	}
 	l := &leader{buffer: make([]byte, 1+pieceBytes), next: make(chan Command)}
 	command, err := l.greet()
 	if err != nil {

@@ -60,6 +60,9 @@ type Spec struct {
 	Init     string
 	InitArgs []string
 	InitEnv  []string // KEY=VALUE
+	// InitEnvOf, if set, is asked for one variable more once the process that makes
+	// the namespaces is there. Its error ends the start. Docker does not ask.
+	InitEnvOf func(pid int) (string, error)
 	// Guest becomes descriptor 3 of PID 1. Start takes it over and closes it,
 	// whatever it returns.
 	Guest *os.File

@@ -228,6 +228,8 @@ type Status struct {
 	StartedAt time.Time `json:"started_at"`
 	Execs     int       `json:"execs"`
 	Keep      bool      `json:"keep"`
+	// Enforced lists what confines the sandbox, as the audit log's sandbox_started.
+	Enforced []string `json:"enforced,omitempty"`
 }
 
 // conn is one control connection: JSON messages, each behind a 4-byte

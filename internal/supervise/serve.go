@@ -234,5 +234,6 @@ func (s *supervisor) status() Status {
 		StartedAt: s.startedAt.UTC().Truncate(time.Millisecond),
 		Execs:     len(s.execs),
 		Keep:      s.stays,
+		Enforced:  s.enforced(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -210,8 +211,16 @@ func (s *supervisor) terminalIDs() *ids {
 	return &ids{uid: int(s.record.HostUID), gid: int(s.record.HostUID)}
 }
 
-// makeGroup makes the sandbox's cgroup if a limit asks for one. A limit that
-// cannot be enforced is an error. Without limits there is none: moving the
+// LimitsProcesses reports whether a sandbox of this user can have a limit of
+// processes without a cgroup. The kernel never applies that one to root.
+func LimitsProcesses() bool { return os.Geteuid() != 0 && guest.CanLimitProcesses() }
+
+// processesOutside is how many processes of a sandbox the limit of its user
+// namespace does not count and a cgroup does: bubblewrap, which waits.
+const processesOutside = 1
+
+// makeGroup makes the sandbox's cgroup if a limit asks for one. An ordinary user's
+// limit of processes holds without. A limit that cannot be enforced is an error. Without limits there is none: moving the
 // first process into a group waits for a grace period of the kernel, 10 ms and
 // more, and an exec's descendants are found through its subreaper anyway.
 // Docker makes a group itself.
@@ -223,6 +232,12 @@ func (s *supervisor) makeGroup(context.Context) error {
 	host, err := cgroup.Detect()
 	if err != nil {
 		return err
+	}
+	if limits.PIDs > 0 && host.Check(cgroup.Limits{PIDs: limits.PIDs}) != nil && LimitsProcesses() {
+		s.processLimit, limits.PIDs = limits.PIDs, 0
+	}
+	if limits.IsZero() {
+		return nil
 	}
 	s.group, err = host.Create(string(s.record.ID), limits)
 	if err == nil {
@@ -317,6 +332,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		Init:      program,
 		InitArgs:  []string{guest.InitVerb},
 		InitEnv:   guest.InitEnv,
+		InitEnvOf: guest.FilesEnv,
 		Stderr:    &s.complaints,
 		UID:       os.Geteuid(), GID: os.Getegid(),
 		HostUID: -1, HostGID: -1,
@@ -336,6 +352,9 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	if s.group != nil {
 		spec.Cgroup = s.group.Enter
 	}
+	if s.processLimit > 0 {
+		spec.InitEnv = append(slices.Clone(spec.InitEnv), guest.LimitEnv(s.processLimit-processesOutside))
+	}
 	spec.Net = netOf[s.record.Net]
 	for _, m := range s.record.Mounts {
 		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
@@ -348,6 +367,9 @@ func (s *supervisor) enforced() []string {
 	list := []string{"fuse", s.record.Runtime, "seccomp", "net " + s.record.Net}
 	if s.group != nil || s.docker() && !groupLimits(s.record).IsZero() {
 		list = append(list, "cgroup")
+	}
+	if s.processLimit > 0 {
+		list = append(list, "rlimit")
 	}
 	if guest.LandlockVersion() > 0 {
 		list = append(list, "landlock")

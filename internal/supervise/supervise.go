@@ -70,12 +70,14 @@ type supervisor struct {
 	view      *fusefs.FS
 	terminals *terminals
 	group     *cgroup.Group // nil without limits, and where docker makes one
-	usage     meter         // counts what limits refuse; nil where nothing does
-	auditLog  *audit.Log
-	audit     *audit.Writer
-	process   isolate.Process
-	guest     *guest.Conn
-	listener  *net.UnixListener
+	// processLimit is what the sandbox's user namespace holds instead of a group.
+	processLimit int64
+	usage        meter // counts what limits refuse; nil where nothing does
+	auditLog     *audit.Log
+	audit        *audit.Writer
+	process      isolate.Process
+	guest        *guest.Conn
+	listener     *net.UnixListener
 
 	complaints complaints // of the isolator
 

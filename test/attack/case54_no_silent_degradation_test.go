@@ -98,12 +98,13 @@ func TestWithoutFUSENothingStarts(t *testing.T) {
 }
 
 // A limit that is asked and cannot be enforced is an error: here an ordinary
-// user has no cgroup of the own.
+// user has no cgroup of the own. One of processes needs none (case 48), and does
+// not stand for another.
 func TestLimitsThatCannotHoldAreRefused(t *testing.T) {
 	needs.Root(t)
 	s := harness.New(t, binary, nil, harness.Ordinary)
-	for _, limit := range [][]string{{"--memory", "64M"}, {"--cpus", "1"}, {"--pids", "50"}} {
-		t.Run(limit[0], func(t *testing.T) {
+	for _, limit := range [][]string{{"--memory", "64M"}, {"--cpus", "1"}, {"--memory", "64M", "--pids", "50"}} {
+		t.Run(strings.Join(limit, " "), func(t *testing.T) {
 			refusedToStart(t, s, limit, "cgroup", strings.TrimPrefix(limit[0], "--")[:3])
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,14 @@ func (p *process) lead(ctx context.Context, l *launch) error {
 		if err := place(p.monitor.Pid); err != nil {
 			return err
 		}
+	}
+	if variable := l.plan.spec.InitEnvOf; variable != nil {
+		text, err := variable(p.monitor.Pid)
+		if err != nil {
+			return fault.New(fault.Internal, "start sandbox: %w", err)
+		}
+		key, value, _ := strings.Cut(text, "=")
+		l.args = append(l.args, "--setenv\x00"+key+"\x00"+value+"\x00"...)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		l.pipes.args.SetWriteDeadline(time.Unix(1, 0))
