@@ -2,6 +2,8 @@ package control_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -53,6 +55,45 @@ func TestCallsAtOnce(t *testing.T) {
 		t.Errorf("%d downloads at once, %d refused", len(held), refused)
 	}
 	w.works(t)
+}
+
+// REST passes the calls of all on by one connection of its own. Those of one owner
+// that last do not keep others waiting.
+func TestCallsAtOnceByREST(t *testing.T) {
+	t.Setenv("AGENTFENSE_LIMITS_CONNECTIONS_PER_PEER", "4000")
+	t.Setenv("AGENTFENSE_LIMITS_CALLS_PER_OWNER", "2000")
+	box := harness.New(t, binary, nil)
+	s := serve(t, box)
+	mallory := s.as(box, "mallory")
+	cb := mallory.must(http.MethodPost, "/codebases", `{"name": "c"}`, "id")
+	sb := mallory.must(http.MethodPost, "/sandboxes", fmt.Sprintf(`{"codebase_id": %q}`, cb), "id")
+	ctx, leave := context.WithTimeout(t.Context(), 3*patience)
+	defer leave()
+	for range 1030 { // more than a connection has streams
+		defer mallory.open(ctx, t, "/sandboxes/"+sb+"/audit?follow=true").Close()
+	}
+	soon, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s.open(soon, t, "/codebases").Close()
+}
+
+// open asks and returns the body of the answer, which must be a success.
+func (s *server) open(ctx context.Context, t *testing.T, path string) io.ReadCloser {
+	t.Helper()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/v1"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.Token)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		answer.Body.Close()
+		t.Fatalf("%s: %s", path, answer.Status)
+	}
+	return answer.Body
 }
 
 // dial opens a connection of its own.
