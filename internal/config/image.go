@@ -59,8 +59,8 @@ type imageName struct {
 
 // parseImage reads what docker reads: [DOMAIN/]REPOSITORY[:TAG][@DIGEST].
 func parseImage(s string) (n imageName, ok bool) {
-	s, n.digest, _ = strings.Cut(s, "@")
-	if n.digest != "" && !digestForm.MatchString(n.digest) {
+	s, digest, digested := strings.Cut(s, "@")
+	if n.digest = digest; digested && !digestForm.MatchString(n.digest) {
 		return n, false
 	}
 	if colon := strings.LastIndexByte(s, ':'); colon > strings.LastIndexByte(s, '/') {

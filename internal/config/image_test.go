@@ -63,7 +63,7 @@ func TestAllowedImages(t *testing.T) {
 		})
 	}
 	everything := config.DockerRuntime{DefaultImage: "debian", Images: []string{"*", "*:*"}}
-	for _, image := range []string{"abc", "0123456789ab", id, "sha256:" + id, "sha256:0123", "x/y", "ghcr.io/x"} {
+	for _, image := range []string{"abc", "0123456789ab", id, "sha256:" + id, "sha256:0123", "x/y", "ghcr.io/x", "x:1@"} {
 		if everything.Allows(image) {
 			t.Errorf("a pattern of every library image covers %q", image)
 		}
