@@ -67,6 +67,11 @@ func limitProcesses() error {
 	}
 	// What the runtime needs threads for it needs now: later there may be none.
 	runtime.GC()
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return err
+	}
+	n = min(n, now.Max) // the caller's own may be lower, and cannot be raised
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: n, Max: n})
 }
 

@@ -116,6 +116,19 @@ func TestLimitsWithoutCgroupHold(t *testing.T) {
 	}
 }
 
+// Whoever is limited more narrowly than asked for keeps that.
+func TestNarrowerLimitStays(t *testing.T) {
+	s := ordinaryLimit(t)
+	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--pids", "5000", "--", "sh", "-c",
+		"grep 'Max processes' /proc/self/limits")
+	cmd.Args = append([]string{"/bin/sh", "-c", `prlimit --pid $$ --nproc=3000:3000 && exec "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	out, err := cmd.CombinedOutput()
+	if fields := strings.Fields(string(out)); err != nil || len(fields) < 4 || fields[2] != "3000" || fields[3] != "3000" {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // No program inside may have more than 65,536 files open, and as many as who
 // started agentfense at first.
 func TestOpenFilesAreBounded(t *testing.T) {
