@@ -103,6 +103,7 @@ func newWorker(t *testing.T, s *server) *worker {
 	cb := s.must(http.MethodPost, "/codebases", `{"name": "c", "owner_id": "me"}`, "id")
 	sb := s.must(http.MethodPost, "/sandboxes", fmt.Sprintf(`{"codebase_id": %q}`, cb), "id")
 	s.must(http.MethodPost, "/sandboxes/"+sb+"/start", "", "id")
+	t.Cleanup(func() { s.must(http.MethodPost, "/sandboxes/"+sb+"/stop", "", "id") })
 	return &worker{s: s, sandbox: sb, sandboxes: s.connect(t), ctx: metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+s.Token)}
 }
 

@@ -158,6 +158,7 @@ func TestOwnerBoundsOfDirectories(t *testing.T) {
 	}
 	sb := mallory.must(http.MethodPost, "/sandboxes", fmt.Sprintf(`{"codebase_id": %q, "permissions": [{"pattern": "/**", "permission": "PERMISSION_WRITE"}]}`, cb), "id")
 	mallory.must(http.MethodPost, "/sandboxes/"+sb+"/start", "", "id")
+	defer mallory.must(http.MethodPost, "/sandboxes/"+sb+"/stop", "", "id")
 	mallory.must(http.MethodPost, "/sandboxes/"+sb+"/exec", `{"command": "mkdir -p x/1 x/2 x/3 x/4 x/5"}`, "exitCode")
 	if err := fill.makeDir(cb, "d4"); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("beside those of a sandbox: %v", err)
