@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ func ExecMain() {
 	if err != nil {
 		os.Exit(1)
 	}
+	takeThreads()
 	l.lead(command)
 	time.AfterFunc(idleAfter, DropText)
 	go l.listen()
@@ -44,6 +47,24 @@ func ExecMain() {
 	}
 	l.reap()
 	os.Exit(0)
+}
+
+// takeThreads has the runtime make the threads that a leader will need while the
+// command may hold all processes there may be: the runtime ends a program that gets
+// no thread. Those that wait in a system call keep theirs, and the timer needs one.
+func takeThreads() {
+	const enough = 3 // besides this one: the reaper, the listener, the timer
+	var all sync.WaitGroup
+	all.Add(enough)
+	for range enough {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			all.Done()
+			all.Wait()
+		}()
+	}
+	all.Wait()
 }
 
 // maxCommands bounds for how many commands more a leader rests: its memory is
