@@ -46,13 +46,16 @@ type standIn struct {
 	is   stat // of fd
 }
 
-// showing returns what stands for the entry e of the source at p, nil for
-// nothing. The caller holds standIns.mu.
-func (s *Stack) showing(p vpath.Path, e *entry) *standIn {
+// mayStandIn reports whether something may stand for the entry e at p. It is asked
+// at each look-up and takes no lock.
+func (s *Stack) mayStandIn(p vpath.Path, e *entry) bool {
 	o := s.o.StandIns
-	if o == nil || s.o.ReadOnly || e.part.origin != Source || !e.st.isRegular() || e.st.mounted || e.st.size > o.MaxBytes || !o.Wants(p) {
-		return nil
-	}
+	return o != nil && !s.o.ReadOnly && e.part.origin == Source && e.st.isRegular() && !e.st.mounted && e.st.size <= o.MaxBytes && o.Wants(p)
+}
+
+// showing returns what stands for the entry e of the source at p, of which
+// mayStandIn is true; nil for nothing. The caller holds standIns.mu.
+func (s *Stack) showing(p vpath.Path, e *entry) *standIn {
 	c := &s.standIns
 	i := slices.IndexFunc(c.list, func(x *standIn) bool { return x.path == p })
 	if i >= 0 && c.list[i].of.unchanged(&e.st) {
@@ -141,7 +144,7 @@ func (x *standIn) store(s *Stack, content []byte) error {
 
 // standFor makes i, which describes e, describe what stands for it.
 func (s *Stack) standFor(p vpath.Path, e *entry, i *Info) {
-	if s.o.StandIns == nil {
+	if !s.mayStandIn(p, e) {
 		return
 	}
 	s.standIns.mu.Lock()
@@ -159,7 +162,7 @@ func (x *standIn) dress(i *Info) {
 // openStandIn opens what stands for e; ok is false if nothing does. The
 // descriptor is the caller's.
 func (s *Stack) openStandIn(p vpath.Path, e *entry) (fd int, x standIn, ok bool, err error) {
-	if s.o.StandIns == nil {
+	if !s.mayStandIn(p, e) {
 		return -1, standIn{}, false, nil
 	}
 	s.standIns.mu.Lock()

@@ -158,10 +158,10 @@ func childWritable(nodes []*node, v verdict) bool {
 	switch {
 	case narrow.write.rank > floor:
 		return true
-	case narrow.writeFlag && other.permission() != None:
+	case narrow.writeFlag.rank != 0 && other.permission() != None:
 		return true
 	}
-	flag := narrow.writeFlag || other.flag.permission == Write
+	flag := narrow.writeFlag.rank != 0 || other.flag.permission == Write
 	return flag && narrow.grant.rank > floor
 }
 
@@ -182,13 +182,18 @@ func (p *Policy) MayMkdir(path vpath.Path) bool {
 		return false
 	}
 	var below reach
-	var cover grant // the highest-ranking rule that matches everything below
+	var cover, flag grant // the highest-ranking rule and flag that match everything below
 	for _, n := range nodes {
 		below.merge(n.below)
 		if n.loops {
-			cover = higher(cover, n.end)
+			cover, flag = higher(cover, n.end), higher(flag, n.flag)
 		}
 	}
 	wins := func(g grant) bool { return g.rank > v.none.rank && g.rank >= cover.rank }
-	return wins(below.write) || below.writeFlag && wins(below.grant)
+	if below.writeFlag.rank != 0 && below.writeFlag.rank >= flag.rank && wins(below.grant) {
+		return true
+	}
+	// A flag takes the place of any rule but those that stand above all rules.
+	replaced := flag.rank != 0 && flag.permission != Write && below.write.rank.standing() <= standsRule
+	return wins(below.write) && !replaced
 }

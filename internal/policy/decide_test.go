@@ -159,6 +159,24 @@ func TestMkdirMayMakeTheWayToAWritablePath(t *testing.T) {
 			t.Errorf("with /d/** read, MayMkdir(%s) = %v, want %v", path, got, want)
 		}
 	}
+	for _, c := range []struct {
+		rules string
+		path  vpath.Path
+		want  bool
+	}{
+		{"--read /d/", "/d/x", false},
+		{"--read d/", "/a/d/x", false},
+		{"--view /d/", "/d/x/y", false},
+		{"--read /d/", "/e/x", true},
+		{"--write /**|--read /d/", "/d/x", false},
+		{"--read /d/|--write /d/e/f/", "/d/e", true},
+		{"--read /d/|--write /d/e/f", "/d/e", true},
+	} {
+		p := compile(t, rules(t, append([]string{"/**=write"}, strings.Split(c.rules, "|")...)...))
+		if got := p.MayMkdir(c.path); got != c.want {
+			t.Errorf("with %s, MayMkdir(%s) = %v, want %v", c.rules, c.path, got, c.want)
+		}
+	}
 	if p := compile(t, rules(t, "/out/a=write")); !p.MayMkdir("/out") || p.MayMkdir("/x") {
 		t.Error("an unmatched ancestor of a writable path may be made, another unmatched path not")
 	}

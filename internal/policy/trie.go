@@ -46,13 +46,13 @@ func higher(a, b grant) grant {
 type reach struct {
 	grant     grant // the highest that is not none
 	write     grant // the highest that is write
-	writeFlag bool  // some widening flag permits write
+	writeFlag grant // the highest widening flag that permits write
 }
 
 func (r *reach) merge(o reach) {
 	r.grant = higher(r.grant, o.grant)
 	r.write = higher(r.write, o.write)
-	r.writeFlag = r.writeFlag || o.writeFlag
+	r.writeFlag = higher(r.writeFlag, o.writeFlag)
 }
 
 // add takes g in. cover is a rule that matches wherever g does.
@@ -62,7 +62,9 @@ func (r *reach) add(g, cover grant) {
 	case g.permission == None:
 		return
 	case isFlag:
-		r.writeFlag = r.writeFlag || g.permission == Write
+		if g.permission == Write {
+			r.writeFlag = higher(r.writeFlag, g)
+		}
 		if cover.rank != 0 && cover.permission == None {
 			return // alone it never counts, but it may replace a rule that does
 		}

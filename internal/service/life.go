@@ -222,15 +222,24 @@ func (s *Service) expire(ctx context.Context, id sandbox.ID) {
 // is to expire. A command that its client has left goes on without a server.
 func (s *Service) Busy() bool { return s.expiries.any() }
 
+// pruneEvery is the least time between two looks for logs that are old enough to
+// be deleted; the server's start is the first.
+const pruneEvery = time.Hour
+
 // cleanUp looks from time to time for what expired and is still there.
 func (s *Service) cleanUp() {
 	tick := time.NewTicker(s.config.Sandbox.CleanupInterval)
 	defer tick.Stop()
+	pruned := time.Now()
 	for {
 		select {
 		case <-s.stopped.Done():
 			return
 		case <-tick.C:
+		}
+		if time.Since(pruned) >= pruneEvery {
+			pruned = time.Now()
+			s.pruneLogs()
 		}
 		all, err := s.home.List()
 		if err != nil {
@@ -240,6 +249,16 @@ func (s *Service) cleanUp() {
 			if r := sb.Record(); r.IsExpired(time.Now()) {
 				s.expire(s.stopped, r.ID)
 			}
+		}
+	}
+}
+
+// pruneLogs deletes the logs of sandboxes that were removed longer ago than they
+// are to be kept.
+func (s *Service) pruneLogs() {
+	if age := s.config.Audit.Retention; age > 0 {
+		if n, err := s.home.PruneLogs(age); err != nil || n > 0 {
+			s.log.Info("audit: logs of removed sandboxes deleted", "logs", n, "err", err)
 		}
 	}
 }

@@ -118,3 +118,11 @@ func changeByDescriptor(in *inside, name string) {
 		unix.Close(fd)
 	}
 }
+
+// A flag that makes a directory read among files that may be written lets nothing
+// be made in it, not even a directory.
+func TestNothingIsMadeInADirectoryThatAFlagMakesRead(t *testing.T) {
+	s := harness.New(t, binary, map[string]string{"closed/f": "x", "open/f": "x"})
+	prints(t, s, "mkdir open/d && ! mkdir closed/d 2>/dev/null && ! mkdir -p closed/d/e 2>/dev/null && ls closed", "f\n",
+		"--preset", "full-access", "--read", "closed/")
+}
