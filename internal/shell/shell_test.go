@@ -131,11 +131,12 @@ type started struct {
 	token          Token
 	inside         []*os.File // what the shell opens
 	stdout, stderr chan string
+	complained     chan struct{} // closed when the command has written an error, or cannot any more
 }
 
 func (s *session) start(command string) *started {
 	s.t.Helper()
-	x := &started{session: s, stdout: make(chan string, 1), stderr: make(chan string, 1)}
+	x := &started{session: s, stdout: make(chan string, 1), stderr: make(chan string, 1), complained: make(chan struct{})}
 	text, in := s.pipe()
 	out, stdout := s.pipe()
 	errs, stderr := s.pipe()
@@ -146,7 +147,19 @@ func (s *session) start(command string) *started {
 	}()
 	for from, to := range map[*os.File]chan string{out: x.stdout, errs: x.stderr} {
 		go func() {
-			data, err := io.ReadAll(from)
+			first := make([]byte, 1)
+			n, err := from.Read(first)
+			if from == errs {
+				close(x.complained)
+			}
+			data := first[:n]
+			if err == nil {
+				var rest []byte
+				rest, err = io.ReadAll(from)
+				data = append(data, rest...)
+			} else if errors.Is(err, io.EOF) {
+				err = nil
+			}
 			if err != nil {
 				data = []byte(err.Error())
 			}
@@ -364,6 +377,7 @@ func TestInterrupt(t *testing.T) {
 		} {
 			t.Log(command)
 			x := s.start(command)
+			<-x.complained // it has begun
 			short, cancel := context.WithTimeout(s.context(), 20*time.Millisecond)
 			_, err := s.Answer(short, x.token)
 			cancel()

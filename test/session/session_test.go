@@ -150,7 +150,7 @@ func TestTimeout(t *testing.T) {
 			"sleep 4242 | cat; echo no",
 			"exec 3>&1; (sleep 4242; echo no) & wait; echo no",
 		} {
-			got := <-x.Start(t.Context(), command, 100*time.Millisecond)
+			got := <-x.Start(t.Context(), command, 300*time.Millisecond) // busybox ash may not come back from the midst of its start
 			if got.Err != nil || got.Exit.Reason != supervise.ReasonTimeout || got.Exit.SessionClosed || got.Stdout != "" {
 				t.Fatalf("%s: %+v", command, got)
 			}
