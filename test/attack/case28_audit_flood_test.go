@@ -25,7 +25,8 @@ func TestAuditFlood(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{"a": "a\n"}, who...)
 		const names = 900 // below what is told of each in some seconds
-		flags := []string{"--preset", "full-access", "--read", "closed/"}
+		// Where one name may be written, the others come to us to be refused.
+		flags := []string{"--preset", "full-access", "--read", "closed/", "--write", "closed/open"}
 		s.Write("closed/keep", "")
 		for range 3 {
 			passes(t, s, floodNames, []string{fmt.Sprint(names)}, flags...)

@@ -38,7 +38,7 @@ func TestTheCommandLineKnowsAServersSandboxes(t *testing.T) {
 			want string
 		}{
 			{[]string{"ls"}, "called"},
-			{[]string{"inspect", name}, "codebase:    " + cb},
+			{[]string{"inspect", name}, "codebase:     " + cb},
 			{[]string{"exec", name, "--", "sh", "-c", "cat f; echo new > f; echo new > g"}, "old"},
 			{[]string{"diff", name, "--name-status"}, "M\tf\nM\tg\n"},
 			{[]string{"discard", name, "f"}, "discarded"},

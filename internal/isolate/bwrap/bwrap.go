@@ -93,6 +93,9 @@ func (p *process) lead(ctx context.Context, l *launch) error {
 	}
 	if variable := l.plan.spec.InitEnvOf; variable != nil {
 		text, err := variable(p.monitor.Pid)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
+			return errEarlyEnd
+		}
 		if err != nil {
 			return fault.New(fault.Internal, "start sandbox: %w", err)
 		}
