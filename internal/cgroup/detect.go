@@ -225,6 +225,17 @@ func (h Host) Usable() bool {
 	return slices.ContainsFunc(h.hierarchies, func(t hierarchy) bool { return t.base != "" })
 }
 
+// DelegationHelps reports whether l cannot be enforced here and a delegated group
+// of v2 could change that: a controller is wanting that v1 does not have.
+func (h Host) DelegationHelps(l Limits) bool {
+	if !slices.ContainsFunc(h.hierarchies, func(t hierarchy) bool { return t.version == 2 }) {
+		return false
+	}
+	return slices.ContainsFunc(h.Controllers, func(c Controller) bool {
+		return c.Reason != "" && c.Version != 1 && slices.Contains(l.controllers(), c.Name)
+	})
+}
+
 // Check reports whether all of l can be enforced. Errors: Invalid;
 // Unsupported, with the reason and the fix for each controller that is wanting.
 func (h Host) Check(l Limits) error {

@@ -89,6 +89,9 @@ func (s *supervisor) prepareProcess(context.Context) error {
 	unix.Umask(0)
 	unix.CloseOnExec(readyFD)
 	unix.CloseOnExec(leaseFD)
+	if s.asksScope {
+		unix.CloseOnExec(scopeFD)
+	}
 	if s.docker() {
 		return clearMounts(s.box.Dir())
 	}
@@ -229,6 +232,7 @@ func (s *supervisor) makeGroup(context.Context) error {
 	if limits.IsZero() || s.docker() {
 		return nil
 	}
+	tried := s.awaitScope()
 	host, err := cgroup.Detect()
 	if err != nil {
 		return err
@@ -243,7 +247,7 @@ func (s *supervisor) makeGroup(context.Context) error {
 	if err == nil {
 		s.usage = s.group
 	}
-	return err
+	return withoutScope(err, tried)
 }
 
 // watchGroup finds the group that docker has made if a limit asks for one.

@@ -54,10 +54,15 @@ func UseProgram(path string) { program = path }
 // until the lease is released or this process ends.
 // Errors: Precondition if another supervisor holds the sandbox.
 func Start(ctx context.Context, home, name string) (*Lease, error) {
-	attr, err := prepare(home, name)
+	sb, attr, err := prepare(home, name)
 	if err != nil {
 		return nil, err
 	}
+	request, err := newScopeRequest(sb.Record())
+	if err != nil {
+		return nil, err
+	}
+	defer request.end()
 	ready, readyChild, err := os.Pipe()
 	if err != nil {
 		return nil, fault.New(fault.Exhausted, "supervisor: %w", err)
@@ -72,6 +77,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, Verb, home, name)
 	cmd.Args[0] = "agentfense"
 	cmd.ExtraFiles = []*os.File{readyChild, leaseChild}
+	request.addTo(cmd)
 	cmd.Env = os.Environ()
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
@@ -81,8 +87,10 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 		return nil, explainStart(err)
 	}
 	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
+	request.run(ctx, cmd.Process.Pid)
 	err = readReady(ready)
 	stop()
+	request.end()
 	if err != nil {
 		lease.Close()
 		cmd.Wait()
@@ -108,22 +116,23 @@ func namespaces() *syscall.SysProcAttr {
 
 // prepare ends what a killed supervisor of the sandbox called name has left, which
 // that of an ordinary user cannot, from another user namespace, and returns the
-// namespaces of the next.
-func prepare(home, name string) (*syscall.SysProcAttr, error) {
+// sandbox and the namespaces of the next.
+func prepare(home, name string) (*sandbox.Sandbox, *syscall.SysProcAttr, error) {
 	h, err := sandbox.OpenHomeAt(home)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sb, err := h.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if sb.Supervised() {
 		if err := ClearRemains(sb); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return namespacesOf(sb)
+	attr, err := namespacesOf(sb)
+	return sb, attr, err
 }
 
 // namespacesOf are those of a sandbox's supervisor. Docker's daemon sees no mount in

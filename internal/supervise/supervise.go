@@ -72,6 +72,7 @@ type supervisor struct {
 	group     *cgroup.Group // nil without limits, and where docker makes one
 	// processLimit is what the sandbox's user namespace holds instead of a group.
 	processLimit int64
+	asksScope    bool  // the starter asks the user manager for a scope, for the group
 	usage        meter // counts what limits refuse; nil where nothing does
 	auditLog     *audit.Log
 	audit        *audit.Writer
@@ -114,11 +115,13 @@ type meter interface {
 // it did not start, and has taken down what it had built.
 const setUpFailed = 1
 
-// Main runs a supervisor: args are the state directory and the sandbox's name.
+// Main runs a supervisor: args are the state directory, the sandbox's name and,
+// where its starter asks for a scope, scopeArgument.
 // It returns the process's exit code; what went wrong it has told its starter.
 func Main(args []string) int {
 	ready := os.NewFile(readyFD, "ready")
-	if len(args) != 2 {
+	asksScope := len(args) == 3 && args[2] == scopeArgument
+	if len(args) != 2 && !asksScope {
 		report(ready, fault.New(fault.Internal, "supervisor: bad arguments"))
 		return setUpFailed
 	}
@@ -128,6 +131,8 @@ func Main(args []string) int {
 		execs:    map[*execution]struct{}{},
 		holds:    1, // the starter's lease
 		runID:    newRun(),
+
+		asksScope: asksScope,
 	}
 	if err := s.open(args[0], args[1]); err != nil {
 		report(ready, explainFull(err))

@@ -56,7 +56,7 @@ func Processes(home string) []Process {
 		children[parent] = append(children[parent], pid)
 		cmdline, _ := os.ReadFile(dir + "/cmdline")
 		words := strings.Split(strings.TrimSuffix(string(cmdline), "\x00"), "\x00")
-		if len(words) == 4 && slices.Equal(words[1:3], []string{"__supervise", home}) {
+		if len(words) >= 4 && slices.Equal(words[1:3], []string{"__supervise", home}) {
 			found = append(found, Process{pid, Supervisor, words[3]})
 		}
 	}
