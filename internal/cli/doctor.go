@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -119,11 +120,22 @@ func checkCgroups() []finding {
 		f := finding{Check: "limit " + c.Name, Status: statusOK, Detail: fmt.Sprintf("enforced by cgroup v%d", c.Version)}
 		switch {
 		case c.Reason != "" && c.Name == cgroup.PIDs && supervise.LimitsProcesses():
-			f.Detail = "enforced by RLIMIT_NPROC, which counts no refusals; for a cgroup: " + c.Fix
+			f.Detail = "enforced by RLIMIT_NPROC, which counts no refusals" + scopeFirst(c) + "; for a cgroup: " + c.Fix
 		case c.Reason != "":
-			f.Status, f.Detail = statusLimited, c.Reason+": "+c.Fix
+			f.Status, f.Detail = statusLimited, c.Reason+scopeFirst(c)+": "+c.Fix
 		}
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// scopeFirst says of a controller that is wanting what a start tries by itself.
+func scopeFirst(c cgroup.Controller) string {
+	if os.Geteuid() == 0 || c.Version == 1 {
+		return ""
+	}
+	if err := supervise.CheckUserManager(); err != nil {
+		return " (no scope of the systemd user manager: " + err.Error() + ")"
+	}
+	return ", but a start asks the systemd user manager for a scope first, which holds it if it has the controller"
 }

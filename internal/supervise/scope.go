@@ -89,6 +89,13 @@ func findUserManager() (userManager, error) {
 	return m, nil
 }
 
+// CheckUserManager reports why a start would not ask the systemd user manager for
+// a scope. Errors: Unsupported.
+func CheckUserManager() error {
+	_, err := findUserManager()
+	return err
+}
+
 // scopeArgs ask for a scope of that name with process pid in it. A scope that
 // failed leaves nothing behind.
 func scopeArgs(unit, description string, pid int, patience time.Duration) []string {

@@ -239,6 +239,7 @@ func (s *supervisor) makeGroup(context.Context) error {
 	}
 	if limits.PIDs > 0 && host.Check(cgroup.Limits{PIDs: limits.PIDs}) != nil && LimitsProcesses() {
 		s.processLimit, limits.PIDs = limits.PIDs, 0
+		s.log.Info("the limit of processes is RLIMIT_NPROC", "scope", tried)
 	}
 	if limits.IsZero() {
 		return nil

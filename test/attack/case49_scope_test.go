@@ -51,7 +51,9 @@ func newManaged(t *testing.T) *managed {
 	must(t, "unmount the cgroups", unix.Unmount(cgroupRoot, unix.MNT_DETACH))
 	must(t, "mount cgroup2", unix.Mount("cgroup2", cgroupRoot, "cgroup2", 0, ""))
 	must(t, "say that systemd runs", os.MkdirAll("/run/systemd/system", 0o755))
+	must(t, "open that", os.Chmod("/run/systemd", 0o755))
 	must(t, "make the runtime directory", os.MkdirAll(runtimeDir, 0o700))
+	must(t, "open what is above it", os.Chmod(filepath.Dir(runtimeDir), 0o755)) // whatever our umask is
 	must(t, "give it away", os.Chown(runtimeDir, managerUser, managerUser))
 
 	top, err := os.MkdirTemp(cgroupRoot, "agentfense-test-")
@@ -85,6 +87,7 @@ func must(t *testing.T, what string, err error) {
 func makeGroup(t *testing.T, dir string) *os.File {
 	t.Helper()
 	must(t, "make a group", os.Mkdir(dir, 0o755))
+	must(t, "open a group", os.Chmod(dir, 0o755))
 	f, err := os.Open(dir)
 	must(t, "open a group", err)
 	t.Cleanup(func() { f.Close() })
@@ -192,39 +195,37 @@ func scopeOf(t *testing.T, pid int) string {
 // v2 has the controller it holds the limit, else RLIMIT_NPROC does.
 func TestUserManagerGivesAScope(t *testing.T) {
 	m := newManaged(t)
-	for _, end := range []string{"stopped", "killed"} {
-		t.Run(end, func(t *testing.T) {
-			wantCode(t, m.agentfense("run", "--detach", "--name", end, "--pids", "40"), 0)
-			doc := inspect(t, m.Sandbox, end)
-			if doc.Running == nil {
-				t.Fatal("it does not run")
-			}
-			pid := doc.Running.PID
-			scope := scopeOf(t, pid)
-			var st unix.Stat_t
-			if err := unix.Stat(scope, &st); err != nil || st.Uid != managerUser {
-				t.Errorf("the scope is owned by %d: %v", st.Uid, err)
-			}
-			held := "rlimit"
-			if slices.Contains(m.controllers, "pids") {
-				held = "cgroup"
-			}
-			if started := events(t, m.Sandbox, end, "sandbox_started"); len(started) != 1 || !contains(started[0]["enforced"], held) {
-				t.Errorf("audit: %v, want %s enforced", started, held)
-			}
-			r := m.agentfense("exec", end, "--", "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done")
-			if r.Code == 0 {
-				t.Errorf("100 processes under --pids 40")
-			}
-			if end == "killed" {
-				must(t, "kill", unix.Kill(pid, unix.SIGKILL))
-			} else {
-				wantCode(t, m.agentfense("stop", end), 0)
-			}
-			eventually(t, "the scope is gone", func() bool {
-				_, err := os.Stat(scope)
-				return errors.Is(err, os.ErrNotExist)
-			})
+	for _, end := range []string{"stopped", "killed"} { // no subtests: they have threads of their own
+		wantCode(t, m.agentfense("run", "--detach", "--name", end, "--pids", "40"), 0)
+		doc := inspect(t, m.Sandbox, end)
+		if doc.Running == nil {
+			t.Fatal("it does not run")
+		}
+		pid := doc.Running.PID
+		scope := scopeOf(t, pid)
+		var st unix.Stat_t
+		if err := unix.Stat(scope, &st); err != nil || st.Uid != managerUser {
+			t.Errorf("the scope is owned by %d: %v", st.Uid, err)
+		}
+		held := "rlimit"
+		if slices.Contains(m.controllers, "pids") {
+			held = "cgroup"
+		}
+		if started := events(t, m.Sandbox, end, "sandbox_started"); len(started) != 1 || !contains(started[0]["enforced"], held) {
+			t.Errorf("audit: %v, want %s enforced", started, held)
+		}
+		r := m.agentfense("exec", end, "--", "sh", "-c", "i=0; while [ $i -lt 100 ]; do sleep 1000 & i=$((i+1)); done")
+		if r.Code == 0 {
+			t.Errorf("100 processes under --pids 40")
+		}
+		if end == "killed" {
+			must(t, "kill", unix.Kill(pid, unix.SIGKILL))
+		} else {
+			wantCode(t, m.agentfense("stop", end), 0)
+		}
+		eventually(t, "the scope is gone", func() bool {
+			_, err := os.Stat(scope)
+			return errors.Is(err, os.ErrNotExist)
 		})
 	}
 }
@@ -239,7 +240,7 @@ func TestScopeHoldsMemoryOrNothingStarts(t *testing.T) {
 		return
 	}
 	wantCode(t, r, 125)
-	for _, want := range []string{"memory cannot be limited", "scope of the systemd user manager"} {
+	for _, want := range []string{"memory cannot be limited", "tried in a scope of the systemd user manager"} {
 		if !strings.Contains(r.Stderr, want) {
 			t.Errorf("stderr does not say %q:\n%s", want, r.Stderr)
 		}
