@@ -185,3 +185,28 @@ func FuzzDetect(f *testing.F) {
 		}
 	})
 }
+
+func TestDelegationHelpsOnlyWhereV2CouldHold(t *testing.T) {
+	for name, c := range map[string]struct {
+		hierarchies map[string]string
+		change      func(*fakeHost)
+		limits      Limits
+		want        bool
+	}{
+		"v2, a group of root's":               {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, Limits{MemoryBytes: 1}, true},
+		"v2, a group of root's, but no limit": {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, Limits{}, false},
+		"v2, a group of the user's":           {onlyV2, func(f *fakeHost) { f.put("/cg/own/cgroup.procs", "1000") }, Limits{PIDs: 9}, false},
+		"v1 alone":                            {onlyV1, nil, Limits{MemoryBytes: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t, c.hierarchies, "/own")
+			f.uid = 1000
+			if c.change != nil {
+				c.change(f)
+			}
+			if got := f.detect().DelegationHelps(c.limits); got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}
