@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,10 @@ var (
 	binary   string
 	programs = map[string]func(args []string) int{}
 )
+
+// No test runs on the main thread: one that leaves the mount namespace with its
+// thread would take what /proc/self shows along.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	harness.Programs(programs)
