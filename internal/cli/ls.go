@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -21,7 +22,7 @@ type listedEntry struct {
 	Name      string           `json:"name"`
 	ID        sandbox.ID       `json:"id"`
 	Status    string           `json:"status"` // "running" or "stopped"; a server's also "pending" or "error"
-	Source    sandbox.HostPath `json:"source"`
+	Source    sandbox.HostPath `json:"source"` // of a server's sandbox the codebase's id: its paths stay there
 	Policy    string           `json:"policy"`
 	CreatedAt time.Time        `json:"created_at"`
 	// Of a server's sandbox.
@@ -88,6 +89,7 @@ func listedOf(r sandbox.Record, status string) listedEntry {
 	}
 	if s := r.Served; s != nil {
 		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt
+		entry.Source = cmp.Or(entry.Source, sandbox.HostPath(s.CodebaseID))
 	}
 	return entry
 }
@@ -98,11 +100,7 @@ func (e *env) printListing(entries []listedEntry, asJSON, quiet bool) error {
 	}
 	var rows [][]string
 	for _, entry := range entries {
-		source := entry.Source.String()
-		if source == "" {
-			source = entry.CodebaseID
-		}
-		row := []string{entry.Name, entry.Status, entry.Policy, entry.CreatedAt.Local().Format(time.DateTime), source}
+		row := []string{entry.Name, entry.Status, entry.Policy, entry.CreatedAt.Local().Format(time.DateTime), entry.Source.String()}
 		if quiet {
 			row = row[:1]
 		}
