@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -73,8 +74,34 @@ func (e *env) pull(ctx context.Context, s control.Server, id, dir string, force 
 			}
 		}
 	}
-	e.say("%s in %s", plural(len(files), "file"), sandbox.HostPath(dir))
+	e.say("%s in %s", countFiles(files), sandbox.HostPath(dir))
 	return nil
+}
+
+// countFiles says how many files there are, and directories and links apart.
+func countFiles(files []tree.File) string {
+	var regular, dirs, links int
+	for _, f := range files {
+		switch {
+		case f.Mode.IsDir():
+			dirs++
+		case f.Mode.Type() == fs.ModeSymlink:
+			links++
+		default:
+			regular++
+		}
+	}
+	text := plural(regular, "file")
+	if links > 0 {
+		text += ", " + plural(links, "symbolic link")
+	}
+	switch dirs {
+	case 0:
+		return text
+	case 1:
+		return text + ", 1 directory"
+	}
+	return fmt.Sprintf("%s, %d directories", text, dirs)
 }
 
 func checkEmpty(root *os.Root, dir string) error {
