@@ -44,7 +44,7 @@ source was deleted and made again, --rebase takes the directory that is there no
   agentfense apply fix src/main.go docs
   agentfense apply fix --to ../copy`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
 	cmd.RunE = onChanges(e, &o, runApply, runServerApply, "dry-run", "json", "reviewed", "latest")

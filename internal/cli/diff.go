@@ -33,7 +33,7 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
   agentfense diff fix src --stat
   agentfense diff fix --raw | git apply --check`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
 	cmd.RunE = onChanges(e, &o, runDiff, runServerDiff, "stat", "name-status", "json", "raw")

@@ -23,7 +23,7 @@ is not touched; the sandbox then sees it there again.`,
 		Example: `  agentfense discard fix src/main.go
   agentfense discard fix`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

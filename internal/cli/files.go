@@ -140,7 +140,7 @@ func newFilesLs(e *env) *cobra.Command {
 		Short:             "List a directory of the view",
 		Example:           `  agentfense files ls fix src`,
 		Args:              cobra.RangeArgs(1, 2),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeViewed(1),
 	}
 	e.lookInto(cmd, func(v view, args []string) error {
 		dir, err := workspacePath(strings.Join(args, ""))
@@ -193,7 +193,7 @@ func newFilesStat(e *env) *cobra.Command {
 		Short:             "Describe one path of the view",
 		Example:           `  agentfense files stat fix src/main.go --json`,
 		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeViewed(1),
 	}
 	e.lookInto(cmd, func(v view, args []string) error {
 		path, err := workspacePath(args[0])
@@ -223,7 +223,7 @@ func newFilesCat(e *env) *cobra.Command {
 		Short:             "Print files of the view",
 		Example:           `  agentfense files cat fix src/main.go`,
 		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: e.completeNames,
+		ValidArgsFunction: e.completeViewed(0),
 	}
 	e.lookInto(cmd, func(v view, args []string) error {
 		paths, err := workspacePaths(args)

@@ -15,9 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -82,6 +80,9 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = false
+	root.Version = readVersion().String() // makes cobra print it for --version
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().Bool("version", false, "print the version")
 	root.PersistentPreRunE = refuseEndpoint
 	e.at.register(root.PersistentFlags())
 	help := root.HelpFunc()
@@ -89,12 +90,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		hideEndpoint(cmd)
 		help(cmd, args)
 	})
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
-			err = fault.New(fault.Invalid, "%w; want a unit, such as 10s or 5m", err)
-		}
-		return usageError{fault.New(fault.Invalid, "%w (see `%s --help`)", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(explainFlag)
 	root.AddCommand(
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newRm(e), newFiles(e),

@@ -38,18 +38,6 @@ func names(home *sandbox.Home) []string {
 	return out
 }
 
-// completeNames completes the first argument with the names of the sandboxes.
-func (e *env) completeNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if e.address() != "" {
-		return nil, cobra.ShellCompDirectiveNoFileComp // asking a server takes too long for a key
-	}
-	home, err := e.openHome()
-	if err != nil || len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveDefault
-	}
-	return names(home), cobra.ShellCompDirectiveNoFileComp
-}
-
 // openOrCreate returns the sandbox that the flags name: a known one, brought
 // up to what the flags say, or a new one, of which it says so.
 func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.Home) (sb *sandbox.Sandbox, isNew bool, err error) {
@@ -226,8 +214,13 @@ func (o *sandboxOptions) mounts(home *sandbox.Home) ([]sandbox.Mount, error) {
 	var mounts []sandbox.Mount
 	for _, m := range o.Mounts {
 		source, target, given := strings.Cut(m, ":")
-		if source == "" || given && !filepath.IsAbs(target) {
-			return nil, fault.New(fault.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST", m)
+		switch option := target[strings.LastIndexByte(target, ':')+1:]; {
+		case option == "rw":
+			return nil, fault.New(fault.Invalid, "--mount %q: \"rw\": every mount is read-only; what a sandbox may write is its source directory (--dir)", m)
+		case option == "ro":
+			return nil, fault.New(fault.Invalid, "--mount %q: \"ro\": every mount is read-only; leave the option out", m)
+		case source == "" || given && !filepath.IsAbs(target) || strings.Contains(target, ":"):
+			return nil, fault.New(fault.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST, which has no colon", m)
 		}
 		real, err := realPath(source)
 		if err != nil {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -31,6 +33,30 @@ func explainArgs(cmd *cobra.Command) {
 		return usageError{fault.New(fault.Invalid, "%s given, usage: %s (see `%s --help`)",
 			plural(len(args), "argument"), cmd.UseLine(), cmd.CommandPath())}
 	}
+}
+
+// explainFlag says what a flag that could not be read should have been.
+func explainFlag(cmd *cobra.Command, err error) error {
+	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
+		err = fault.New(fault.Invalid, "%w; want a unit, such as 10s or 5m", err)
+	}
+	near := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		near = didYouMean("--"+unknown.GetSpecifiedName(), flagsOf(cmd))
+	}
+	return usageError{fault.New(fault.Invalid, "%w%s (see `%s --help`)", err, near, cmd.CommandPath())}
+}
+
+// flagsOf are the flags that the help of cmd shows.
+func flagsOf(cmd *cobra.Command) []string {
+	hideEndpoint(cmd)
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return names
 }
 
 func verbsOf(cmd *cobra.Command) []string {

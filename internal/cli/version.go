@@ -19,6 +19,11 @@ type versionInfo struct {
 	Platform      string `json:"platform"`
 }
 
+// String is the line that the verb and --version print.
+func (v versionInfo) String() string {
+	return fmt.Sprintf("agentfense %s (%s, %s)", v.Version, v.Go, v.Platform)
+}
+
 func newVersion(e *env) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -32,7 +37,7 @@ func newVersion(e *env) *cobra.Command {
 			if asJSON {
 				return e.printJSON(v)
 			}
-			_, err := fmt.Fprintf(e.stdout, "agentfense %s (%s, %s)\n", v.Version, v.Go, v.Platform)
+			_, err := fmt.Fprintln(e.stdout, v)
 			return err
 		},
 	}
