@@ -44,6 +44,7 @@ type applier struct {
 	// which counts less, keeps writing to one. It never hides another.
 	own     error
 	stopped bool // no use in going on
+	dropped bool // the delta has forgotten what was applied
 	stale   []vpath.Path
 }
 
@@ -270,7 +271,11 @@ func (a *applier) settle() error {
 		return err
 	}
 	crash.At("sync: told")
+	if err := a.work.turn.append([]string{forgetting}); err != nil {
+		return err
+	}
 	a.stale, err = a.drop(versions, all)
+	a.dropped = err == nil
 	return err
 }
 

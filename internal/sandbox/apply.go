@@ -228,18 +228,16 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case o.Drop != nil:
-			return o.Drop(v)
-		case all && forgets && len(o.Paths) == 0:
+		if o.Drop == nil && all && forgets && len(o.Paths) == 0 {
 			return nil, p.work.stack.DropAll() // the same, at once
 		}
-		return DropVersions(p.work.stack, v)
+		return p.work.drop(v)
 	}}
 	if a.progress == nil {
 		a.progress = func(int, int) {}
 	}
-	if err := p.work.turn.intend(paths); err != nil {
+	lines := append(escaped(paths), a.placingLines(p.unstaged(), func(*step) *staged { return nil })...)
+	if err := p.work.turn.append(lines); err != nil {
 		if fault.Is(err, fault.Exhausted) {
 			err = fault.New(fault.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
 		}
@@ -248,7 +246,18 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 	crash.At("sync: intended")
 	err = a.run(ctx)
 	crash.At("sync: dropped")
-	return a.stale, errors.Join(err, p.work.endTurn()), a.own
+	if a.dropped {
+		err = errors.Join(err, p.work.endTurn())
+	} // else the delta has what was placed, as after a kill
+	return a.stale, err, a.own
+}
+
+func escaped(paths []vpath.Path) []string {
+	lines := make([]string, len(paths))
+	for i, p := range paths {
+		lines[i] = p.String()
+	}
+	return lines
 }
 
 // paths lists the paths of the source that will be touched.

@@ -220,6 +220,9 @@ func isUnchanged(src *os.File, s *step) error {
 // commit places a batch.
 func (a *applier) commit(b *batch) {
 	err := a.syncBatch(b)
+	if err == nil {
+		err = a.work.turn.append(a.placingLines(b.steps, b.staged))
+	}
 	crash.At("sync: staged")
 	for _, s := range b.steps {
 		placed := err
@@ -241,9 +244,12 @@ func (a *applier) commit(b *batch) {
 	}
 }
 
+// staged is the file that is staged for s, nil if none is.
+func (b *batch) staged(s *step) *staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
+
 // sizeOf is the size of the file that is placed for s.
 func (b *batch) sizeOf(s *step) int64 {
-	file := cmp.Or(b.files[s], b.linked[s.Info.ID])
+	file := b.staged(s)
 	if _, index := workTreeOf(s.Path); !index || file == nil {
 		return s.Info.Size
 	}
@@ -286,10 +292,7 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 		}
 		return e.link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
-		err := asOwner(func() (err error) {
-			s.target, err = a.work.stack.Readlink(s.Path)
-			return err
-		})
+		s.target, err = a.target(s)
 		if err = cmp.Or(err, a.plan.checkTarget(s, s.target)); err != nil {
 			return err
 		}

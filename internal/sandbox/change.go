@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"io"
@@ -80,6 +81,11 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 	all, err := w.stack.Changes()
 	if err != nil {
 		return nil, err
+	}
+	if w.turn == nil { // it only looks
+		for i := range all {
+			all[i].Base = cmp.Or(w.placed(all[i].Path), all[i].Base)
+		}
 	}
 	w.delta, w.marker = all, nil
 	taken := markTaken(all)

@@ -59,13 +59,10 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	if err := w.finishDirs(changes); err != nil {
 		return result, err
 	}
-	switch {
-	case o.Drop != nil:
-		result.Changed, err = o.Drop(versions)
-	case len(o.Paths) == 0:
+	if o.Drop == nil && len(o.Paths) == 0 {
 		err = w.stack.DropAll()
-	default:
-		result.Changed, err = DropVersions(w.stack, versions)
+	} else {
+		result.Changed, err = w.drop(versions)
 	}
 	if err != nil {
 		return result, err

@@ -33,9 +33,9 @@ func (s *Sandbox) ResolveTarget(path string) (*Source, error) {
 // openToApply opens the sandbox to apply its changes to the source, or elsewhere.
 func (s *Sandbox) openToApply(o ApplyOptions) (*work, error) {
 	if o.To == nil {
-		return s.openTo(PurposeApply, o.Drop != nil, o.DryRun)
+		return s.openTo(PurposeApply, o.Drop, o.DryRun)
 	}
-	return s.openBy(PurposeApply, o.Drop != nil, o.DryRun, func(bool) (*work, error) {
+	return s.openBy(PurposeApply, o.Drop, o.DryRun, func(bool) (*work, error) {
 		source, err := o.To.Open()
 		if err != nil {
 			return nil, err

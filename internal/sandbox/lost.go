@@ -92,13 +92,13 @@ func (s *Sandbox) openToDiscard(o DiscardOptions) (*work, error) {
 	_, why := s.SourceLost()
 	switch {
 	case why == nil:
-		return s.openTo(PurposeDiscard, o.Drop != nil, o.DryRun)
+		return s.openTo(PurposeDiscard, o.Drop, o.DryRun)
 	case o.Drop != nil:
 		return nil, fault.New(fault.Precondition, "discard %s: %w: stop the sandbox first", s.Name(), why)
 	case len(o.Paths) > 0:
 		return nil, fault.New(fault.Precondition, "discard %s: %w: without its source only everything can be discarded, not a path", s.Name(), why)
 	}
-	return s.openBy(PurposeDiscard, false, o.DryRun, func(readOnly bool) (*work, error) {
+	return s.openBy(PurposeDiscard, nil, o.DryRun, func(readOnly bool) (*work, error) {
 		source, err := s.home.emptyDir()
 		if err != nil {
 			return nil, err

@@ -22,9 +22,7 @@ func (a *applier) act(s *step, do func(*step, entry) error) error {
 		case s.status == Deleted:
 			s.made = &layer.Base{Absent: true}
 		case now != nil && a.hasMade(s, now):
-			s.made = &layer.Base{
-				Dev: now.Dev, Ino: now.Ino, Size: now.Size, Mode: now.Mode, Nlink: uint32(now.Nlink), Mtime: now.Mtim, Ctime: now.Ctim,
-			}
+			s.made = baseOf(now)
 		}
 		return nil
 	})

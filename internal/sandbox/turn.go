@@ -18,8 +18,9 @@ import (
 // turn is the right to apply or discard, one command at a time also while a
 // supervisor has the sandbox's lock. Its file lists the paths an apply is
 // about to touch, so that the next turn finds what a killed one left in the
-// source: files under temporary names, and directories without their mode. The
-// list stays until nothing of that is left.
+// source: files under temporary names, and directories without their mode. Of what
+// it was about to place it says what it looks like (see placing). The list stays
+// until nothing of that is left.
 type turn struct {
 	file *os.File
 	size int64 // of the list, in whole lines
@@ -73,15 +74,18 @@ func (w *work) giveTurnUp() {
 	w.turn.file.Close()
 }
 
-// intend lists, durably, the paths that are about to be touched, behind those
-// that are listed already.
-func (t *turn) intend(paths []vpath.Path) error {
-	if t == nil {
+// append adds lines to the list, durably, all or none: the paths that are about to
+// be touched, and what is about to be placed there (see placing).
+func (t *turn) append(lines []string) error {
+	switch {
+	case t == nil:
 		return hostError("apply", unix.ENOSPC)
+	case len(lines) == 0:
+		return nil
 	}
 	var list strings.Builder
-	for _, p := range paths {
-		list.WriteString(p.String() + "\n")
+	for _, line := range lines {
+		list.WriteString(line + "\n")
 	}
 	err := t.file.Truncate(t.size)
 	n := 0
@@ -124,6 +128,9 @@ func (w *work) clearUp() error {
 	if w.turn.size, err = w.readTurn(w.turn.file, w.clearTemp); err != nil {
 		return err
 	}
+	if err := w.adoptPlaced(); err != nil {
+		return err
+	}
 	return w.endTurn()
 }
 
@@ -162,6 +169,14 @@ func (w *work) readTurn(f io.Reader, clear func(vpath.Path, *layer.Base) error) 
 			break // it was killed while it wrote the list, before it touched what this line names
 		}
 		size += int64(len(line))
+		if strings.HasPrefix(text, "{") {
+			w.notePlacing(text)
+			continue
+		}
+		if text == forgetting {
+			w.forgot = true
+			continue
+		}
 		name, err := vpath.Unescape(text)
 		if err != nil {
 			continue

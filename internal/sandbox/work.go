@@ -27,9 +27,13 @@ type work struct {
 	// unfinished are directories that an apply has made and has not given their
 	// mode yet, and that mode.
 	unfinished map[vpath.Path]uint32
-	delta      []layer.Change // all there are, since changes was called
-	marker     *marker        // nil until a mark is asked for
-	cleared    Growth         // by how much clearing up after it made the source grow
+	placing    map[vpath.Path]Version // what a killed apply was about to place
+	forgot     bool                   // it was killed while the delta forgot that, or after
+	// drop lets the delta forget: it, or the supervisor that has it.
+	drop    dropping
+	delta   []layer.Change // all there are, since changes was called
+	marker  *marker        // nil until a mark is asked for
+	cleared Growth         // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside
@@ -45,7 +49,7 @@ func (s *Sandbox) open(readOnly bool) (*work, error) {
 // openOver opens the sandbox's layers over the directory source, which is at, and
 // closes it with the work, or now if it fails.
 func (s *Sandbox) openOver(source *os.File, at Source, o layer.Options) (*work, error) {
-	w := &work{sandbox: s, source: source, turnFile: turnFile, resumed: map[vpath.Path]bool{}, unfinished: map[vpath.Path]uint32{}}
+	w := &work{sandbox: s, source: source, turnFile: turnFile, resumed: map[vpath.Path]bool{}, placing: map[vpath.Path]Version{}, unfinished: map[vpath.Path]uint32{}}
 	w.tree = sourceTree{root: source, owner: s.ID()}
 	err := w.compile(at)
 	if err == nil {
@@ -76,21 +80,24 @@ func (s *Sandbox) openLayers(source *os.File, o layer.Options) (*layer.Stack, er
 	return layer.Open(o)
 }
 
+// dropping lets a delta forget versions, as DropVersions.
+type dropping = func([]Version) (stale []vpath.Path, err error)
+
 // openTo opens the sandbox in order to change its source or its delta: by
-// itself, or live, beside a supervisor that changes the delta on request. A
+// itself, or, with drop, beside a supervisor that changes the delta on request. A
 // dry run changes nothing. Errors: Precondition if somebody is in the way.
-func (s *Sandbox) openTo(p Purpose, live, dryRun bool) (*work, error) {
-	return s.openBy(p, live, dryRun, s.open)
+func (s *Sandbox) openTo(p Purpose, drop dropping, dryRun bool) (*work, error) {
+	return s.openBy(p, drop, dryRun, s.open)
 }
 
 // openBy is openTo of what open opens.
-func (s *Sandbox) openBy(p Purpose, live, dryRun bool, open func(readOnly bool) (*work, error)) (*work, error) {
+func (s *Sandbox) openBy(p Purpose, drop dropping, dryRun bool, open func(readOnly bool) (*work, error)) (*work, error) {
 	room := func() {}
 	if !dryRun {
 		room = s.home.MakeRoom()
 	}
 	var lock *Lock
-	if !live && !dryRun {
+	if drop == nil && !dryRun {
 		var err error
 		if lock, err = s.TryLock(p); err != nil {
 			room()
@@ -103,7 +110,10 @@ func (s *Sandbox) openBy(p Purpose, live, dryRun bool, open func(readOnly bool) 
 		room()
 		return nil, err
 	}
-	w.lock, w.room = lock, room
+	w.lock, w.room, w.drop = lock, room, drop
+	if drop == nil {
+		w.drop = func(v []Version) ([]vpath.Path, error) { return DropVersions(w.stack, v) }
+	}
 	if dryRun {
 		err = w.peekTurn()
 	} else {

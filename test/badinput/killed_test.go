@@ -106,6 +106,28 @@ func TestAKilledApplyOfManyFilesGoesOn(t *testing.T) {
 	}
 }
 
+// The sandbox changes again what an apply placed that was killed: that is no conflict,
+// and the next apply brings what the sandbox has.
+func TestWhatAKilledApplyPlacedCanBeChangedAgain(t *testing.T) {
+	for name, options := range map[string][]harness.Option{"root": nil, "ordinary": {harness.Ordinary}} {
+		for _, point := range []string{"sync: intended", "sync: staged", "sync: one placed", "sync: swapped", "sync: moved away", "sync: settled", "sync: told"} {
+			t.Run(name+" "+point, func(t *testing.T) {
+				s := harness.New(t, binary, map[string]string{"f": "old\n", "gone": "old\n", "back": "old\n", "x": "old\n"}, options...)
+				wantCode(t, s.Run("echo first > f; echo first > new; rm gone back; chmod +x x; mkdir d; echo 1 > d/in; ln -s first link", "--preset", "full-access"), 0)
+				s.KilledAt(point, "apply", s.Name)
+				wantCode(t, s.Run("echo second, longer > f; echo second, longer > new; echo again > back; echo more >> x; rm -r d; echo file > d; rm link; ln -s second link", "--preset", "full-access"), 0)
+				wantCode(t, s.Agentfense("apply", s.Name, "--dry-run"), 0)
+				wantCode(t, s.Agentfense("apply", s.Name), 0)
+				prints(t, s.Agentfense("diff", s.Name, "--name-status"), "")
+				out, err := exec.Command("sh", "-c", `cd "$1" && ls -A && cat f new back x d && readlink link && test -x x`, "sh", s.Source).CombinedOutput()
+				if want := "back\nd\nf\nlink\nnew\nx\nsecond, longer\nsecond, longer\nagain\nold\nmore\nfile\nsecond\n"; err != nil || string(out) != want {
+					t.Errorf("the source: %v\n%swant\n%s", err, out, want)
+				}
+			})
+		}
+	}
+}
+
 // An apply to another directory that is killed at any point is gone on with by the
 // next to the same directory, and the one to the source does not see it.
 func TestAKilledApplyElsewhereGoesOn(t *testing.T) {
