@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -67,47 +66,6 @@ func flagsThenCommand(cmd *cobra.Command, args []string) ([]string, error) {
 		return nil, usageError{fault.New(fault.Invalid, "exec: no command given (see `%s --help`)", cmd.CommandPath())}
 	}
 	return cmd.Flags().Args(), nil
-}
-
-func newShell(e *env) *cobra.Command {
-	var o execOptions
-	var shell string
-	cmd := &cobra.Command{
-		Use:   "shell NAME",
-		Short: "Open an interactive shell in a sandbox",
-		Example: `  agentfense shell fix
-  agentfense shell fix --shell /bin/sh
-  agentfense shell fix --endpoint https://build:9000`,
-		Args:              cobra.ExactArgs(1),
-		Annotations:       map[string]string{annotationInside: "true"},
-		ValidArgsFunction: e.completeNames,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if shell != "" {
-				return e.exec(cmd, args[0], o, func() []string { return []string{shell} }, []string{shell})
-			}
-			return e.exec(cmd, args[0], o, func() []string { return []string{e.defaultShell()} }, serverShell)
-		},
-	}
-	marked(cmd)
-	o.register(cmd)
-	rebaseFlag(cmd, &o.Rebase)
-	cmd.Flags().StringVar(&shell, "shell", "", "the shell (default: yours if it exists inside, else bash or sh)")
-	return cmd
-}
-
-// defaultShell is the person's own shell where it lies in what every sandbox
-// has, else the best one the system has.
-func (e *env) defaultShell() string {
-	for _, shell := range []string{e.getenv("SHELL"), "/bin/bash"} {
-		dir := filepath.Dir(shell)
-		if dir != "/bin" && dir != "/usr/bin" && dir != "/usr/local/bin" {
-			continue
-		}
-		if info, err := os.Stat(shell); err == nil && info.Mode().IsRegular() {
-			return shell
-		}
-	}
-	return "/bin/sh"
 }
 
 // exec runs one command more in a sandbox: one here, or another on a server.
