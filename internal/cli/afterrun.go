@@ -55,7 +55,7 @@ func newAfterRun(e *env) *cobra.Command {
 
 // afterRun applies, if the person asked for it, and says what was changed, and
 // denied since the audit record afterSeq. toGo says that the sandbox is removed
-// next.
+// next, unless afterRun fails to apply.
 func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64, apply, toGo bool) error {
 	args := []string{afterRunVerb, sb.Name(), strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
 	if done, err := e.asOwner(ctx, sb, args); done || err != nil {
@@ -64,6 +64,7 @@ func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64
 	var err error
 	if apply {
 		err = e.applyAll(ctx, sb)
+		toGo = toGo && err == nil
 	}
 	err = errors.Join(err, e.printSummary(sb, afterSeq, toGo))
 	if live, dialErr := client(ctx, sb); dialErr != nil || live != nil || toGo {

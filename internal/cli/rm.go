@@ -19,8 +19,9 @@ func newRm(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm NAME…",
 		Short: "Remove a sandbox with its delta; its audit log stays",
-		Long: `Remove a sandbox and every change in its delta that was not applied. The source
-is not touched, and the audit log stays readable under the sandbox's id.`,
+		Long: `Remove a sandbox with its delta. If the delta holds changes that were not applied,
+nothing is removed unless --force is given. The source is not touched, and the
+audit log stays readable under the sandbox's id.`,
 		Example: `  agentfense rm fix
   agentfense rm --force fix`,
 		Args:              cobra.MinimumNArgs(1),
@@ -40,7 +41,7 @@ is not touched, and the audit log stays readable under the sandbox's id.`,
 				return forEach(args, func(name string) error { return e.removeOnServer(ctx, s, name, force) })
 			}, "force")
 	}
-	cmd.Flags().BoolVarP(&force, "force", "f", false, "stop it first if it runs; no error if it does not exist")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove it although it runs or has changes that were not applied; no error if it does not exist")
 	return cmd
 }
 
@@ -52,14 +53,24 @@ func (e *env) removeOnServer(ctx context.Context, s control.Server, name string,
 		return nil
 	case err != nil:
 		return err
-	case sb.Status == control.Running && !force:
+	case force:
+		return s.Destroy(ctx, string(sb.Record.ID))
+	case sb.Status == control.Running:
 		return fault.New(fault.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
+	}
+	pending, err := s.Review(ctx, sb, nil, true, "")
+	if err == nil {
+		err = refusePending(sb.Record.Name, len(pending.Files()))
+	}
+	if err != nil {
+		return err
 	}
 	return s.Destroy(ctx, string(sb.Record.ID))
 }
 
 func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force bool) error {
 	sb, err := home.Open(name)
+	var check func(*sandbox.Sandbox) error
 	switch {
 	case force && fault.Is(err, fault.NotFound):
 		return nil
@@ -72,19 +83,69 @@ func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force b
 	if sb != nil && err != nil {
 		return err
 	}
-	if err := e.remove(home, name); err != nil || sb == nil {
+	if !force {
+		check = func(sb *sandbox.Sandbox) error { return e.checkPending(ctx, name, sb) }
+	}
+	if err := e.removeIf(home, name, check); err != nil || sb == nil {
 		return err
 	}
 	e.say("%s is gone; its log stays: agentfense audit %s", sb.Name(), sb.ID())
 	return nil
 }
 
-// remove removes a sandbox, which takes a while for a large delta, and what killed
-// commands have left of others.
-func (e *env) remove(home *sandbox.Home, name string) error {
+// pendingVerb is the hidden verb that refuses a sandbox with changes, run where
+// files that are closed to their owner are open to us.
+const pendingVerb = "__pending"
+
+func newPending(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:    pendingVerb + " NAME",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, sb, err := e.open(args[0])
+			if err != nil {
+				return err
+			}
+			return e.checkPending(cmd.Context(), args[0], sb)
+		},
+	}
+}
+
+// checkPending refuses to remove a sandbox with changes that were not applied, or
+// one of which nobody can tell. sb is nil if its record is damaged.
+func (e *env) checkPending(ctx context.Context, name string, sb *sandbox.Sandbox) error {
+	if sb == nil {
+		return fault.New(fault.Precondition, "sandbox %[1]s: its record is damaged, so changes that were not applied cannot be counted; to remove it with all it holds: agentfense rm --force %[1]s", vpath.Escape(name))
+	}
+	if done, err := e.asOwner(ctx, sb, []string{pendingVerb, sb.Name()}); done || err != nil {
+		return err
+	}
+	n, err := sb.CountChanges()
+	if err != nil {
+		return fault.New(fault.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
+	}
+	return refusePending(sb.Name(), n)
+}
+
+// refusePending is the error of rm for n changes that were not applied. Errors:
+// Precondition.
+func refusePending(name string, n int) error {
+	if n == 0 {
+		return nil
+	}
+	return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(n, "change"))
+}
+
+// remove is removeIf whatever the sandbox holds.
+func (e *env) remove(home *sandbox.Home, name string) error { return e.removeIf(home, name, nil) }
+
+// removeIf removes a sandbox unless check refuses, which takes a while for a large
+// delta, and what killed commands have left of others.
+func (e *env) removeIf(home *sandbox.Home, name string, check func(*sandbox.Sandbox) error) error {
 	p := e.progress("removing " + vpath.Escape(name))
 	defer p.stop()
-	err := home.Remove(name)
+	err := home.RemoveIf(name, check)
 	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == sandbox.PurposeSupervise {
 		return fault.New(fault.KindOf(err), "%w; %s", err, stopFirst(name))
 	}
@@ -93,5 +154,5 @@ func (e *env) remove(home *sandbox.Home, name string) error {
 
 // stopFirst says how a sandbox that runs can be removed.
 func stopFirst(name string) string {
-	return fmt.Sprintf("stop it first: agentfense stop %[1]s, or remove it all the same: agentfense rm --force %[1]s", vpath.Escape(name))
+	return fmt.Sprintf("stop it first: agentfense stop %[1]s, or remove it with what was not applied: agentfense rm --force %[1]s", vpath.Escape(name))
 }

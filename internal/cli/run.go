@@ -77,7 +77,7 @@ signal N, 137 out of memory.`,
 	o.commandOptions.register(cmd)
 	rebaseFlag(cmd, &o.Rebase)
 	f.BoolVar(&o.Apply, "apply", false, "apply the changes if the command succeeds")
-	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards")
+	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards; with --apply only if everything was applied")
 	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); its output is thrown away")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
@@ -184,8 +184,9 @@ func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.San
 	}
 	code := exitOf(exit)
 	e.explainExit(exit)
-	after := e.afterRun(ctx, sb, before, o.Apply && code == exitOK, o.Remove)
-	if o.Remove {
+	apply := o.Apply && code == exitOK
+	after := e.afterRun(ctx, sb, before, apply, o.Remove)
+	if o.Remove && (after == nil || !apply) { // what could not be applied stays
 		after = errors.Join(after, e.remove(home, sb.Name()))
 	}
 	if after == nil && code != exitOK {

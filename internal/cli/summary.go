@@ -71,7 +71,7 @@ func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
 		fmt.Fprintln(e.stderr, line)
 	}
 	if toGo {
-		e.say("these changes are thrown away (--rm)")
+		e.say("thrown away (--rm): %s", plural(len(s.Files), "change"))
 		return
 	}
 	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)

@@ -45,6 +45,19 @@ func (s *Sandbox) HasChanges() (bool, error) {
 	return len(changes) > 0, errors.Join(err, w.close())
 }
 
+// CountChanges returns how many changes a diff would list: what is lost with the
+// sandbox.
+func (s *Sandbox) CountChanges() (int, error) {
+	if changed, err := s.HasChanges(); err != nil || !changed {
+		return 0, err
+	}
+	r, err := s.Review()
+	if err != nil {
+		return 0, err
+	}
+	return len(r.Files()), r.Close()
+}
+
 // resolve answers the conflicts of the plan, parents before children.
 func (p *plan) resolve(how OnConflict) error {
 	for _, s := range p.steps {

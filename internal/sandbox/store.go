@@ -233,7 +233,12 @@ func (s *Sandbox) update(change func(*Record) error) error {
 // Remove removes the sandbox and its delta, also if its record is damaged.
 // The audit log stays. Errors: NotFound; Precondition, with a *HeldError
 // cause, while something runs in it or works on it.
-func (h *Home) Remove(name string) error {
+func (h *Home) Remove(name string) error { return h.RemoveIf(name, nil) }
+
+// RemoveIf is Remove unless check refuses. Nothing runs in the sandbox or changes
+// it while check looks at it; check gets nil for one whose record is damaged.
+// Errors: as Remove, and those of check.
+func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 	if ID(name).IsValid() {
 		s, err := h.openID(ID(name))
 		switch {
@@ -256,6 +261,11 @@ func (h *Home) Remove(name string) error {
 	rand.Read(b[:]) // never fails, see crypto/rand
 	gone := filepath.Join(h.sandboxesDir(), gonePrefix+hex.EncodeToString(b[:]))
 	s, openErr := h.Open(name)
+	if check != nil {
+		if err := check(s); err != nil {
+			return err
+		}
+	}
 	err = h.locked(func() error {
 		if err := os.Rename(h.sandboxDir(name), gone); err != nil {
 			return hostError("sandbox "+name, err)

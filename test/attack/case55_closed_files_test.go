@@ -50,7 +50,10 @@ func TestClosedFilesAreReviewed(t *testing.T) {
 		if r := s.Run("mkdir d && echo x >d/f && chmod 0 d"); r.Code != 0 {
 			t.Fatalf("run: exit code %d\n%s", r.Code, r.Stderr)
 		}
-		agentfense(t, s, "rm", s.Name)
+		if r := s.Agentfense("rm", s.Name); r.Code != 1 || !strings.Contains(r.Stderr, "1 change not applied") {
+			t.Errorf("rm of closed changes: exit code %d, stderr %q", r.Code, r.Stderr)
+		}
+		agentfense(t, s, "rm", "--force", s.Name)
 	})
 }
 
@@ -60,7 +63,7 @@ func TestADeepClosedTreeIsRemoved(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		prints(t, s, `deep=$(printf 'd/%.0s' $(seq 250)) && mkdir -p "$deep" && find d -depth -exec chmod 0 {} + && echo made`, "made\n", "--preset", "full-access")
-		agentfense(t, s, "rm", s.Name)
+		agentfense(t, s, "rm", "--force", s.Name)
 		left, err := os.ReadDir(filepath.Join(s.Home, "sandboxes"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %v, %v", left, err)

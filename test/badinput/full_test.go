@@ -144,7 +144,7 @@ var freeingSteps = [][]string{
 	{"apply", "all"},
 	{"discard", "thrown"},
 	{"rm", "empty"},
-	{"rm", "removed"},
+	{"rm", "-f", "removed"},
 	{"rm", "-f", "forced"},
 	{"rm", "-f", "live", "killed"},
 }
@@ -218,7 +218,7 @@ func TestAFullStateDiskOfAnOlderVersionCanBeFreed(t *testing.T) {
 		}
 	}
 	for _, step := range [][]string{
-		{"stop", "idle"}, {"rm", "removed"}, {"rm", "-f", "forced"}, {"discard", "thrown"}, {"rm", "thrown"}, {"discard", "last"},
+		{"stop", "idle"}, {"rm", "-f", "removed"}, {"rm", "-f", "forced"}, {"discard", "thrown"}, {"rm", "thrown"}, {"discard", "last"},
 	} {
 		d.fill()
 		if r := s.Agentfense(step...); r.Code != 0 {

@@ -127,7 +127,8 @@ func TestSourceRemoved(t *testing.T) {
 	if r := s.Agentfense("apply", s.Name); r.Code == 0 || !strings.Contains(r.Stderr, "source "+source) {
 		t.Errorf("apply to a source that is gone: %d, %q, %q", r.Code, r.Stdout, r.Stderr)
 	}
-	wantCode(t, s.Agentfense("rm", s.Name), 0)
+	wantCode(t, s.Agentfense("rm", s.Name), 1, "not applied")
+	wantCode(t, s.Agentfense("rm", "--force", s.Name), 0)
 }
 
 // Detached from the tree, a source's file system lives on for who has it.
