@@ -4,7 +4,9 @@ import (
 	"context"
 	"iter"
 	"os"
+	"os/user"
 	"path"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -54,8 +56,14 @@ func (c *Client) unmake(ctx context.Context, made *sandboxv1.Codebase) error {
 	return c.DeleteCodebase(ctx, made.Id)
 }
 
-// userName is who this user is to a server.
-func userName() string { return first(os.Getenv("USER"), "local") }
+// userName is the owner where a token has none. The command line uses the same.
+func userName() string {
+	id := strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
+}
 
 // LinkCodebase makes a codebase of a directory of the server's host, which nothing but
 // Apply changes. dir is absolute.

@@ -15,11 +15,11 @@ import (
 // its own. Close ends and removes all of that.
 //
 // On this user's own server the directory is linked, whatever its size: the
-// sandbox sees it as it is, and only Apply changes it. On any other server, and
-// with WithIgnorePatterns, it is uploaded, and what the sandbox changes reaches the
-// server's copy alone. Either way what the default patterns, .gitignore and
-// .sandboxignore say is not there. After an error, and when ctx ends before
-// FromLocal has returned, nothing stays.
+// sandbox sees it as the command line's does, and only Apply changes it. On any
+// other server, and with WithIgnorePatterns, it is uploaded, but for what the
+// default patterns, .gitignore and .sandboxignore leave out, and what the sandbox
+// changes reaches the server's copy alone. After an error, and when ctx ends
+// before FromLocal has returned, nothing stays.
 //
 // Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
 // LinkCodebase, UploadTree and CreateSandbox.
@@ -94,7 +94,6 @@ func (c *Client) bring(ctx context.Context, path string, o *settings) (Codebase,
 		return Codebase{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
 	}
 	if link {
-		o.ignoreFiles = true
 		return c.linked(ctx, path, o)
 	}
 	base, err := c.CreateCodebase(ctx, vpath.EncodeText(first(o.codebaseName, filepath.Base(path))), o.ownerID)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,7 +81,7 @@ func TestDirectoryOfThisHostIsLinkedOnOnesOwnServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	if r := run(t, box, "ls -A; echo new >>main.sh"); string(r.Stdout) != ".gitignore\nbig\nmain.sh\nsrc\n" {
+	if r := run(t, box, "ls -A; echo new >>main.sh"); string(r.Stdout) != ".gitignore\nbig\ndebug.log\nmain.sh\nsrc\n" {
 		t.Errorf("%q %q", r.Stdout, r.Stderr)
 	}
 	if _, err := box.Apply(t.Context()); err != nil {
@@ -98,6 +99,40 @@ func TestDirectoryOfThisHostIsLinkedOnOnesOwnServer(t *testing.T) {
 	}
 	if err := box.Destroy(t.Context()); !errors.Is(err, client.ErrNotFound) {
 		t.Error(err)
+	}
+}
+
+func TestLinkHidesWhatIsIgnoredWhereThatIsAskedFor(t *testing.T) {
+	leavesNothing(t)
+	box, err := client.FromLocal(t.Context(), repository(t, shop), client.WithPreset("development"), client.WithIgnoreFiles())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	if r := run(t, box, "ls -A"); string(r.Stdout) != ".gitignore\nbig\nmain.sh\nsrc\n" {
+		t.Errorf("%q %q", r.Stdout, r.Stderr)
+	}
+}
+
+func TestOwnerIsThisUserWhereTheTokenHasNone(t *testing.T) {
+	leavesNothing(t)
+	t.Setenv("USER", "somebody-else")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, how := range map[string]client.LocalOption{"linked": client.WithLink(), "uploaded": client.WithUpload()} {
+		box, err := client.FromLocal(t.Context(), repository(t, shop), how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := box.Info(t.Context())
+		if err := errors.Join(err, box.Close()); err != nil {
+			t.Error(err)
+		}
+		if info.OwnerID != me.Username {
+			t.Errorf("%s: owner %q, want %q", name, info.OwnerID, me.Username)
+		}
 	}
 }
 

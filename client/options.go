@@ -184,8 +184,9 @@ func WithCodebaseName(name string) interface {
 	return option(func(s *settings) { s.codebaseName = name })
 }
 
-// WithOwnerID says whose the codebase is that is made, without it this user's; of a
-// listing, whose sandboxes are listed.
+// WithOwnerID names the owner of the codebase that is made. Without it: the token's
+// owner, or this user if the token has none. For a listing it names the owner whose
+// sandboxes are listed.
 func WithOwnerID(ownerID string) interface {
 	LinkOption
 	LocalOption
@@ -195,8 +196,12 @@ func WithOwnerID(ownerID string) interface {
 }
 
 // WithIgnoreFiles leaves out of a linked directory's view what an upload would:
-// what the default patterns, .gitignore and .sandboxignore say.
-func WithIgnoreFiles() LinkOption {
+// what the default patterns, .gitignore and .sandboxignore say. It does nothing
+// where FromLocal uploads.
+func WithIgnoreFiles() interface {
+	LinkOption
+	LocalOption
+} {
 	return option(func(s *settings) { s.ignoreFiles = true })
 }
 

@@ -48,7 +48,7 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithProgram":        {client.WithProgram, server},
 		"WithCodebaseName":   {client.WithCodebaseName, "FromLocal LinkCodebase"},
 		"WithOwnerID":        {client.WithOwnerID, "FromLocal LinkCodebase Sandboxes"},
-		"WithIgnoreFiles":    {client.WithIgnoreFiles, "LinkCodebase"},
+		"WithIgnoreFiles":    {client.WithIgnoreFiles, "FromLocal LinkCodebase"},
 		"WithCodebaseID":     {client.WithCodebaseID, "Sandboxes"},
 		"WithName":           {client.WithName, sandbox + " Sandboxes"},
 		"WithLabels":         {client.WithLabels, sandbox + " Sandboxes"},

@@ -49,7 +49,7 @@ def test_the_first_example(home: Path, project: Path) -> None:
         assert sb.run("cat main.py").stdout == "print('hello')\n"
         assert (sb.status, sb.runtime) == (SandboxStatus.RUNNING, RuntimeType.BWRAP)
         assert sb.info.started_at is not None and sb.info.stopped_at is None
-        assert sb.run("cat .env secrets/key.txt build/out.o").stdout == ""
+        assert sb.run("cat .env secrets/key.txt").stdout == ""
         assert sb.run("echo x > main.py").exit_code != 0
         assert sb.run("echo x > output/result && cat output/result").stdout == "x\n"
         assert not (project / "output/result").exists()

@@ -20,9 +20,8 @@ from ._wire import (
     file_info_of,
     upload_result_of,
 )
-from .exceptions import (
-    SandboxError,
-)
+from .exceptions import InvalidConfigurationError, SandboxError
+from .utils import user_name
 
 
 class AsyncCalls:
@@ -54,6 +53,14 @@ class AsyncCodebaseCalls(AsyncCalls):
             "CreateCodebase", request, about, lambda made: self.delete_codebase(made.id)
         )
         return codebase_of(answer)
+
+    async def _create_owned(self, name: str, owner_id: Optional[str]) -> t.Codebase:
+        if owner_id:
+            return await self.create_codebase(name, owner_id)
+        try:
+            return await self.create_codebase(name, "")  # the server takes the token's owner
+        except InvalidConfigurationError:
+            return await self.create_codebase(name, user_name())
 
     async def link_codebase(
         self, name: str, owner_id: str, path: PathLike, *, ignore_files: bool = False

@@ -18,9 +18,8 @@ from ._wire import (
     file_info_of,
     upload_result_of,
 )
-from .exceptions import (
-    SandboxError,
-)
+from .exceptions import InvalidConfigurationError, SandboxError
+from .utils import user_name
 
 
 class Calls:
@@ -50,6 +49,14 @@ class CodebaseCalls(Calls):
         about = Call("create codebase")
         answer = self._connection.make("CreateCodebase", request, about, lambda made: self.delete_codebase(made.id))
         return codebase_of(answer)
+
+    def _create_owned(self, name: str, owner_id: Optional[str]) -> t.Codebase:
+        if owner_id:
+            return self.create_codebase(name, owner_id)
+        try:
+            return self.create_codebase(name, "")  # the server takes the token's owner
+        except InvalidConfigurationError:
+            return self.create_codebase(name, user_name())
 
     def link_codebase(self, name: str, owner_id: str, path: PathLike, *, ignore_files: bool = False) -> t.Codebase:
         """Make a codebase of a directory of the server's host, without a copy; only ``apply`` changes it.

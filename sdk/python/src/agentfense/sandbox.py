@@ -19,7 +19,7 @@ from .exceptions import SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
-from .utils import PathLike, check_directory, generate_codebase_name, generate_owner_id
+from .utils import PathLike, check_directory, generate_codebase_name, user_name
 
 
 class Sandbox(SandboxExecs):
@@ -64,13 +64,15 @@ class Sandbox(SandboxExecs):
         name: Optional[str] = None,
         expires_in: Timeout = None,
         link: Optional[bool] = None,
+        ignore_files: bool = False,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
-        except by ``apply``, whatever its size. Elsewhere, or with ``ignore_patterns``, it is uploaded. Either way the
-        default patterns, .gitignore and .sandboxignore say what is left out.
+        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets.
+        Elsewhere, or with ``ignore_patterns``, it is uploaded, but for what the default patterns, .gitignore and
+        .sandboxignore leave out.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -80,7 +82,7 @@ class Sandbox(SandboxExecs):
         - ``image``: of the docker runtime; None is the server's default.
         - ``resources``: ResourceLimits, or a mapping with their names; None is no limit.
         - ``endpoint``, ``secure``, ``token``: the server, and what is shown to it; see SandboxClient.
-        - ``owner_id``: whose the codebase is; None is a new one.
+        - ``owner_id``: the owner of the codebase; None is the token's owner, or this user if the token has none.
         - ``codebase_name``: None is the directory's name and 8 hexadecimal digits.
         - ``ignore_patterns``: what an upload leaves out beside the rest, each as a line of a .gitignore.
         - ``labels``: words of the caller's own, by which ``list_sandboxes`` finds it.
@@ -89,6 +91,7 @@ class Sandbox(SandboxExecs):
         - ``expires_in``: seconds, or a timedelta, after which it is stopped, and removed unless it has changes that
           were not applied; None is the server's default, which is never unless configured.
         - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
+        - ``ignore_files``: whether a linked directory hides what an upload would leave out.
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
         policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
@@ -103,13 +106,14 @@ class Sandbox(SandboxExecs):
         client = SandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
-            called, owner = codebase_name or generate_codebase_name(directory), owner_id or generate_owner_id()
+            called = codebase_name or generate_codebase_name(directory)
             if link is None:
                 link = client.same_host and not ignore_patterns
             if link:
-                made = client.link_codebase(called, owner, str(directory), ignore_files=True)
+                owner = owner_id or user_name()  # a token that has an owner may not link
+                made = client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
             else:
-                made = client.create_codebase(called, owner)
+                made = client._create_owned(called, owner_id)
                 client.upload_tree(made.id, directory, ignore_patterns)
                 made = client.get_codebase(made.id)
             info = client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import re
 import stat
 import uuid
@@ -226,3 +227,11 @@ def generate_codebase_name(path: PathLike) -> str:
 def generate_owner_id() -> str:
     """Return ``user_`` and 8 random hexadecimal digits."""
     return f"user_{uuid.uuid4().hex[:8]}"
+
+
+def user_name() -> str:
+    """Return the name of this user, which is the owner's where a token has none; the command line uses the same."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

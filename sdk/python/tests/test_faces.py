@@ -1,0 +1,83 @@
+"""What a user meets is the same in Python as on the command line."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+from typing import Iterator, List
+
+import pytest
+
+from agentfense import AsyncSandbox, Sandbox, SandboxClient
+from agentfense.types import Codebase
+
+USER = pwd.getpwuid(os.geteuid()).pw_name
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def used(project: Path) -> Path:
+    """A project with what tools leave in it, and git too."""
+    for name in (".git/HEAD", ".venv/bin/python", "node_modules/left-pad/index.js", "debug.log"):
+        file = project / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("x\n")
+    (project / ".gitignore").write_text("build/\n*.log\n.venv\nnode_modules\n")
+    return project
+
+
+def on_the_command_line(project: Path, *command: str) -> str:
+    """Run a command by the command line's own sandbox of a directory."""
+    line = [os.environ["AGENTFENSE_BINARY"], "run", "--rm", "--preset", "development", "--", *command]
+    return subprocess.run(line, cwd=project, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+
+
+async def test_from_local_shows_what_the_command_line_shows(used: Path) -> None:
+    seen = on_the_command_line(used, "ls", "-A")
+    names = set(seen.split())
+    assert {".git", ".venv", "node_modules", "debug.log", "build"} <= names and ".env" not in names
+    with Sandbox.from_local(used, preset="development") as sandbox:
+        assert sandbox.run("ls -A").stdout == seen
+    async with await AsyncSandbox.from_local(used, preset="development") as sandbox:
+        assert (await sandbox.run("ls -A")).stdout == seen
+
+
+async def test_a_link_hides_what_is_ignored_where_that_is_asked_for(used: Path) -> None:
+    shown: List[str] = []
+    with Sandbox.from_local(used, preset="development", ignore_files=True) as sandbox:
+        shown.append(sandbox.run("ls -A").stdout)
+    async with await AsyncSandbox.from_local(used, preset="development", ignore_files=True) as sandbox:
+        shown.append((await sandbox.run("ls -A")).stdout)
+    assert (
+        shown == ["\n".join([".gitignore", "README.md", "empty", "link", "main.py", "output", "run.sh", "src", ""])] * 2
+    )
+
+
+@pytest.mark.parametrize("link", [True, False])
+async def test_the_owner_is_this_user_where_the_token_has_none(project: Path, link: bool) -> None:
+    found: List[Codebase] = []
+    with Sandbox.from_local(project, link=link, auto_start=False) as sandbox:
+        found.append(sandbox.codebase)
+        assert sandbox.info.owner_id == USER
+    async with await AsyncSandbox.from_local(project, link=link, auto_start=False) as other:
+        found.append(other.codebase)
+    assert [base.owner_id for base in found] == [USER, USER]
+
+
+@pytest.fixture
+def token(client: SandboxClient) -> Iterator[str]:
+    """A token of the server whose owner is team-a."""
+    program = os.environ["AGENTFENSE_BINARY"]
+    line = [program, "token", "create", "--name", "a", "--owner", "team-a", "--scope", "read,exec,manage"]
+    yield subprocess.run(line, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout.strip()
+    subprocess.run([program, "token", "revoke", "a"], check=True, timeout=60)
+
+
+async def test_the_owner_is_that_of_the_token(token: str, project: Path) -> None:
+    with Sandbox.from_local(project, link=False, token=token, auto_start=False) as sandbox:
+        assert (sandbox.codebase.owner_id, sandbox.info.owner_id) == ("team-a", "team-a")
+    async with await AsyncSandbox.from_local(project, link=False, token=token, auto_start=False) as other:
+        assert (other.codebase.owner_id, other.info.owner_id) == ("team-a", "team-a")
