@@ -5,11 +5,14 @@ package main
 import (
 	"os"
 
+	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/cli"
 	"github.com/agentfense/agentfense/internal/guest"
 	"github.com/agentfense/agentfense/internal/isolate/handover"
 	"github.com/agentfense/agentfense/internal/supervise"
 )
+
+func init() { bundle.Name() }
 
 func main() {
 	if len(os.Args) > 1 {

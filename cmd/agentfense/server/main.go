@@ -8,12 +8,15 @@ import (
 	"context"
 	"os"
 
+	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/cli"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/daemon"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/remote"
 )
+
+func init() { bundle.Name() }
 
 func main() {
 	os.Exit(cli.ServerMain(os.Args[1:], cli.Parts{
