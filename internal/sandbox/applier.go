@@ -271,7 +271,7 @@ func (a *applier) settle() error {
 		return err
 	}
 	crash.At("sync: told")
-	if err := a.work.turn.append([]string{forgetting}); err != nil {
+	if err := a.work.turn.forgetting(); err != nil {
 		return err
 	}
 	a.stale, err = a.drop(versions, all)

@@ -236,11 +236,13 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 	if a.progress == nil {
 		a.progress = func(int, int) {}
 	}
-	lines := append(escaped(paths), a.placingLines(p.unstaged(), func(*step) *staged { return nil })...)
-	if err := p.work.turn.append(lines); err != nil {
+	if err := p.work.turn.intend(paths); err != nil {
 		if fault.Is(err, fault.Exhausted) {
 			err = fault.New(fault.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
 		}
+		return nil, err, nil
+	}
+	if err := a.listPlacing(p.unstaged(), func(*step) *staged { return nil }); err != nil {
 		return nil, err, nil
 	}
 	crash.At("sync: intended")
@@ -250,14 +252,6 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 		err = errors.Join(err, p.work.endTurn())
 	} // else the delta has what was placed, as after a kill
 	return a.stale, err, a.own
-}
-
-func escaped(paths []vpath.Path) []string {
-	lines := make([]string, len(paths))
-	for i, p := range paths {
-		lines[i] = p.String()
-	}
-	return lines
 }
 
 // paths lists the paths of the source that will be touched.

@@ -221,7 +221,7 @@ func isUnchanged(src *os.File, s *step) error {
 func (a *applier) commit(b *batch) {
 	err := a.syncBatch(b)
 	if err == nil {
-		err = a.work.turn.append(a.placingLines(b.steps, b.staged))
+		err = a.listPlacing(b.steps, b.staged)
 	}
 	crash.At("sync: staged")
 	for _, s := range b.steps {

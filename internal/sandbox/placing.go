@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/layer"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -22,7 +23,10 @@ import (
 
 // forgetting is the list's line behind which the delta forgets what was placed: where
 // it has nothing then, the sandbox need not have removed anything.
-const forgetting = "forgetting"
+const (
+	forgetting    = "forgetting"
+	notForgetting = "          " // as long
+)
 
 // placing tells what the step is about to make of the source: the version of the
 // delta's entry, and what the source has then. file is what is staged for it, nil if
@@ -83,9 +87,10 @@ func (e entry) isPlaced(made *layer.Base, now *unix.Stat_t) bool {
 	return isBase(made, now)
 }
 
-// placingLines tells the steps' placing in lines of the turn's list. staged gives
-// the file that is staged for one, nil for none.
-func (a *applier) placingLines(steps []*step, staged func(*step) *staged) []string {
+// listPlacing lists, durably, what the steps are about to place. staged gives the
+// file that is staged for one, nil for none. Where the disk has no room for that, the
+// next turn finds a conflict at most.
+func (a *applier) listPlacing(steps []*step, staged func(*step) *staged) error {
 	if a.work.elsewhere {
 		return nil // the delta stays as it is
 	}
@@ -95,11 +100,16 @@ func (a *applier) placingLines(steps []*step, staged func(*step) *staged) []stri
 		if !known {
 			continue
 		}
-		if line, err := json.Marshal(v); err == nil {
-			lines = append(lines, string(line))
+		line, err := json.Marshal(v)
+		if err != nil {
+			return err
 		}
+		lines = append(lines, string(line))
 	}
-	return lines
+	if err := a.work.turn.append(lines); !fault.Is(err, fault.Exhausted) {
+		return err
+	}
+	return nil
 }
 
 // notePlacing reads a line of listPlacing. One that cannot be read tells nothing.

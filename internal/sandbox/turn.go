@@ -24,6 +24,7 @@ import (
 type turn struct {
 	file *os.File
 	size int64 // of the list, in whole lines
+	mark int64 // where the line is that forgetting writes
 }
 
 // turnFile is the turn's file in the sandbox's directory.
@@ -74,13 +75,37 @@ func (w *work) giveTurnUp() {
 	w.turn.file.Close()
 }
 
-// append adds lines to the list, durably, all or none: the paths that are about to
-// be touched, and what is about to be placed there (see placing).
-func (t *turn) append(lines []string) error {
-	switch {
-	case t == nil:
+// intend lists, durably, the paths that are about to be touched, behind those
+// that are listed already.
+func (t *turn) intend(paths []vpath.Path) error {
+	if t == nil {
 		return hostError("apply", unix.ENOSPC)
-	case len(lines) == 0:
+	}
+	lines := make([]string, len(paths), len(paths)+1)
+	for i, p := range paths {
+		lines[i] = p.String()
+	}
+	err := t.append(append(lines, notForgetting))
+	t.mark = t.size - int64(len(notForgetting)+1)
+	return err
+}
+
+// forgetting says, durably, that the delta is about to forget what was placed. The
+// room for that is taken already.
+func (t *turn) forgetting() error {
+	_, err := t.file.WriteAt([]byte(forgetting), t.mark)
+	if err == nil {
+		err = t.file.Sync()
+	}
+	if err != nil {
+		return hostError("apply", err)
+	}
+	return nil
+}
+
+// append adds lines to the list, durably, all or none.
+func (t *turn) append(lines []string) error {
+	if len(lines) == 0 {
 		return nil
 	}
 	var list strings.Builder
@@ -173,8 +198,8 @@ func (w *work) readTurn(f io.Reader, clear func(vpath.Path, *layer.Base) error) 
 			w.notePlacing(text)
 			continue
 		}
-		if text == forgetting {
-			w.forgot = true
+		if text == forgetting || text == notForgetting {
+			w.forgot = w.forgot || text == forgetting
 			continue
 		}
 		name, err := vpath.Unescape(text)
