@@ -57,25 +57,26 @@ var mayImport = map[string]string{
 	"internal/isolate/handover": "fault",
 	// memory
 	"internal/audit":    "fault vpath",
+	"internal/outlog":   "fault",
 	"internal/codebase": "crash fault ident hostfile ignore vpath",
 	"internal/store":    "fault ident hostfile vpath",
 	// meaning
 	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy risk textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
-	"internal/supervise": "bundle crash fault hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit sandbox",
-	"internal/service":   "apilevel crash fault ident vpath policy config audit codebase store auth sandbox supervise api/sandbox/v1",
+	"internal/supervise": "bundle crash fault hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit outlog sandbox",
+	"internal/service":   "apilevel crash fault ident vpath policy config audit outlog codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway":       "api api/sandbox/v1",
 	"internal/daemon":        "fault config connlimit codebase store auth sandbox supervise service gateway control",
-	"internal/control":       "fault tree vpath policy audit sandbox",
+	"internal/control":       "fault tree vpath policy audit outlog sandbox",
 	"internal/endpoint":      "fault vpath",
 	"internal/endpoint/dial": "apilevel fault endpoint hostfile",
 	"internal/carry":         "fault tree vpath api/sandbox/v1",
-	"internal/remote":        "fault ident tree vpath policy textdiff audit sandbox control carry endpoint endpoint/dial api/sandbox/v1",
-	"internal/cli":           "fault hostfile statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit sandbox supervise bundle control endpoint",
+	"internal/remote":        "fault ident tree vpath policy textdiff audit outlog sandbox control carry endpoint endpoint/dial api/sandbox/v1",
+	"internal/cli":           "fault hostfile statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit outlog sandbox supervise bundle control endpoint",
 	"cmd/agentfense":         "cli guest isolate/handover supervise",
 	"cmd/agentfense/server":  "cli control daemon endpoint remote",
 	// what programs import

@@ -78,7 +78,7 @@ signal N, 137 out of memory.`,
 	rebaseFlag(cmd, &o.Rebase)
 	f.BoolVar(&o.Apply, "apply", false, "apply the changes if the command succeeds")
 	f.BoolVar(&o.Remove, "rm", false, "remove the sandbox and its delta afterwards; with --apply only if everything was applied")
-	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); its output is thrown away")
+	f.BoolVar(&o.Detach, "detach", false, "leave it running until it is stopped (agentfense stop); agentfense logs shows the output")
 	f.BoolVar(&o.Exclusive, "exclusive", false, "refuse if the sandbox runs already")
 	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
@@ -156,9 +156,6 @@ func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *
 
 // detach leaves the sandbox running, with the command in it if there is one.
 func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, live *entered, args []string) error {
-	if err := live.client.Keep(ctx); err != nil {
-		return err
-	}
 	if len(args) > 0 {
 		command := o.command(e, sb, args)
 		command.Detached = true
@@ -170,6 +167,9 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, li
 		if err := running.Detach(); err != nil {
 			return err
 		}
+	}
+	if err := live.client.Keep(ctx); err != nil { // last: what never ran leaves nothing running
+		return err
 	}
 	_, err := fmt.Fprintln(e.stdout, sb.Name())
 	return err

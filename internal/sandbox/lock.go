@@ -101,6 +101,12 @@ func (s *Sandbox) Holder() (Owner, bool, error) {
 	return readOwner(f), true, nil
 }
 
+// HasSupervisor reports whether a supervisor has the sandbox.
+func (s *Sandbox) HasSupervisor() bool {
+	owner, held, err := s.Holder()
+	return err == nil && held && owner.Purpose == PurposeSupervise
+}
+
 // isLocked reports whether another has the lock of f. A shared lock on the way
 // of one who wants the whole makes that one wait its interval, no more.
 func isLocked(f *os.File) (bool, error) {

@@ -113,8 +113,8 @@ type Command struct {
 	Rows    uint16        // of the terminal
 	Columns uint16        // of the terminal
 	Timeout time.Duration // 0 = none
-	// Detached lets the command go on when the client leaves; its output is
-	// thrown away, unless it is kept.
+	// Detached lets the command go on when the client leaves; its output goes into
+	// the sandbox's output log.
 	Detached bool
 	// Kept gives the command streams, or a terminal, of the supervisor's own.
 	// Clients attach to them with pipes; the end of its output is kept.

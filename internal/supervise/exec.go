@@ -33,7 +33,8 @@ type execution struct {
 	denials denialSet
 	begun   time.Time
 
-	kept *keptCommand // nil for streams of a client's
+	kept   *keptCommand // nil for streams of a client's
+	logged []*Output    // into the output log, of a detached one that is not kept
 
 	mu     sync.Mutex
 	reason Reason
@@ -92,6 +93,10 @@ func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, fi
 	}
 	caller.connect(x)
 	exit := s.finish(ctx, x)
+	for _, o := range x.logged {
+		o.settle()
+	}
+	s.endLogged(x, exit, nil)
 	_ = c.send(reply{Exited: &exit}) // the client may have left
 }
 
@@ -101,6 +106,7 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 	inner := s.inner(command)
 	master, err := s.connect(x, &inner, files)
 	if err != nil {
+		s.endLogged(x, Exit{}, err)
 		return nil, nil, err
 	}
 	if command.Detached || command.Kept {
@@ -114,6 +120,7 @@ func (s *supervisor) begin(ctx context.Context, command Command, files []*os.Fil
 			closeAll(inner.Files[:]...)
 			x.kept.finish(Exit{}, err)
 		}
+		s.endLogged(x, Exit{}, err)
 		return nil, nil, err
 	}
 	if command.Timeout > 0 {
@@ -171,7 +178,7 @@ func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Comma
 }
 
 // connect gives the command its streams: ours, a new terminal, the client's
-// pipes, or, detached, an empty input and an output that is thrown away.
+// pipes, or, detached, an empty input and the output log.
 func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.File) (*os.File, error) {
 	command := x.command
 	switch {
@@ -184,7 +191,7 @@ func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.Fil
 		inner.TTY = number
 		return master, err
 	case command.Detached:
-		return nil, discardStreams(inner)
+		return nil, s.logStreams(x, inner)
 	case len(files) != len(inner.Files):
 		return nil, fault.New(fault.Invalid, "exec: want three pipes, got %d descriptors", len(files))
 	}
@@ -210,33 +217,6 @@ func checkPipe(f *os.File) error {
 	}
 	if fs.Type != pipefsMagic {
 		return fault.New(fault.Invalid, "exec: a descriptor passed in is not a pipe")
-	}
-	return nil
-}
-
-// discardStreams gives a detached command pipes of ours. The command's ends
-// are in inner.Files; the caller closes them when they have been passed on.
-func discardStreams(inner *guest.Command) error {
-	for i := range inner.Files {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return fault.New(fault.Exhausted, "pipe: %w", err)
-		}
-		if i == 0 {
-			inner.Files[i] = r
-			w.Close()
-			continue
-		}
-		inner.Files[i] = w
-		go func() {
-			defer r.Close()
-			buffer := make([]byte, 4096)
-			for {
-				if _, err := r.Read(buffer); err != nil {
-					return
-				}
-			}
-		}()
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ type keptCommand struct {
 	x       *execution
 	streams [2]*spool // output and errors; a terminal has no errors
 	input   *keptInput
-	copies  []*Output // into the spools
+	copies  []*Output        // into the spools
+	logged  []io.WriteCloser // of a detached one: its streams in the output log
 
 	ended chan struct{}
 	exit  Exit  // set before ended is closed
@@ -108,9 +109,11 @@ func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, err
 			return nil, err
 		}
 		k.input = &keptInput{to: terminal, terminal: true}
-		k.copyFrom(0, terminal)
+		s.beginLogged(k.x, 1)
+		s.copyFrom(k, 0, terminal)
 		return k, nil
 	}
+	s.beginLogged(k.x, len(k.streams))
 	for i := range inner.Files {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -125,15 +128,22 @@ func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, err
 			continue
 		}
 		inner.Files[i] = w
-		k.copyFrom(i-1, r)
+		s.copyFrom(k, i-1, r)
 	}
 	return k, nil
 }
 
-// copyFrom keeps what comes from a stream's other end.
-func (k *keptCommand) copyFrom(stream int, from *os.File) {
+// copyFrom keeps what comes from a stream's other end, in the output log too if the
+// command is detached.
+func (s *supervisor) copyFrom(k *keptCommand, stream int, from *os.File) {
 	k.streams[stream] = newSpool()
-	k.copies = append(k.copies, CopyOutput(k.streams[stream], from))
+	var to io.Writer = k.streams[stream]
+	if k.x.command.Detached {
+		logged := s.output.Stream(k.x.id, streamNames[stream])
+		k.logged = append(k.logged, logged)
+		to = io.MultiWriter(logged, to)
+	}
+	k.copies = append(k.copies, CopyOutput(to, from))
 }
 
 // pollable returns f as a file whose reading and writing closing it ends.
@@ -156,6 +166,7 @@ func (k *keptCommand) finish(exit Exit, err error) {
 		c.Finish()
 		c.from.Close()
 	}
+	closeLogged(k.logged)
 	for _, p := range k.streams {
 		if p != nil {
 			p.close()

@@ -47,6 +47,7 @@ func (s *supervisor) greet(c conn, caller *caller, k *keptCommand, files []*os.F
 // conclude keeps how a command ended.
 func (s *supervisor) conclude(k *keptCommand, exit Exit, err error) {
 	k.finish(exit, err)
+	s.endLogged(k.x, exit, err)
 	if !k.x.command.Detached {
 		s.kept.remove(k)
 	}
@@ -94,15 +95,17 @@ func (s *supervisor) handleKeptSession(ctx context.Context, c conn, r sessionReq
 	x.session = r.ID
 	k := &keptCommand{x: x, ended: make(chan struct{})}
 	var theirs []*os.File
+	s.beginLogged(x, len(k.streams))
 	for stream := range k.streams {
 		ours, their, err := os.Pipe()
 		if err != nil {
 			closeAll(append(files, theirs...)...)
+			s.endLogged(x, Exit{}, err)
 			_ = c.send(reply{Error: failureOf(fault.New(fault.Exhausted, "pipe: %w", err))})
 			return
 		}
 		theirs = append(theirs, their)
-		k.copyFrom(stream, ours)
+		s.copyFrom(k, stream, ours)
 	}
 	over, cancel := context.WithCancel(ctx)
 	defer cancel()

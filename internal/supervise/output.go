@@ -63,6 +63,15 @@ func (r pieces) Read(b []byte) (int, error) {
 // empty pipe counts as the end of the stream; and it may keep the pipe full for
 // ever, so what it writes after the end is not waited for.
 func (o *Output) Finish() {
+	if !o.settle() {
+		o.from.SetReadDeadline(time.Now())
+		<-o.done
+	}
+}
+
+// settle waits as Finish does, and goes on copying what comes later. It says
+// whether the stream is at its end.
+func (o *Output) settle() (over bool) {
 	close(o.ended)
 	// In this order what is copied meanwhile counts twice, and not never. One
 	// piece may have left the pipe without being counted yet.
@@ -71,13 +80,11 @@ func (o *Output) Finish() {
 	for {
 		select {
 		case <-o.done:
-			return
+			return true
 		case <-time.After(drainPause):
 		}
 		if o.waiting() == 0 || o.taken.Load() >= enough {
-			o.from.SetReadDeadline(time.Now())
-			<-o.done
-			return
+			return false
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/agentfense/agentfense/internal/isolate/bwrap"
 	"github.com/agentfense/agentfense/internal/isolate/docker"
 	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/outlog"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
@@ -114,6 +115,7 @@ func (s *supervisor) openState(context.Context) error {
 	if s.dir, err = os.Open(s.box.Dir()); err != nil {
 		return fault.New(fault.Internal, "sandbox directory: %w", err)
 	}
+	s.output = outlog.Open(s.dir)
 	if s.source, err = s.record.Source.Open(); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@
 // A command whose streams are kept writes into spools of the supervisor's, to
 // which clients attach, one after another or several at once, by pipes of
 // theirs; a detached one is kept when it has ended, too, until many others have.
+// What detached commands write is in the sandbox's output log, kept or not (package outlog).
 //
 // A session is a shell that runs one command after another (package shell). It
 // lives as long as the sandbox runs, whether clients do or not, until it is
@@ -25,7 +26,7 @@
 // and one that hears it, one per command that has ended and left processes behind, one waits for the process tree, one for the starter's
 // lease, and timers', which trim and close idle sessions. Lock order: trimmer.mu,
 // then supervisor.mu, then attribution.mu, then session.mu, then changeSet.mu;
-// spool.mu and denialSet.mu are taken alone.
+// spool.mu, denialSet.mu and the output log's are taken alone.
 package supervise
 
 import (
@@ -48,6 +49,7 @@ import (
 	"github.com/agentfense/agentfense/internal/guest"
 	"github.com/agentfense/agentfense/internal/isolate"
 	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/outlog"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -76,6 +78,7 @@ type supervisor struct {
 	usage        meter // counts what limits refuse; nil where nothing does
 	auditLog     *audit.Log
 	audit        *audit.Writer
+	output       *outlog.Writer // of detached commands
 	process      isolate.Process
 	guest        *guest.Conn
 	listener     *net.UnixListener

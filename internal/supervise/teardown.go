@@ -67,6 +67,9 @@ func (s *supervisor) tearDown() {
 		cancel()
 		s.warn("audit: close log", s.auditLog.Close())
 	}
+	if s.output != nil {
+		s.warn("output log: close", s.output.Close())
+	}
 	if ended {
 		s.warn("lock", s.lock.SetSupervised(false))
 	}
