@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -53,7 +52,7 @@ func auditRequest(r *http.Request, sandboxID string) (*sandboxv1.AuditRequest, e
 
 // readQuery sets the fields of a request that the query names.
 func readQuery(r *http.Request, request proto.Message) error {
-	if err := runtime.PopulateQueryParameters(request, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
+	if err := (&query{}).Parse(request, r.URL.Query(), utilities.NewDoubleArray(nil)); err != nil {
 		return invalid("%v", err)
 	}
 	return nil

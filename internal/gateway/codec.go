@@ -16,8 +16,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// codec is the JSON of the interface: zero values are written, unknown fields
-// are not minded.
+// codec is the JSON of the interface: zero values are written, and unknown
+// fields are ignored where ignoresUnknown says so.
 type codec struct {
 	runtime.JSONPb
 }
@@ -61,13 +61,14 @@ func (c *codec) NewDecoder(r io.Reader) runtime.Decoder {
 		if err := c.UnmarshalOptions.Unmarshal(text, m); err != nil {
 			return c.notTaken(m, text, err)
 		}
-		// Not minding unknown fields, protojson does not mind unknown names of
-		// enums either: a misspelt type of a rule would make it another rule.
+		// Ignoring unknown fields, protojson ignores unknown names of enums too: a
+		// misspelt type of a rule would make it another rule.
 		var value any
 		if err := json.Unmarshal(text, &value); err != nil {
 			return err
 		}
-		return checkEnums(m.ProtoReflect().Descriptor(), value)
+		message := m.ProtoReflect().Descriptor()
+		return checker{strict: !ignoresUnknown[message.Name()]}.message(message, value)
 	})
 }
 
@@ -96,23 +97,25 @@ func plainText(err error) string {
 	return strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
 }
 
-// checkEnums refuses a name that its enum does not have, wherever it is in the
-// JSON of a message.
-func checkEnums(message protoreflect.MessageDescriptor, value any) error {
+// checker checks the names in the JSON of a message, wherever they are in it:
+// those of enums' values and, if it is strict, those of fields.
+type checker struct{ strict bool }
+
+func (c checker) message(message protoreflect.MessageDescriptor, value any) error {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		return nil // a duration, a time or null
 	}
-	for key, value := range fields {
-		field := message.Fields().ByJSONName(key)
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		field := fieldOf(message, key)
 		if field == nil {
-			field = message.Fields().ByTextName(key)
-		}
-		if field == nil {
+			if c.strict {
+				return fmt.Errorf("body: %w", unknownField(message, key))
+			}
 			continue
 		}
-		for _, v := range single(field, value) {
-			if err := checkEnum(field, key, v); err != nil {
+		for _, v := range single(field, fields[key]) {
+			if err := c.field(field, key, v); err != nil {
 				return err
 			}
 		}
@@ -120,12 +123,12 @@ func checkEnums(message protoreflect.MessageDescriptor, value any) error {
 	return nil
 }
 
-func checkEnum(field protoreflect.FieldDescriptor, key string, value any) error {
+func (c checker) field(field protoreflect.FieldDescriptor, key string, value any) error {
 	if field.IsMap() {
 		field = field.MapValue()
 	}
 	if inner := field.Message(); inner != nil {
-		return checkEnums(inner, value)
+		return c.message(inner, value)
 	}
 	name, isName := value.(string)
 	if field.Enum() != nil && isName && field.Enum().Values().ByName(protoreflect.Name(name)) == nil {

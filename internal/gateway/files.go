@@ -97,6 +97,9 @@ func refusal(stream uploadStream, sendErr error) (*sandboxv1.UploadResult, error
 func uploadMetadata(r *http.Request, codebaseID, file string) (*sandboxv1.UploadChunk_Metadata, error) {
 	meta := &sandboxv1.UploadChunk_Metadata{CodebaseId: codebaseID, FilePath: file, TotalSize: max(r.ContentLength, 0)}
 	query := r.URL.Query()
+	if err := onlyQuery(query, "mode", "directory", "symlinkTarget", "symlink_target"); err != nil {
+		return nil, err
+	}
 	meta.SymlinkTarget = cmp.Or(query.Get("symlinkTarget"), query.Get("symlink_target"))
 	if text := query.Get("mode"); text != "" {
 		mode, err := strconv.ParseUint(text, 8, 32)
@@ -142,7 +145,12 @@ func (g *gateway) readView(w http.ResponseWriter, r *http.Request, sandboxID str
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	request := &sandboxv1.ReadViewRequest{SandboxId: sandboxID, Path: r.URL.Query().Get("path")}
+	request := &sandboxv1.ReadViewRequest{}
+	if err := readQuery(r, request); err != nil {
+		writeError(w, r, err)
+		return
+	}
+	request.SandboxId = sandboxID // whatever the query says
 	stream, err := g.sandboxes.ReadView(ctx, request)
 	if err != nil {
 		writeError(w, r, err)

@@ -132,6 +132,7 @@ func newMux() *runtime.ServeMux {
 	drop := func(string) (string, bool) { return "", false }
 	return runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newCodec()),
+		runtime.SetQueryParameterParser(&query{}), // for this process: there is one gateway
 		runtime.WithErrorHandler(muxError),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMetadata(clientCert),
