@@ -77,8 +77,8 @@ var mayImport = map[string]string{
 	"internal/carry":         "fault tree vpath api/sandbox/v1",
 	"internal/remote":        "fault ident tree vpath policy textdiff audit outlog sandbox control carry endpoint endpoint/dial api/sandbox/v1",
 	"internal/cli":           "fault hostfile statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit outlog sandbox supervise bundle control endpoint",
-	"cmd/agentfense":         "cli guest isolate/handover supervise",
-	"cmd/agentfense/server":  "cli control daemon endpoint remote",
+	"cmd/agentfense":         "bundle cli guest isolate/handover supervise",
+	"cmd/agentfense/server":  "bundle cli control daemon endpoint remote",
 	// what programs import
 	"client": "fault hostfile statedir tree vpath policy carry endpoint endpoint/dial api/sandbox/v1",
 	// for tests, and apart from the product
