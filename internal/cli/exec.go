@@ -124,7 +124,10 @@ func outOfTime(ctx context.Context, err error, timeout, took time.Duration) erro
 }
 
 func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered, o execOptions, argv []string) (supervise.Exit, error) {
-	command := o.command(e, sb, argv)
+	command, err := o.command(e, sb, argv)
+	if err != nil {
+		return supervise.Exit{}, err
+	}
 	command.Timeout = time.Duration(sb.Record().Limits.Timeout)
 	if o.Timeout > 0 {
 		command.Timeout = o.Timeout

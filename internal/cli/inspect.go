@@ -26,6 +26,8 @@ type inspection struct {
 	Running       *supervise.Status `json:"running,omitempty"`
 	Directory     sandbox.HostPath  `json:"directory"`
 	AuditLog      sandbox.HostPath  `json:"audit_log"`
+	// Variables are the names of those that run --env gave; not their values.
+	Variables []sandbox.HostPath `json:"variables,omitempty"`
 }
 
 func newInspect(e *env) *cobra.Command {
@@ -57,6 +59,14 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 	doc := inspection{
 		SchemaVersion: schemaVersion, Record: sb.Record(), Status: "stopped",
 		Directory: sandbox.HostPath(sb.Dir()), AuditLog: sandbox.HostPath(sb.AuditPath()),
+	}
+	remembered, err := sb.Variables()
+	if err != nil {
+		return err
+	}
+	for _, v := range remembered {
+		name, _, _ := strings.Cut(v, "=")
+		doc.Variables = append(doc.Variables, sandbox.HostPath(name))
 	}
 	c, err := client(ctx, sb)
 	if err != nil {
@@ -108,6 +118,9 @@ func (d inspection) rows() [][]string {
 	}
 	for _, m := range r.Mounts {
 		rows = append(rows, []string{"mount:", m.Source.String() + " at " + m.Target.String()})
+	}
+	for _, name := range d.Variables {
+		rows = append(rows, []string{"variable:", name.String()})
 	}
 	rows = append(rows, limitRows(r.Limits)...)
 	rows = append(rows, servedRows(r.Served)...)

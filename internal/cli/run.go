@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
@@ -42,7 +43,13 @@ func newRun(e *env) *cobra.Command {
 		Long: `Run a command that sees the directory as the policy says, and whose changes go
 to a delta. The sandbox and its delta stay afterwards, under --name or a
 generated name, to be reviewed (diff), applied, discarded or resumed by another
-run. Running a name that runs already joins it.
+run; without --name it stays only if something was changed. Running a name that
+runs already joins it.
+
+The variables of --env are remembered for the commands that follow in the sandbox.
+NAME=VALUE is stored in the state directory, readable by you alone; of NAME the
+name alone is stored, and each command takes the value of its own caller: give
+secrets that way.
 
 On a server the directory is uploaded, or --codebase names one that is there.
 
@@ -100,12 +107,21 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if err := e.sayMounts(sb); err != nil {
 		return err
 	}
+	if len(o.Env) > 0 {
+		if err := sb.RememberVariables(o.Env); err != nil {
+			return err
+		}
+	}
 	before, err := lastSeq(sb.AuditPath())
 	if err != nil {
 		return err
 	}
 	look := startGitLook(ctx, sb)
 	defer look.end()
+	unnamed := isNew && o.Name == ""
+	if unnamed && term.IsTerminal(int(e.stderr.Fd())) {
+		e.say("sandbox %s", sb.Name())
+	}
 	live, err := e.enter(ctx, home, sb, o.Exclusive)
 	if err != nil {
 		if isNew {
@@ -125,7 +141,11 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if o.Detach {
 		return err
 	}
-	return e.finishRun(ctx, home, sb, o, exit, err, before)
+	err = e.finishRun(ctx, home, sb, o, exit, err, before)
+	if unnamed && !o.Remove {
+		err = errors.Join(err, e.leaveNothing(home, sb, o.Apply && !exit.Untouched))
+	}
+	return err
 }
 
 // removeUnused removes a sandbox that was made for a command which never started,
@@ -157,7 +177,10 @@ func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *
 // detach leaves the sandbox running, with the command in it if there is one.
 func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, live *entered, args []string) error {
 	if len(args) > 0 {
-		command := o.command(e, sb, args)
+		command, err := o.command(e, sb, args)
+		if err != nil {
+			return err
+		}
 		command.Detached = true
 		command.Timeout = time.Duration(sb.Record().Limits.Timeout)
 		running, err := live.client.Exec(ctx, command)

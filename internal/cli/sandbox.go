@@ -271,19 +271,24 @@ func isWithin(path, dir string) bool {
 	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// command builds what runs inside: arguments, environment, directory.
-func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) supervise.Command {
+// command builds what runs inside: arguments, environment, directory. Variables
+// that the sandbox remembers come first, so that o's own win.
+func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (supervise.Command, error) {
 	e.sayUnset(o.Env)
+	remembered, err := sb.Variables()
+	if err != nil {
+		return supervise.Command{}, err
+	}
 	r := sb.Record()
 	user := supervise.CurrentUser()
 	v := supervise.Environment{
-		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: o.Env,
+		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: append(remembered, o.Env...),
 		Reachable: []string{r.Workspace},
 	}
 	for _, m := range r.Mounts {
 		v.Reachable = append(v.Reachable, string(m.Target))
 	}
-	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}
+	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}, nil
 }
 
 // workDir is --workdir, taken from the workspace if it is relative; else our

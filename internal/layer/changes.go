@@ -45,6 +45,16 @@ func (s *Stack) Changes() ([]Change, error) {
 	return w.changes, wrap("list changes of", vpath.Root, err)
 }
 
+// HasChanges reports whether Changes would list anything. It stops at the first
+// directory with a change. Errors: Internal.
+func (s *Stack) HasChanges() (bool, error) {
+	s.ns.RLock()
+	defer s.ns.RUnlock()
+	w := changeWalk{s: s, first: true}
+	err := w.run()
+	return len(w.changes) > 0, wrap("look for changes of", vpath.Root, err)
+}
+
 // IsUntouched reports whether the layers above the source hold nothing at all,
 // so that Changes would list nothing. It is found out at once. Errors: Internal.
 func (s *Stack) IsUntouched() (bool, error) {
@@ -72,6 +82,7 @@ type changeWalk struct {
 	s       *Stack
 	bases   map[vpath.Path]Base
 	changes []Change
+	first   bool // stop at the first directory that has any
 }
 
 // beneath says what becomes of the source below a directory of a delta.
@@ -112,6 +123,9 @@ func (w *changeWalk) run() error {
 			return err
 		}
 		pending = append(pending, dirs...)
+		if w.first && len(w.changes) > 0 {
+			return nil
+		}
 	}
 	if w.s.o.Elsewhere {
 		if err := w.recorded(); err != nil {

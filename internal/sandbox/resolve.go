@@ -41,8 +41,8 @@ func (s *Sandbox) HasChanges() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	changes, err := w.stack.Changes()
-	return len(changes) > 0, errors.Join(err, w.close())
+	changed, err := w.stack.HasChanges()
+	return changed, errors.Join(err, w.close())
 }
 
 // CountChanges returns how many changes a diff would list: what is lost with the

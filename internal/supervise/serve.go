@@ -140,8 +140,8 @@ func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
 		stale, err := s.drop(r.Versions)
 		return reply{OK: true, Stale: toBytes(stale)}, err
 	case opDelta:
-		changes, err := s.stack.Changes()
-		return reply{OK: true, Changed: len(changes) > 0}, err
+		changed, err := s.stack.HasChanges()
+		return reply{OK: true, Changed: changed}, err
 	case opRenew:
 		paths, err := toPaths(r.Paths)
 		if err == nil {

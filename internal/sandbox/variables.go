@@ -1,0 +1,80 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/hostfile"
+)
+
+// variablesFile keeps the variables of a sandbox's commands. It has mode 0600, and
+// the command inside never sees it.
+const variablesFile = "variables.json"
+
+// variables is its content. NAME=VALUE is stored as it was given; NAME alone stands
+// for the caller's own value at the time of each command, which is not stored.
+type variables struct {
+	SchemaVersion int      `json:"schema_version"`
+	Variables     [][]byte `json:"variables"` // bytes, because a value need not be UTF-8
+}
+
+// Variables returns what RememberVariables was given, by name. Errors: Precondition
+// if the file is damaged.
+func (s *Sandbox) Variables() ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(s.Dir(), variablesFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, hostError("variables", err)
+	}
+	var v variables
+	if err := json.Unmarshal(text, &v); err != nil || v.SchemaVersion != 1 {
+		return nil, fault.New(fault.Precondition, "sandbox %[1]s: %[2]s is damaged or newer than this agentfense: remove %[3]s and give --env again", s.Name(), variablesFile, HostPath(filepath.Join(s.Dir(), variablesFile)))
+	}
+	list := make([]string, len(v.Variables))
+	for i, b := range v.Variables {
+		list[i] = string(b)
+	}
+	return list, nil
+}
+
+// RememberVariables keeps variables for the commands to come: NAME=VALUE, or NAME for
+// the value that the caller of each command has. One that is kept already is
+// replaced.
+func (s *Sandbox) RememberVariables(given []string) error {
+	return s.home.locked(func() error {
+		kept, err := s.Variables()
+		if err != nil {
+			return err
+		}
+		for _, g := range given {
+			name := nameOf(g)
+			kept = slices.DeleteFunc(kept, func(k string) bool { return nameOf(k) == name })
+			kept = append(kept, g)
+		}
+		slices.SortFunc(kept, func(a, b string) int { return strings.Compare(nameOf(a), nameOf(b)) })
+		v := variables{SchemaVersion: 1}
+		for _, k := range kept {
+			v.Variables = append(v.Variables, []byte(k))
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return fault.New(fault.Internal, "variables: %w", err)
+		}
+		if err := hostfile.WriteDurably(s.Dir(), variablesFile, append(text, '\n')); err != nil {
+			return hostError("sandbox "+s.Name(), err)
+		}
+		return nil
+	})
+}
+
+func nameOf(variable string) string {
+	name, _, _ := strings.Cut(variable, "=")
+	return name
+}
