@@ -1,0 +1,157 @@
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Below returns rules that permit at each path below dir, with dir as the root,
+// what rules permit there: a policy of a directory, made one of a directory
+// below it. Rules that match nothing below dir are left out. A priority is
+// changed only where the new patterns would change which rule wins. The rules
+// are of OriginRule. Errors: as Compile.
+func Below(rules []Rule, dir vpath.Path) ([]Rule, error) {
+	if dir.IsRoot() {
+		return slices.Clone(rules), nil
+	}
+	p, err := Compile(rules, Options{})
+	if err != nil {
+		return nil, err
+	}
+	var moved []movedRule
+	for _, r := range rules {
+		reading, err := read(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range reading.alternatives {
+			alone := len(reading.alternatives) == 1
+			moved = append(moved, moveRule(r, reading.kind, a, alone, dir)...)
+		}
+	}
+	if _, above := p.walk(dir.Dir(), nil, nil); above.none.rank != 0 {
+		r := p.rules[above.none.rule] // it hides dir and all below
+		moved = append(moved, movedRule{withPattern(r, "**", Glob), above.none.rank})
+	}
+	slices.SortStableFunc(moved, func(a, b movedRule) int { return cmp.Compare(a.rank, b.rank) })
+	if !inOrder(moved) {
+		renumber(moved)
+	}
+	out := make([]Rule, len(moved))
+	for i, m := range moved {
+		out[i] = m.Rule
+	}
+	return out, nil
+}
+
+// movedRule is a rule of the new root with the rank that it had.
+type movedRule struct {
+	Rule
+	rank rank
+}
+
+// moveRule returns what alternative a of r is below dir; alone tells that r has
+// no other.
+func moveRule(r Rule, kind PatternType, a alternative, alone bool, dir vpath.Path) []movedRule {
+	var moved []movedRule
+	for _, rest := range remainders(a.elements, dir) {
+		m := movedRule{r, newRank(standsRule, r, kind, a)}
+		switch {
+		case len(rest) == 0:
+			m.Rule = withPattern(r, "/", File)
+		case alone && len(rest) == len(a.elements): // it begins with **: nothing changes
+		default:
+			m.Rule = withPattern(r, patternOf(rest), Glob)
+		}
+		moved = append(moved, m)
+	}
+	return moved
+}
+
+func withPattern(r Rule, pattern string, kind PatternType) Rule {
+	r.Pattern, r.Type = pattern, kind
+	return r
+}
+
+// remainders returns what is left of a pattern's elements once they have
+// matched the names of dir, each way of doing so once.
+func remainders(elements []element, dir vpath.Path) [][]element {
+	reached := map[int]bool{0: true}
+	for name := range dir.Elements() {
+		next := map[int]bool{}
+		for i := range reached {
+			for ; i < len(elements) && elements[i].kind == elementStars; i++ {
+				next[i] = true
+			}
+			if i < len(elements) && elements[i].takesName(name) {
+				next[i+1] = true
+			}
+		}
+		reached = next
+	}
+	var rest [][]element
+	for i := range len(elements) + 1 {
+		// From stars all that follows them is reached too.
+		if reached[i] && (i == 0 || i > len(elements) || !reached[i-1] || elements[i-1].kind != elementStars) {
+			rest = append(rest, elements[i:])
+		}
+	}
+	return rest
+}
+
+// patternOf spells elements as a glob from the root.
+func patternOf(elements []element) string {
+	var b strings.Builder
+	for _, e := range elements {
+		b.WriteByte('/')
+		switch e.kind {
+		case elementLiteral:
+			for i := range len(e.text) {
+				if strings.IndexByte(metacharacters+"]},", e.text[i]) >= 0 {
+					b.WriteByte('\\')
+				}
+				b.WriteByte(e.text[i])
+			}
+		case elementGlob:
+			b.WriteString(e.text)
+		case elementAny:
+			b.WriteByte('*')
+		case elementStars:
+			b.WriteString("**")
+		}
+	}
+	return cmp.Or(b.String(), "/")
+}
+
+// inOrder reports whether the rules, which are in the order of the ranks that
+// they had, rank in that order now.
+func inOrder(moved []movedRule) bool {
+	last := rank(0)
+	for _, m := range moved {
+		reading, err := read(m.Rule)
+		if err != nil || len(reading.alternatives) != 1 {
+			return false
+		}
+		now := newRank(standsRule, m.Rule, reading.kind, reading.alternatives[0])
+		if now < last {
+			return false
+		}
+		last = now
+	}
+	return true
+}
+
+// renumber gives each rank that the rules had a priority of its own.
+func renumber(moved []movedRule) {
+	priority := int32(0)
+	for i := range moved {
+		if i > 0 && moved[i].rank != moved[i-1].rank && priority < math.MaxInt32 {
+			priority++
+		}
+		moved[i].Priority = priority
+	}
+}
