@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -94,9 +93,17 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 		extra, err := o.flagRules(e, isDirBelow(string(sb.Record().Source.Path)))
 		return append(sb.Record().Rules, extra...), err
 	}
+	dir, err := realPath(dir)
+	if err != nil {
+		return nil, fault.New(fault.NotFound, "source: %w", err)
+	}
 	if o.Policy == "" && o.Preset == "" {
-		if _, err := os.Lstat(projectFileIn(dir)); err == nil {
-			o.Policy = projectFileIn(dir) // looking at it needs no consent
+		found, err := projectDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		if found != "" {
+			o.Policy = projectFileIn(found) // looking at it needs no consent
 		}
 	}
 	rules, _, err := o.rules(e, nil, dir)

@@ -218,17 +218,23 @@ func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([
 		if err != nil {
 			return nil, "", err
 		}
+		if dir, above := ofDirectoryAbove(o.Policy, source); above {
+			doc, rules, err = moveBelow(doc, rules, dir, source)
+			if err != nil {
+				return nil, "", err
+			}
+		}
 		o.marks = doc.Marks
-		return rules, "file " + vpath.Escape(o.Policy), err
+		return rules, "file " + vpath.Escape(o.Policy), nil
 	}
 	if o.Preset == "" {
-		doc, rules, err := e.projectRules(home, source)
+		doc, rules, note, err := e.projectRules(home, source)
 		if err != nil {
 			return nil, "", err
 		}
 		if doc != nil {
 			o.marks = doc.Marks
-			return rules, "project file", nil
+			return rules, note, nil
 		}
 		o.Preset = policy.DefaultPreset
 	}
