@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,12 @@ type listedEntry struct {
 	Source    sandbox.HostPath `json:"source"` // of a server's sandbox the codebase's id: its paths stay there
 	Policy    string           `json:"policy"`
 	CreatedAt time.Time        `json:"created_at"`
+	// What it holds, found by a bounded look: with _more there is more. Absent where
+	// nobody can tell, and of a server's sandbox.
+	Changes     *int   `json:"pending_changes,omitempty"`
+	MoreChanges bool   `json:"pending_changes_more,omitempty"`
+	DiskBytes   *int64 `json:"disk_bytes,omitempty"`
+	MoreDisk    bool   `json:"disk_bytes_more,omitempty"`
 	// Of a server's sandbox.
 	CodebaseID string            `json:"codebase_id,omitempty"`
 	OwnerID    string            `json:"owner_id,omitempty"`
@@ -37,6 +44,9 @@ func newLs(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the sandboxes",
+		Long: `List the sandboxes with their age, how many changes wait to be applied, and what
+they take on the disk. It looks at 2000 entries of a sandbox at most: of a larger
+one it shows that much, and a "+".`,
 		Example: `  agentfense ls
   agentfense ls --json`,
 		Args: cobra.NoArgs,
@@ -65,7 +75,11 @@ func runLs(ctx context.Context, e *env, asJSON, quiet bool) error {
 		if err != nil {
 			return err
 		}
-		entries = append(entries, listedOf(sb.Record(), status))
+		entry := listedOf(sb.Record(), status)
+		if !quiet {
+			entry.measure(sb)
+		}
+		entries = append(entries, entry)
 	}
 	return errors.Join(e.printListing(entries, asJSON, quiet), damaged)
 }
@@ -81,6 +95,16 @@ func runServerLs(ctx context.Context, e *env, s control.Server, asJSON, quiet bo
 		entries = append(entries, listedOf(sb.Record, string(sb.Status)))
 	}
 	return e.printListing(entries, asJSON, quiet)
+}
+
+// measure adds what the sandbox holds, where anybody can tell.
+func (l *listedEntry) measure(sb *sandbox.Sandbox) {
+	u, err := sb.Usage()
+	if err != nil {
+		return
+	}
+	l.Changes, l.MoreChanges = &u.Changes, u.More
+	l.DiskBytes, l.MoreDisk = &u.DiskBytes, u.MoreDisk
 }
 
 func listedOf(r sandbox.Record, status string) listedEntry {
@@ -100,7 +124,7 @@ func (e *env) printListing(entries []listedEntry, asJSON, quiet bool) error {
 	}
 	var rows [][]string
 	for _, entry := range entries {
-		row := []string{entry.Name, entry.Status, entry.Policy, entry.CreatedAt.Local().Format(time.DateTime), entry.Source.String()}
+		row := []string{entry.Name, entry.Status, formatAge(time.Since(entry.CreatedAt)), entry.changes(), entry.disk(), entry.Policy, entry.Source.String()}
 		if quiet {
 			row = row[:1]
 		}
@@ -109,7 +133,44 @@ func (e *env) printListing(entries []listedEntry, asJSON, quiet bool) error {
 	if quiet {
 		return printRows(e.stdout, rows)
 	}
-	return printTable(e.stdout, []string{"NAME", "STATUS", "POLICY", "CREATED", "SOURCE"}, rows)
+	return printTable(e.stdout, []string{"NAME", "STATUS", "AGE", "CHANGES", "DISK", "POLICY", "SOURCE"}, rows)
+}
+
+// unknown stands in a table for what nobody can tell.
+const unknown = "-"
+
+func (l *listedEntry) changes() string {
+	switch {
+	case l.Changes == nil:
+		return unknown
+	case l.MoreChanges:
+		return fmt.Sprintf("%d+", *l.Changes)
+	}
+	return fmt.Sprint(*l.Changes)
+}
+
+func (l *listedEntry) disk() string {
+	switch {
+	case l.DiskBytes == nil:
+		return unknown
+	case l.MoreDisk:
+		return formatBytes(*l.DiskBytes) + "+"
+	}
+	return formatBytes(*l.DiskBytes)
+}
+
+// formatAge writes a duration in its largest unit.
+func formatAge(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d >= day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%ds", max(0, d/time.Second))
 }
 
 // statusOf says whether a supervisor lives.

@@ -1,0 +1,123 @@
+package sandbox
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxLooks bounds how many entries Usage looks at in one sandbox.
+const maxLooks = 2000
+
+// Usage is what a sandbox holds, as far as a bounded look tells.
+type Usage struct {
+	// Changes are those that were not applied. With More there are as many entries
+	// in the delta at least, which nobody counted further.
+	Changes int
+	More    bool
+	// DiskBytes is what the sandbox's directory has allocated, or with MoreDisk a
+	// part of it.
+	DiskBytes int64
+	MoreDisk  bool
+}
+
+// Usage looks at what the sandbox holds, at maxLooks entries at most.
+func (s *Sandbox) Usage() (Usage, error) {
+	var u Usage
+	delta := meter{left: maxLooks}
+	if err := delta.dir(unix.AT_FDCWD, s.LayersDir(), 0); err != nil {
+		return u, hostError("sandbox "+s.Name(), err)
+	}
+	all := meter{left: maxLooks}
+	if err := all.dir(unix.AT_FDCWD, s.Dir(), 0); err != nil {
+		return u, hostError("sandbox "+s.Name(), err)
+	}
+	u.DiskBytes, u.MoreDisk = max(all.bytes, delta.bytes), all.left < 0
+	if delta.left < 0 {
+		u.Changes, u.More = maxLooks, true
+		return u, nil
+	}
+	var err error
+	u.Changes, err = s.CountChanges()
+	return u, err
+}
+
+// meter adds up what lies in a directory until it has seen enough.
+type meter struct {
+	left  int // entries that may be looked at still; negative when there were more
+	bytes int64
+}
+
+// measureBatch is how many names are read at once.
+const measureBatch = 256
+
+// dir looks at the directory name of parent and all below. What the supervisor's view
+// and terminals are mounted on is empty outside of its mount namespace; docker's view
+// is another file system and is left out.
+func (m *meter) dir(parent int, name string, depth int) error {
+	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) { // it went meanwhile
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	for {
+		names, err := f.Readdirnames(measureBatch)
+		for _, n := range names {
+			if m.left--; m.left < 0 {
+				return nil
+			}
+			if err := m.entry(fd, n, st.Dev, depth); err != nil {
+				return err
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// entry adds one entry of the directory dir, which is on the file system dev.
+func (m *meter) entry(dir int, name string, dev uint64, depth int) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case err != nil:
+		return err
+	case st.Dev != dev:
+		return nil
+	}
+	m.bytes += st.Blocks * 512
+	switch {
+	case st.Mode&typeBits != unix.S_IFDIR:
+		return nil
+	case depth == maxDepth:
+		m.left = -1
+		return nil
+	}
+	return m.dir(dir, name, depth+1)
+}
+
+// LastUsed is when something last happened in the sandbox: its audit log was written.
+func (s *Sandbox) LastUsed() time.Time {
+	used := s.record.CreatedAt
+	if info, err := os.Stat(s.AuditPath()); err == nil && info.ModTime().After(used) {
+		used = info.ModTime()
+	}
+	return used
+}
