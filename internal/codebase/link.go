@@ -35,9 +35,11 @@ type linkJSON struct {
 }
 
 // Link makes a codebase of the directory at path, which stays as it is and
-// where it is. Errors: Invalid if path is not absolute, not a directory, or is,
-// contains or lies in the state directory or the store; NotFound; Denied if this
-// process cannot read it; as Create. With ignoreFiles also as Ignores.
+// where it is. It may contain the state directory, which its sandboxes hide
+// (sandbox.Home.Reserved). Errors: Invalid if path is not absolute, not a
+// directory, is or lies in the state directory or the store, or contains a store
+// that the state directory does not; NotFound; Denied if this process cannot read
+// it; as Create. With ignoreFiles also as Ignores.
 func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	l, err := s.resolve(path)
 	if err != nil {
@@ -89,16 +91,31 @@ func (s *Store) resolve(path string) (Link, error) {
 		return Link{}, linkError(path, err)
 	}
 	l.Dev, l.Ino = st.Dev, st.Ino
+	return l, s.checkApart(l, path)
+}
+
+// checkApart refuses a directory whose sandboxes would reach the server's own.
+func (s *Store) checkApart(l Link, path string) error {
+	if l.Path == "/" {
+		return fault.New(fault.Invalid, "link /: the whole root cannot be a workspace")
+	}
 	for _, ours := range []string{s.home, s.dir} {
-		touches, err := related(l, ours)
-		if err != nil {
-			return Link{}, linkError(path, err)
-		}
-		if touches {
-			return Link{}, fault.New(fault.Invalid, "link %s: it is, contains or lies in the server's own directory", vpath.Quote(path))
+		r, err := relationOf(l, ours)
+		switch {
+		case err != nil:
+			return linkError(path, err)
+		case r == within:
+			return fault.New(fault.Invalid, "link %s: it is or lies in the server's own directory", vpath.Quote(path))
+		case r == above && ours != s.home && !isBelow(ours, s.home):
+			return fault.New(fault.Invalid, "link %s: it contains the server's codebases (storage.codebase_path), which only a state directory hides", vpath.Quote(path))
 		}
 	}
-	return l, nil
+	return nil
+}
+
+func isBelow(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func (l Link) open(st *unix.Stat_t) (int, error) {
@@ -130,28 +147,38 @@ func (l Link) check() error {
 	return nil
 }
 
-// related reports whether l is ours, lies in it or contains it: by identity, so
-// that a bind mount is recognised.
-func related(l Link, ours string) (bool, error) {
+// relation is how a linked directory lies to one of the server's own.
+type relation int
+
+const (
+	apart  relation = iota
+	above           // it contains that
+	within          // it is that, or lies in it
+)
+
+// relationOf compares by identity, so that a bind mount is recognised.
+func relationOf(l Link, ours string) (relation, error) {
 	if ours == "" {
-		return false, nil
+		return apart, nil
 	}
 	ours, err := filepath.EvalSymlinks(ours)
 	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
+		return apart, nil
 	}
 	var own unix.Stat_t
 	if err == nil {
 		err = unix.Stat(ours, &own)
 	}
 	if err != nil {
-		return false, err
+		return apart, err
 	}
-	contains, err := hasAncestor(ours, l.Dev, l.Ino)
-	if contains || err != nil {
-		return contains, err
+	if inside, err := hasAncestor(l.Path, own.Dev, own.Ino); inside || err != nil {
+		return within, err
 	}
-	return hasAncestor(l.Path, own.Dev, own.Ino)
+	if contains, err := hasAncestor(ours, l.Dev, l.Ino); contains || err != nil {
+		return above, err
+	}
+	return apart, nil
 }
 
 // hasAncestor reports whether the directory of that identity is path or one

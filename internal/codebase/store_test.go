@@ -176,7 +176,6 @@ func TestLinkedDirectories(t *testing.T) {
 	}{
 		{"a relative path", "project", fault.Invalid},
 		{"the state directory", home, fault.Invalid},
-		{"what contains it", filepath.Dir(home), fault.Invalid},
 		{"the root", "/", fault.Invalid},
 		{"what lies in it", filepath.Join(home, "sandboxes"), fault.Invalid},
 		{"the store", s.dir, fault.Invalid},
@@ -326,4 +325,21 @@ func TestDirectoriesThatCannotBeListed(t *testing.T) {
 	}
 	wantUsage(t, c, 1, 3)
 	must(t, s.Delete(c.ID()))
+}
+
+// A sandbox hides the state directory, and nothing else of the server's.
+func TestALinkAroundTheServersDirectories(t *testing.T) {
+	base := t.TempDir()
+	home, outside := filepath.Join(base, "a", "home"), filepath.Join(base, "b")
+	must(t, os.MkdirAll(home, 0o755))
+	inHome := openStore(t, filepath.Join(home, "codebases"), nil)
+	_, err := inHome.Link(ident.NewCodebase(), filepath.Dir(home), false)
+	must(t, err)
+	elsewhere, err := Open(Options{Dir: filepath.Join(outside, "codebases"), Home: home})
+	must(t, err)
+	t.Cleanup(func() { elsewhere.Close() })
+	_, err = elsewhere.Link(ident.NewCodebase(), outside, false)
+	wantKind(t, "what contains a store outside of the state directory", err, fault.Invalid)
+	_, err = elsewhere.Link(ident.NewCodebase(), filepath.Dir(home), false)
+	must(t, err)
 }

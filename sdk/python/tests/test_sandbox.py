@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -162,6 +163,18 @@ def is_closed(session: object) -> bool:
     except SessionClosedError:
         return True
     return False
+
+
+def test_a_directory_that_contains_the_state_directory(home: Path, project: Path) -> None:
+    over = home.parent
+    shutil.copytree(project, over / "project")
+    with Sandbox.from_local(over, preset="full-access") as sandbox:
+        assert sandbox.codebase.linked
+        assert sandbox.list_files() == ["project"]
+        result = sandbox.run("ls -A; cat home/token; cat project/README.md")
+        assert result.stdout == "project\n# project\n"
+        assert "home/token" in result.stderr
+    shutil.rmtree(over / "project")
 
 
 @on_both
