@@ -129,6 +129,9 @@ func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Serv
 		if rules, _, err = o.rules(e, home, source); err != nil {
 			return nil, err
 		}
+		if err := e.sayRepository(source, rules, nil, true); err != nil {
+			return nil, err
+		}
 		return rules, o.sayWarnings(e, rules)
 	}
 	if o.Policy == "" && o.Preset == "" {

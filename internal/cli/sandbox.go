@@ -92,6 +92,9 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 		return nil, err
 	}
 	mounts, err := o.mounts(home)
+	if err == nil {
+		err = e.sayRepository(string(source.Path), rules, mounts, false)
+	}
 	if err != nil {
 		return nil, err
 	}
