@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -302,7 +303,7 @@ func describeEnd(v audit.CommandExecuted) string {
 func describeDenial(v audit.PermissionDenied) string {
 	rule := "no rule"
 	if v.RuleIndex >= 0 {
-		rule = fmt.Sprintf("rule %q (%s)", escape(v.Rule), escape(v.RuleSource))
+		rule = fmt.Sprintf("rule %q (%s)", escape(audit.Text(policy.Written(string(v.Rule)))), escape(v.RuleSource))
 	}
 	text := fmt.Sprintf("%s %s: %s by %s, %s[%d]", v.Operation, escape(audit.Text(v.Path)), v.Permission, rule, escape(v.Program), v.PID)
 	if v.Count > 1 {
@@ -320,7 +321,7 @@ func describeOmitted(v audit.EventsOmitted) string {
 	for _, c := range v.Events {
 		text := fmt.Sprintf("%d %s", c.Records, vpath.Escape(string(c.Event)))
 		if c.Rule != "" {
-			text += fmt.Sprintf(" by %q", escape(c.Rule))
+			text += fmt.Sprintf(" by %q", escape(audit.Text(policy.Written(string(c.Rule)))))
 		}
 		if c.Count > c.Records {
 			text += fmt.Sprintf(" (%d times)", c.Count)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,7 @@ func (o *policySource) registerRules(cmd *cobra.Command) {
 	f.StringArrayVar(&o.View, "view", nil, "add a rule for `PATTERN` as run --view does")
 	f.StringArrayVar(&o.Hide, "hide", nil, "add a rule for `PATTERN` as run --hide does")
 	cmd.MarkFlagsMutuallyExclusive("preset", "policy")
-	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagFilename("policy", "yaml", "yml")
 }
 
@@ -110,6 +111,11 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 	return rules, err
 }
 
+// allPresets are the names that --preset takes.
+func allPresets() []string {
+	return slices.Concat(policy.PresetNames(), policy.FirstPresetNames())
+}
+
 func projectFileIn(dir string) string { return dir + string(policy.ProjectFile) }
 
 // workspacePath reads a path of the command line: absolute inside the
@@ -134,7 +140,11 @@ func newPolicyPresets(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "presets [NAME]",
 		Short: "List the presets, or the rules of one",
-		Args:  cobra.MaximumNArgs(1),
+		Long: `List the presets, or the rules of one. A preset whose name ends in @v1 has the
+rules that it had in agentfense 0.3.0. A rule with !(a|*b) in it takes any text
+but exactly "a" and what ends in "b"; it is shorter than what the policy holds,
+which --json prints.`,
+		Args: cobra.MaximumNArgs(1),
 		Example: `  agentfense policy presets
   agentfense policy presets agent-safe`,
 		RunE: func(_ *cobra.Command, args []string) error { return runPolicyPresets(e, args, asJSON) },
@@ -150,7 +160,7 @@ type presetJSON struct {
 }
 
 func runPolicyPresets(e *env, args []string, asJSON bool) error {
-	wanted := policy.PresetNames()
+	wanted := allPresets()
 	if len(args) > 0 {
 		wanted = args
 	}
@@ -175,7 +185,7 @@ func runPolicyPresets(e *env, args []string, asJSON bool) error {
 			continue
 		}
 		for _, r := range p.Rules {
-			rows = append(rows, []string{vpath.Escape(r.Pattern), r.Permission.String(), fmt.Sprintf("priority %d", r.Priority)})
+			rows = append(rows, []string{vpath.Escape(policy.Written(r.Pattern)), r.Permission.String(), fmt.Sprintf("priority %d", r.Priority)})
 		}
 	}
 	return printRows(e.stdout, rows)

@@ -76,7 +76,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
 	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
-	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(policy.PresetNames(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagDirname("dir")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -90,7 +91,7 @@ func (e *env) printDenials(groups []sandbox.DenialGroup) {
 		}
 		rule := "by default: no rule matches"
 		if g.Rule != "" {
-			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(g.Rule), vpath.Escape(g.Source))
+			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(policy.Written(g.Rule)), vpath.Escape(g.Source))
 		}
 		e.say("denied %s: %s %s", times(g.Count), strings.Join(g.Paths, ", "), rule)
 	}

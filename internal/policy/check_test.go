@@ -54,7 +54,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestWarningsNameBothRules(t *testing.T) {
-	set := presetRules(t, "agent-safe")
+	set := presetRules(t, "agent-safe@v1")
 	set = append(set,
 		policy.Rule{Pattern: "/keys/*.pem", Permission: policy.Read, Source: "p.yaml:4"},
 		policy.Rule{Pattern: "*.md", Permission: policy.Read, Priority: 200, Source: "p.yaml:5"},
@@ -65,8 +65,8 @@ func TestWarningsNameBothRules(t *testing.T) {
 		got = append(got, w.Text)
 	}
 	want := []string{
-		`read rule "/keys/*.pem" (p.yaml:4) never counts: none rule "**/*.pem" (preset agent-safe) matches the same paths, and a higher priority wins`,
-		`read rule "*.md" (p.yaml:5) may match below directories that none rule "**/.git/**" (preset agent-safe) and 5 other rules hide: their names show`,
+		`read rule "/keys/*.pem" (p.yaml:4) never counts: none rule "**/*.pem" (preset agent-safe@v1) matches the same paths, and a higher priority wins`,
+		`read rule "*.md" (p.yaml:5) may match below directories that none rule "**/.git/**" (preset agent-safe@v1) and 5 other rules hide: their names show`,
 		`read rule "/**" (p.yaml:6): type file takes every character as it is; only a glob has wildcards`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

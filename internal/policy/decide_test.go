@@ -236,12 +236,13 @@ func TestADecisionCarriesItsReason(t *testing.T) {
 		policy.Rule{Pattern: "/x", Permission: policy.Read, Source: "policy.yaml:7"}))
 	for path, want := range map[vpath.Path]string{
 		"/a.txt":            `read rule "**/*" (preset agent-safe)`,
-		"/.env":             `none rule "**/.env*" (preset agent-safe)`,
+		"/.env":             `none rule "**/.env" (preset agent-safe)`,
+		"/.env.x":           `none rule "**/.env!(rc|*example|*sample|*template|*dist)" (preset agent-safe)`,
 		"/.git/config":      `none rule "**/.git/**" (preset agent-safe)`,
 		"/a.log":            `none rule "*.log" (--hide)`,
 		"/d.log/x":          `none rule "*.log" (--hide), inherited from a directory above`,
 		"/x":                `read rule "/x" (policy.yaml:7)`,
-		"/.env.d/a":         `none rule "**/.env*" (preset agent-safe), inherited from a directory above`,
+		"/.env.local/a":     `none rule "**/.env.{local,*.local,dev,development,test,staging,prod,production}" (preset agent-safe), inherited from a directory above`,
 		"/.agentfense.yaml": `read rule "**/*" (preset agent-safe)`,
 	} {
 		if got := p.Decide(path).Reason; got != want {

@@ -12,20 +12,50 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// The presets are a promise to programs written for them.
-func TestPresetsAreAsPublished(t *testing.T) {
+// TestTheFirstPresetsAreAsPublished holds the rules of 0.3.0 to what they were.
+func TestTheFirstPresetsAreAsPublished(t *testing.T) {
 	secrets := []string{"**/.env*:none:100", "**/secrets/**:none:100", "**/*.key:none:100", "**/*.pem:none:100"}
 	want := map[string][]string{
-		"agent-safe": slices.Concat(
+		"agent-safe@v1": slices.Concat(
 			[]string{"**/*:read:0", "/output/**:write:10", "/tmp/**:write:10", "**/.git/**:none:50"},
 			secrets, []string{"**/credentials*:none:100"}),
+		"development@v1": append([]string{"**/*:write:0"}, secrets...),
+		"full-access@v1": {"**/*:write:0"},
+		"read-only@v1":   {"**/*:read:0"},
+		"view-only@v1":   {"**/*:view:0"},
+	}
+	if diff := cmp.Diff(want, publishedRules(t, policy.FirstPresetNames())); diff != "" {
+		t.Errorf("presets (-want +got):\n%s", diff)
+	}
+}
+
+// TestThePresetsAreAsPublished: each is a few rules of its own, and the names of
+// secrets after them.
+func TestThePresetsAreAsPublished(t *testing.T) {
+	var secrets []string
+	for _, s := range policy.Secrets() {
+		secrets = append(secrets, s.Pattern+":none:100")
+	}
+	want := map[string][]string{
+		"agent-safe":  append([]string{"**/*:read:0", "/output/**:write:10", "/tmp/**:write:10", "**/.git/**:none:50"}, secrets...),
 		"development": append([]string{"**/*:write:0"}, secrets...),
-		"full-access": {"**/*:write:0"},
-		"read-only":   {"**/*:read:0"},
+		"full-access": append([]string{"**/*:write:0"}, secrets...),
+		"read-only":   append([]string{"**/*:read:0"}, secrets...),
 		"view-only":   {"**/*:view:0"},
 	}
+	if diff := cmp.Diff(want, publishedRules(t, policy.PresetNames())); diff != "" {
+		t.Errorf("presets (-want +got):\n%s", diff)
+	}
+	if !slices.IsSorted(policy.PresetNames()) || !slices.Contains(policy.PresetNames(), policy.DefaultPreset) {
+		t.Errorf("PresetNames = %v", policy.PresetNames())
+	}
+}
+
+// publishedRules returns the rules of presets, as "pattern:permission:priority".
+func publishedRules(t *testing.T, names []string) map[string][]string {
+	t.Helper()
 	got := map[string][]string{}
-	for _, name := range policy.PresetNames() {
+	for _, name := range names {
 		rules, err := policy.Preset(name)
 		if err != nil {
 			t.Fatal(err)
@@ -43,12 +73,7 @@ func TestPresetsAreAsPublished(t *testing.T) {
 			t.Errorf("%s: %v", name, warnings)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("presets (-want +got):\n%s", diff)
-	}
-	if !slices.IsSorted(policy.PresetNames()) || !slices.Contains(policy.PresetNames(), policy.DefaultPreset) {
-		t.Errorf("PresetNames = %v", policy.PresetNames())
-	}
+	return got
 }
 
 func TestAnUnknownPresetNamesTheNearest(t *testing.T) {
@@ -74,7 +99,9 @@ func TestWhatTheAgentSafePresetShows(t *testing.T) {
 		"/sub/output":         "read",
 		"/tmp/a":              "write",
 		"/.env":               "none",
-		"/.envrc":             "none",
+		"/.envrc":             "read",
+		"/.env.example":       "read",
+		"/cacert.pem":         "read",
 		"/a/.env.local":       "none",
 		"/.env.d/settings":    "none",
 		"/secrets":            "none",
@@ -82,6 +109,7 @@ func TestWhatTheAgentSafePresetShows(t *testing.T) {
 		"/secretsx":           "read",
 		"/id.key":             "none",
 		"/certs.pem/x":        "none",
+		"/certs/server.pem":   "none",
 		"/credentials.json":   "none",
 		"/.aws/credentials":   "none",
 	} {

@@ -172,7 +172,7 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 // String returns the rule on one line, escaped: `none rule "**/.env*" (preset
 // development)`.
 func (r Rule) String() string {
-	s := r.Permission.String() + " rule " + vpath.Quote(r.Pattern)
+	s := r.Permission.String() + " rule " + vpath.Quote(Written(r.Pattern))
 	if r.Source == "" {
 		return s
 	}

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,7 +69,7 @@ func wantSchema() *jsonschema.Schema {
 		Type: "object",
 		Properties: map[string]*jsonschema.Schema{
 			"version": {Const: &version, Description: "The version of this format."},
-			"preset":  words("A preset whose rules come first.", PresetNames()),
+			"preset":  words("A preset whose rules come first.", slices.Concat(PresetNames(), FirstPresetNames())),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
 			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
 		},

@@ -1,26 +1,37 @@
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Dict, Iterator, List, Tuple
 
 import pytest
 
 from agentfense import PermissionRule, presets
+from agentfense._secrets import SECRETS
 from agentfense.types import PatternType, Permission, ResourceLimits
 
-SECRETS = ["**/.env*", "**/secrets/**", "**/*.key", "**/*.pem"]
-TABLE = {
-    "agent-safe": [
-        ("**/*", "read", 0),
-        ("/output/**", "write", 10),
-        ("/tmp/**", "write", 10),
-        ("**/.git/**", "none", 50),
-        *[(p, "none", 100) for p in [*SECRETS, "**/credentials*"]],
-    ],
-    "read-only": [("**/*", "read", 0)],
-    "full-access": [("**/*", "write", 0)],
-    "view-only": [("**/*", "view", 0)],
-    "development": [("**/*", "write", 0), *[(p, "none", 100) for p in SECRETS]],
-}
+FIRST_SECRETS = ["**/.env*", "**/secrets/**", "**/*.key", "**/*.pem"]
+
+
+def _table(suffix: str, secrets: List[str], more: List[str]) -> Dict[str, List[Tuple[str, str, int]]]:
+    hidden = [(p, "none", 100) for p in secrets]
+    read_only = hidden if not suffix else []
+    return {
+        "agent-safe" + suffix: [
+            ("**/*", "read", 0),
+            ("/output/**", "write", 10),
+            ("/tmp/**", "write", 10),
+            ("**/.git/**", "none", 50),
+            *hidden,
+            *[(p, "none", 100) for p in more],
+        ],
+        "read-only" + suffix: [("**/*", "read", 0), *read_only],
+        "full-access" + suffix: [("**/*", "write", 0), *read_only],
+        "view-only" + suffix: [("**/*", "view", 0)],
+        "development" + suffix: [("**/*", "write", 0), *hidden],
+    }
+
+
+TABLE = _table("", list(SECRETS), [])
+FIRST = _table("@v1", FIRST_SECRETS, ["**/credentials*"])
 
 
 @pytest.fixture
@@ -33,7 +44,8 @@ def registered() -> Iterator[None]:
 
 def test_the_rules_of_each_preset() -> None:
     assert presets.list_presets() == sorted(TABLE)
-    for name, want in TABLE.items():
+    assert sorted(presets.FIRST_PRESETS) == sorted(FIRST)
+    for name, want in {**TABLE, **FIRST}.items():
         assert [(r.pattern, r.permission.value, r.priority) for r in presets.get_preset(name)] == want
         assert presets.get_preset_dicts(name) == [
             {"pattern": p, "permission": q, "type": "glob", "priority": n} for p, q, n in want
@@ -71,8 +83,9 @@ def test_overrides_win_and_additions_stay() -> None:
 def test_register(registered: None) -> None:
     presets.register_preset("mine", [{"pattern": "/x", "permission": "view", "type": "file"}])
     assert presets.get_preset("mine") == [PermissionRule("/x", Permission.VIEW, PatternType.FILE)]
-    with pytest.raises(ValueError, match="the name is taken"):
-        presets.register_preset("mine", [])
+    for name in ("mine", "development@v1"):
+        with pytest.raises(ValueError, match="the name is taken"):
+            presets.register_preset(name, [])
 
 
 @pytest.mark.parametrize(

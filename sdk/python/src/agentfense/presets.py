@@ -7,6 +7,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
 
+from ._secrets import SECRETS
 from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
 PRESET_AGENT_SAFE = "agent-safe"
@@ -20,28 +21,46 @@ def _rules(permission: Permission, priority: int, *patterns: str) -> List[Permis
     return [PermissionRule(p, permission, PatternType.GLOB, priority) for p in patterns]
 
 
-_SECRETS = ("**/.env*", "**/secrets/**", "**/*.key", "**/*.pem")
-
 PRESETS: Dict[str, List[PermissionRule]] = {
     PRESET_AGENT_SAFE: [
         *_rules(Permission.READ, 0, "**/*"),
         *_rules(Permission.WRITE, 10, "/output/**", "/tmp/**"),
         *_rules(Permission.NONE, 50, "**/.git/**"),
-        *_rules(Permission.NONE, 100, *_SECRETS, "**/credentials*"),
+        *_rules(Permission.NONE, 100, *SECRETS),
     ],
-    PRESET_READ_ONLY: _rules(Permission.READ, 0, "**/*"),
-    PRESET_FULL_ACCESS: _rules(Permission.WRITE, 0, "**/*"),
-    PRESET_DEVELOPMENT: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *_SECRETS)],
+    PRESET_READ_ONLY: [*_rules(Permission.READ, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
+    PRESET_FULL_ACCESS: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
+    PRESET_DEVELOPMENT: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
     PRESET_VIEW_ONLY: _rules(Permission.VIEW, 0, "**/*"),
 }
 """The rules of each preset; ``register_preset`` adds to it."""
 
-_BUILT_IN = {name: [replace(rule) for rule in rules] for name, rules in PRESETS.items()}
+_FIRST_SECRETS = ("**/.env*", "**/secrets/**", "**/*.key", "**/*.pem")
+
+FIRST_PRESETS: Dict[str, List[PermissionRule]] = {
+    "agent-safe@v1": [
+        *_rules(Permission.READ, 0, "**/*"),
+        *_rules(Permission.WRITE, 10, "/output/**", "/tmp/**"),
+        *_rules(Permission.NONE, 50, "**/.git/**"),
+        *_rules(Permission.NONE, 100, *_FIRST_SECRETS, "**/credentials*"),
+    ],
+    "read-only@v1": _rules(Permission.READ, 0, "**/*"),
+    "full-access@v1": _rules(Permission.WRITE, 0, "**/*"),
+    "development@v1": [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *_FIRST_SECRETS)],
+    "view-only@v1": _rules(Permission.VIEW, 0, "**/*"),
+}
+"""The presets with the rules that they had in agentfense 0.3.0."""
+
+_BUILT_IN = {name: [replace(rule) for rule in rules] for name, rules in {**PRESETS, **FIRST_PRESETS}.items()}
+
+
+def _known() -> Dict[str, List[PermissionRule]]:
+    return {**FIRST_PRESETS, **PRESETS}
 
 
 def is_built_in(name: str) -> bool:
     """Tell whether the command line has this preset too, with the same rules."""
-    return name in _BUILT_IN and PRESETS.get(name) == _BUILT_IN[name]
+    return name in _BUILT_IN and _known().get(name) == _BUILT_IN[name]
 
 
 def built_in_names() -> List[str]:
@@ -113,11 +132,12 @@ def as_rules(items: Optional[Sequence[RuleLike]], name: str = "rules") -> List[P
 
 def get_preset(name: str) -> List[PermissionRule]:
     """Return copies of a preset's rules. ValueError for an unknown name."""
-    if not isinstance(name, str) or name not in PRESETS:
-        near = difflib.get_close_matches(str(name), PRESETS, 1)
+    known = _known()
+    if not isinstance(name, str) or name not in known:
+        near = difflib.get_close_matches(str(name), known, 1)
         hint = f": did you mean {near[0]!r}?" if near else f": known are {', '.join(list_presets())}"
         raise ValueError(f"unknown preset {name!r}{hint}")
-    return [replace(rule) for rule in PRESETS[name]]
+    return [replace(rule) for rule in known[name]]
 
 
 def get_preset_dicts(name: str) -> List[Dict[str, Any]]:
@@ -126,7 +146,7 @@ def get_preset_dicts(name: str) -> List[Dict[str, Any]]:
 
 
 def list_presets() -> List[str]:
-    """Return the names of all presets, sorted."""
+    """Return the names of all presets but those of FIRST_PRESETS, sorted."""
     return sorted(PRESETS)
 
 
@@ -149,6 +169,6 @@ def extend_preset(
 
 def register_preset(name: str, rules: Sequence[RuleLike]) -> None:
     """Give rules a name. ValueError if it is taken."""
-    if name in PRESETS:
+    if name in _known():
         raise ValueError(f"preset {name!r}: the name is taken")
     PRESETS[name] = as_rules(rules)
