@@ -168,7 +168,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a mapping for a value", "server:\n  grpc_addr: {a: b}", `2: server.grpc_addr is text, not a mapping: quote a value that begins with * { or [`},
 		{"no value", "server:\n  http_addr:", `2: server.http_addr has no value`},
 		{"an alias", "logging: &a {level: info}\nserver: *a", `1: logging is a mapping of keys, not a mapping`},
-		{"broken YAML", "server:\n\tx: 1", `2: not YAML: found character that cannot start any token`},
+		{"broken YAML", "server:\n\tx: 1", `2: not YAML: the line is indented with a tab: YAML takes spaces only`},
 		{"two documents", "logging: {}\n---\nlogging: {}", `2: a second document begins: the file holds one`},
 		{"a number for a duration", "runtime: {max_timeout: 30}", `1: runtime.max_timeout: "30": want a duration such as 30s, 10m or 24h, or 0`},
 		{"a negative duration", "sandbox: {default_expiration: -1s}", `1: sandbox.default_expiration: "-1s": want a duration such as 30s, 10m or 24h, or 0`},

@@ -104,6 +104,44 @@ _SPECIAL = re.compile(r"(?:[ \t]*(?:- )+)?(?:[ \t]*[a-z]+:)?[ \t]+[*&!{\[@%`|>]"
 _PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
 
 
+_TABBED = re.compile(r" *(?:- *)*\t")
+_EXPLANATIONS = (
+    ("mapping values are not allowed", "this colon begins a value where none can be: check the indentation"),
+    ("expected ',' or '}'", "a { is not closed, or a comma is missing"),
+    ("expected ',' or ']'", "a [ is not closed, or a comma is missing"),
+    ("scanning a quoted scalar", "a quotation mark is not closed"),
+    (
+        "block collection",
+        "the indentation does not fit the list above: each item begins with a dash in the same column",
+    ),
+    (
+        "block mapping",
+        "the indentation does not fit the lines above: keys of the same mapping begin in the same column",
+    ),
+    ("escape", "after this backslash YAML knows no such character: write \\\\ in double quotes, or use single quotes"),
+    ("alphabetic or numeric character", "after * or & a name is missing"),
+    ("cannot start any token", "no value can begin with this character without quotation marks"),
+    ("could not find expected ':'", "a colon after a key is missing"),
+    ("node content", "a value is missing, or a bracket has no partner"),
+    ("directive", "a line that begins with % is for YAML itself"),
+)
+"""What the parser's messages mean, as internal/yamlfile has it; the first that fits counts."""
+
+
+def _explain(cause: str, line: str) -> str:
+    """Say in words what is wrong with a line, ``cause`` being what the parser says."""
+    if _TABBED.match(line):
+        return "the line is indented with a tab: YAML takes spaces only"
+    text = "the line does not fit the lines above it"
+    for part, words in _EXPLANATIONS:
+        if part in cause:
+            text = words
+            break
+    if _SPECIAL.match(line):
+        text += "; quote a value that begins with one of * & ! { [ @ % ` | >"
+    return text
+
+
 _MOST_MARKS = 1024
 _MOST_REASON_BYTES = 200
 _DEEPEST = 100
@@ -142,10 +180,9 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
-            hint = ""
-            if _SPECIAL.match((text.splitlines() or [""])[min(line, len(text.splitlines())) - 1]):
-                hint = "; quote a value that begins with one of * & ! { [ @ % ` | >"
-            self.fail(line, f"not YAML: {error.problem or error.context}{hint}")
+            lines = text.splitlines() or [""]
+            cause = f"{error.context or ''} {error.problem or ''}"
+            self.fail(line, f"not YAML: {_explain(cause, lines[min(line, len(lines)) - 1])}")
         except yaml.reader.ReaderError as error:
             self.fail(text.count("\n", 0, error.position) + 1, "not YAML: control characters are not allowed")
 
