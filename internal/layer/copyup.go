@@ -117,6 +117,16 @@ func (l *lower) close() {
 	}
 }
 
+// copyMode are the permission bits of the copy. The user owns it, and goes on to
+// have the rights to it that came from another class of the original's.
+func (l *lower) copyMode() uint32 {
+	mode := l.st.mode & modeMask
+	if l.st.rights.foreign {
+		mode |= l.st.rights.bits << 6
+	}
+	return mode
+}
+
 // content is the file to copy.
 func (l *lower) content() (fd int, st *stat) {
 	if l.standIn >= 0 {
@@ -242,7 +252,7 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 		return err
 	}
 	name := s.temp()
-	fd, err := openat2(s.work, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, l.st.mode&modeMask)
+	fd, err := openat2(s.work, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, l.copyMode())
 	if err != nil {
 		s.quota.dropInodes(1)
 		return err
@@ -279,7 +289,9 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 	if err != nil {
 		return err
 	}
-	if err := giveAttributes(s.work, name, &st, &l.st); err != nil {
+	like := l.st
+	like.mode |= l.copyMode()
+	if err := giveAttributes(s.work, name, &st, &like); err != nil {
 		return err
 	}
 	if content != nil {

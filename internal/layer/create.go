@@ -112,7 +112,7 @@ func (s *Stack) Symlink(target string, p vpath.Path) (Info, error) {
 // Create; Denied for a directory.
 func (s *Stack) Link(old, p vpath.Path) (Info, error) {
 	for range tries {
-		if _, err := s.CopyUp(old); err != nil {
+		if err := s.copyUpToLink(old); err != nil {
 			return Info{}, wrap("link", old, err)
 		}
 		i, err := s.linkOnce(old, p)
@@ -121,6 +121,21 @@ func (s *Stack) Link(old, p vpath.Path) (Info, error) {
 		}
 	}
 	return Info{}, wrap("link", old, unix.EBUSY)
+}
+
+// copyUpToLink copies up what may have a further name.
+func (s *Stack) copyUpToLink(p vpath.Path) error {
+	s.ns.RLock()
+	v, e, err := s.locate(p)
+	if err == nil {
+		s.views.release(v)
+		err = e.mayLink()
+	}
+	s.ns.RUnlock()
+	if err != nil {
+		return err
+	}
+	return s.copyUp(p, -1)
 }
 
 func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
@@ -238,7 +253,7 @@ func newPlace(v *view, p vpath.Path) *place {
 
 // place finds the place of p and brings its directory into the delta. The
 // caller holds ns exclusively and releases place.v. Errors: EEXIST, ENOENT,
-// ENOTDIR, EROFS below a nested mount.
+// ENOTDIR, EACCES, EROFS below a nested mount.
 func (s *Stack) place(p vpath.Path) (*place, error) {
 	if p.IsRoot() {
 		return nil, unix.EEXIST
@@ -254,6 +269,9 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 		return nil, err
 	}
 	covers, err := s.vacant(v, p.Base())
+	if err == nil {
+		err = v.mayFill()
+	}
 	if err == nil && !v.inTop() {
 		s.views.release(v)
 		v, err = s.ensureDir(p.Dir())

@@ -63,7 +63,7 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 	}
 	defer s.views.release(v)
 	if write && e.part.layer != top {
-		return nil, Info{}, errNotInTop
+		return nil, Info{}, e.mayWrite()
 	}
 	if f, i, err := s.openStandInFile(p, &e); f != nil || err != nil {
 		return f, i, err
@@ -80,7 +80,7 @@ func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 	if err := onlyRegular(&e.st); err != nil {
 		return -1, stat{}, err
 	}
-	if e.part.origin == Source && (e.st.mounted || s.o.User != nil && !s.o.User.may(&e.st, 4)) {
+	if e.part.origin == Source && (e.st.mounted || s.isClosed(&e.st)) {
 		return -1, stat{}, unix.EACCES
 	}
 	flags := unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
@@ -99,6 +99,7 @@ func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 		unix.Close(fd)
 		return -1, stat{}, err
 	}
+	st.rights = e.st.rights
 	return fd, st, nil
 }
 
@@ -138,6 +139,9 @@ func (f *File) Stat() (Info, error) {
 	st, err := statFd(f.fd)
 	if err != nil {
 		return Info{}, wrap("stat", f.path, err)
+	}
+	if f.origin == Source {
+		st.rights = f.s.rightsTo(f.fd, "", &st)
 	}
 	return f.s.info(f.path, f.origin, &st), nil
 }

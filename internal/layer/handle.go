@@ -36,7 +36,8 @@ type stat struct {
 	rdev         uint64
 	atime        unix.Timespec
 	mtime, ctime unix.Timespec
-	mounted      bool // something is mounted here
+	mounted      bool   // something is mounted here
+	rights       rights // of the source; set where it was asked for
 }
 
 func (s *stat) kind() uint32    { return s.mode & unix.S_IFMT }

@@ -30,7 +30,7 @@ type FileID struct {
 // number of our own, with the highest bit set. It stays over copy-up, rename
 // and restart.
 type Info struct {
-	Mode    uint32 // type and permission bits, never setuid or setgid in a delta
+	Mode    uint32 // type and permission bits, never setuid or setgid in a delta; see User
 	Ino     uint64
 	Size    int64  // bytes
 	Blocks  int64  // of 512 bytes
@@ -66,6 +66,7 @@ func (s *Stack) info(p vpath.Path, o Origin, st *stat) Info {
 		Origin: o, ID: FileID{st.dev, st.ino, st.birth},
 	}
 	if o == Source {
+		i.Mode = st.rights.applyTo(st.mode)
 		i.Ino = s.sourceIno(p, st)
 		i.Shared = s.sourceRemote || (st.nlink > 1 && !st.isDir())
 		if st.mounted && !p.IsRoot() {

@@ -55,8 +55,8 @@ type Options struct {
 	// ReadOnly opens beside a live writer: nothing is written, nothing is
 	// swept, nothing is cached from call to call.
 	ReadOnly bool
-	// User refuses what the user's own mode bits would refuse where this
-	// process has the capability to override them. Nil checks nothing.
+	// User refuses what the user may not do with the source, where this process has
+	// the capability to do it, or would do it in the delta. Nil checks nothing.
 	User *User
 	// Absent says what of the source counts as not being there: entries at these
 	// paths, and all below, for which it is not asked. The layers above may have something in their place.
@@ -77,13 +77,6 @@ type Options struct {
 type Quota struct {
 	Bytes  int64 // bytes of allocated blocks; making an entry needs room for two
 	Inodes int64 // files, directories, links and special files; not whiteouts
-}
-
-// User is whose permissions count when the source is read.
-type User struct {
-	UID    uint32
-	GID    uint32
-	Groups []uint32
 }
 
 // Stack is an open stack of layers. The zero value is not usable.

@@ -36,7 +36,7 @@ func (s *Stack) lookup(p vpath.Path) (Info, error) {
 	defer s.views.release(v)
 	i := s.info(p, e.part.origin, &e.st)
 	s.standFor(p, &e, &i)
-	return i, nil
+	return i, s.showRights(p, &e, &i)
 }
 
 // rootInfo describes the root: the source's, until its mode was changed.
@@ -45,6 +45,7 @@ func (s *Stack) rootInfo() (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	src.rights = s.rightsTo(s.sourceRoot, "", &src)
 	if !s.rootTouched {
 		return s.info(vpath.Root, Source, &src), nil
 	}
@@ -54,6 +55,7 @@ func (s *Stack) rootInfo() (Info, error) {
 	}
 	i := s.info(vpath.Root, Delta, &st)
 	i.Ino = s.sourceIno(vpath.Root, &src)
+	i.Mode = src.rights.applyTo(i.Mode)
 	return i, nil
 }
 

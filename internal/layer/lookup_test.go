@@ -270,45 +270,6 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 	}
 }
 
-func TestReadsTheUsersModeRefusesAreRefused(t *testing.T) {
-	needs.Root(t)
-	me := User{UID: 1000, GID: 1000, Groups: []uint32{2000}}
-	b := newBench(t, map[string]string{
-		"mine": "x", "unreadable": "x", "group": "x", "other": "x",
-		"nosearch/file": "x", "nolist/file": "x",
-	}, func(o *Options) { o.User = &me })
-	for name, as := range map[string]struct {
-		uid, gid int
-		mode     os.FileMode
-	}{
-		"": {1000, 1000, 0o755}, "mine": {1000, 1000, 0o600}, "unreadable": {1000, 1000, 0o044}, "group": {0, 2000, 0o040},
-		"other": {0, 0, 0o640}, "nosearch": {0, 0, 0o744}, "nolist": {0, 0, 0o711},
-	} {
-		must(t, os.Chown(b.src(name), as.uid, as.gid))
-		must(t, os.Chmod(b.src(name), as.mode))
-	}
-	b.Invalidate(vpath.Root)
-	for p, want := range map[vpath.Path]error{
-		"/mine": nil, "/group": nil, "/unreadable": unix.EACCES, "/other": unix.EACCES,
-		"/nosearch/file": unix.EACCES, "/nolist/file": nil,
-	} {
-		_, err := readView(b.Stack, p)
-		if !errors.Is(err, want) {
-			t.Errorf("read %s: %v, want %v", p, err, want)
-		}
-		_, err = b.CopyUp(p)
-		if !errors.Is(err, want) {
-			t.Errorf("copy up %s: %v, want %v", p, err, want)
-		}
-	}
-	if _, err := b.ReadDir("/nolist"); !errors.Is(err, unix.EACCES) {
-		t.Errorf("list: %v, want EACCES", err)
-	}
-	if _, err := b.ReadDir("/nosearch"); err != nil {
-		t.Errorf("list what may be listed: %v", err)
-	}
-}
-
 func TestDeepTreesAndLongPaths(t *testing.T) {
 	b := newBench(t, nil)
 	p := vpath.Root

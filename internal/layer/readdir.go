@@ -61,7 +61,7 @@ func (s *Stack) shownIn(dir int, c storedChild) uint64 {
 }
 
 func (s *Stack) listSource(pt part, seen map[string]struct{}, do func(child)) error {
-	if pt.noList {
+	if pt.origin == Source && pt.rights.bits&mayRead == 0 {
 		return unix.EACCES
 	}
 	return readNames(pt.fd, func(name []byte, mode uint32, ino uint64) error {

@@ -45,6 +45,9 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	case e.isLinkedFrozen():
 		return nil, errNotInTop
 	}
+	if err := s.mayRemove(v, p.Base()); err != nil {
+		return nil, err
+	}
 	var o *Orphan
 	if keep {
 		switch o, err = s.pin(p, e); {
@@ -158,6 +161,9 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 		return unix.ENOTDIR
 	case e.st.mounted && e.part.origin == Source:
 		return unix.EBUSY
+	}
+	if err := s.mayRemove(v, p.Base()); err != nil {
+		return err
 	}
 	if err := s.checkEmpty(p, visible); err != nil {
 		return err

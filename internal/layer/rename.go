@@ -141,6 +141,9 @@ func (m *move) locate() error {
 		return err
 	}
 	m.fromV, m.from = m.hold(v), from
+	if err := s.mayRemove(v, m.old.Base()); err != nil {
+		return err
+	}
 	if from.part.layer != top || m.from.st.isDir() && !m.broughtUp {
 		return errNotInTop
 	}
@@ -159,6 +162,9 @@ func (m *move) locate() error {
 		return err
 	}
 	m.exists = err == nil
+	if err := s.mayRemove(v, m.path.Base()); err != nil {
+		return err
+	}
 	return m.check()
 }
 

@@ -68,6 +68,9 @@ func (s *Stack) lowerEntries(p vpath.Path, o *RenameOptions) ([]vpath.Path, erro
 			return nil, err
 		}
 		dirs, missing, err := s.lowerChildren(v, o, &b)
+		if len(missing) > 0 && err == nil {
+			err = v.mayMoveWhole()
+		}
 		s.views.release(v)
 		if err != nil {
 			return nil, err

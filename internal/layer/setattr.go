@@ -12,6 +12,9 @@ type SetAttr struct {
 	Size  *int64  // bytes; regular files only
 	Atime *unix.Timespec
 	Mtime *unix.Timespec
+	// OwnerOnly says that only the owner may do this (chmod(2), utimensat(2)): what
+	// of the source belongs to another than Options.User is refused with EPERM.
+	OwnerOnly bool
 }
 
 // SetAttr changes the attributes of p in the delta, where it is copied first.
@@ -49,14 +52,20 @@ func (s *Stack) setAttrOnce(p vpath.Path, a SetAttr) (Info, error) {
 		return Info{}, err
 	}
 	defer s.views.release(v)
+	if err := s.maySetAttr(p, &e, a); err != nil {
+		return Info{}, err
+	}
 	if e.part.layer != top {
 		return Info{}, errNotInTop
 	}
 	if err := s.setAttrAt(e.part.fd, e.stored, &e.st, a); err != nil {
 		return Info{}, err
 	}
-	st, err := statAt(e.part.fd, e.stored)
-	return s.info(p, Delta, &st), err
+	if e.st, err = statAt(e.part.fd, e.stored); err != nil {
+		return Info{}, err
+	}
+	i := s.info(p, Delta, &e.st)
+	return i, s.showRights(p, &e, &i)
 }
 
 // setAttrAt changes the file name in dir, which is ours alone to change.
@@ -125,6 +134,13 @@ func (s *Stack) setRootAttr(a SetAttr) (Info, error) {
 	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
+	src, err := statFd(s.sourceRoot)
+	if err == nil {
+		err = s.rightsTo(s.sourceRoot, "", &src).maySet(a)
+	}
+	if err != nil {
+		return Info{}, err
+	}
 	if err := s.touchRoot(); err != nil {
 		return Info{}, err
 	}

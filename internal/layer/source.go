@@ -34,6 +34,7 @@ func (s *Stack) atSource(p vpath.Path, do func(e entry) error) error {
 	if err != nil {
 		return err
 	}
+	st.rights = s.rightsTo(dir, name, &st)
 	return do(entry{part: part{origin: Source, fd: dir}, stored: name, st: st})
 }
 
@@ -86,13 +87,11 @@ func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
 	v := &view{path: p}
 	var entries []DirEntry
 	pt := part{origin: Source, fd: fd}
-	if s.o.User != nil {
-		st, err := statFd(fd)
-		if err != nil {
-			return nil, wrap("list source", p, err)
-		}
-		pt.noList = !s.o.User.may(&st, 4)
+	st, err := statFd(fd)
+	if err != nil {
+		return nil, wrap("list source", p, err)
 	}
+	pt.rights = s.rightsTo(fd, "", &st)
 	v.parts = []part{pt}
 	err = s.list(v, func(c child) {
 		entries = append(entries, DirEntry{Name: c.name, Mode: c.mode, Ino: c.shown})

@@ -2,7 +2,6 @@ package layer
 
 import (
 	"container/list"
-	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +26,9 @@ type view struct {
 type part struct {
 	layer    int
 	origin   Origin
-	fd       int  // O_PATH
-	noList   bool // Options.User may not list it
-	noSearch bool // Options.User may not look names up in it
-
+	fd       int                                // O_PATH
+	rights   rights                             // of a source directory
+	sticky   bool                               // a source directory, in which others' names are not to be removed
 	spelling *spelling                          // of a source directory
 	absent   func(name string, isDir bool) bool // of a source directory, nil for nothing
 }
@@ -211,14 +209,15 @@ func (s *Stack) addPart(v *view, n, fd int) error {
 			pt.absent = func(name string, isDir bool) bool { return absent(v.path.Child(name), isDir) }
 		}
 	}
+	pt.rights.bits = allRights
 	if s.o.User != nil && pt.origin == Source {
 		st, err := statFd(fd)
 		if err != nil {
 			unix.Close(fd)
 			return err
 		}
-		pt.noList = !s.o.User.may(&st, 4)
-		pt.noSearch = !s.o.User.may(&st, 1)
+		pt.rights = s.rightsTo(fd, "", &st)
+		pt.sticky = st.mode&unix.S_ISVTX != 0
 	}
 	v.parts = append(v.parts, pt)
 	return nil
@@ -276,7 +275,7 @@ func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err erro
 }
 
 func (s *Stack) descendSource(v *view, pt part, name string) error {
-	if pt.noSearch {
+	if pt.rights.bits&maySearch == 0 {
 		return unix.EACCES
 	}
 	if pt.leavesOut(name, true) {
@@ -348,10 +347,10 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 			continue
 		}
 		if pt.origin == Source {
-			if pt.noSearch {
+			if pt.rights.bits&maySearch == 0 {
 				return entry{}, unix.EACCES
 			}
-			return findSource(pt, name)
+			return s.findSource(pt, name)
 		}
 		stored, _ := storedName(name)
 		st, err := statAt(pt.fd, stored)
@@ -376,7 +375,7 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 }
 
 // findSource is find in a directory of the source.
-func findSource(pt part, name string) (entry, error) {
+func (s *Stack) findSource(pt part, name string) (entry, error) {
 	st, err := statAt(pt.fd, name)
 	if err != nil {
 		return entry{}, err
@@ -385,22 +384,8 @@ func findSource(pt part, name string) (entry, error) {
 	if err == nil && (!spelt || pt.leavesOut(name, st.isDir())) {
 		err = unix.ENOENT
 	}
-	return entry{part: pt, stored: name, st: st}, err
-}
-
-// may reports whether u may do what the bits (4 read, 2 write, 1 search) of
-// the mode stand for. Where this process has no capability over a file, the
-// kernel has refused already; ACLs then count too.
-func (u *User) may(st *stat, bits uint32) bool {
-	switch {
-	case st.uid == u.UID:
-		return st.mode>>6&bits == bits
-	case u.inGroup(st.gid):
-		return st.mode>>3&bits == bits
+	if err == nil {
+		st.rights = s.rightsTo(pt.fd, name, &st)
 	}
-	return st.mode&bits == bits
-}
-
-func (u *User) inGroup(gid uint32) bool {
-	return gid == u.GID || slices.Contains(u.Groups, gid)
+	return entry{part: pt, stored: name, st: st}, err
 }
