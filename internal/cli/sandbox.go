@@ -283,7 +283,7 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (su
 		return supervise.Command{}, err
 	}
 	r := sb.Record()
-	user := supervise.CurrentUser()
+	user := supervise.UserOf(&r)
 	v := supervise.Environment{
 		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: append(remembered, o.Env...),
 		Reachable: []string{r.Workspace},

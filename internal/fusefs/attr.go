@@ -55,16 +55,19 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 		Atime: uint64(info.Atime.Sec), Atimensec: uint32(info.Atime.Nsec),
 		Mtime: uint64(info.Mtime.Sec), Mtimensec: uint32(info.Mtime.Nsec),
 		Ctime: uint64(info.Ctime.Sec), Ctimensec: uint32(info.Ctime.Nsec),
+		Owner: fs.owner(),
 	}
-	mode := fs.owner(info, a)
 	if n.isDir() {
 		fs.recheck(n, info)
 		fs.fillDir(n, info, a)
-		a.Mode = maskMode(mode, p, fs.childWritable(n) && !info.Mounted)
+		a.Mode = maskMode(info.Mode, p, fs.childWritable(n) && !info.Mounted)
 		return
 	}
-	a.Mode = maskMode(mode, p, false)
+	a.Mode = maskMode(info.Mode, p, false)
 }
+
+// owner is whom every entry belongs to.
+func (fs *FS) owner() fuse.Owner { return fuse.Owner{Uid: fs.o.UID, Gid: fs.o.GID} }
 
 // fillDir shows of a directory what tells nothing about hidden entries.
 func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
@@ -72,7 +75,7 @@ func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
 	d := n.dir
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ino, d.mode, d.uid, d.gid = info.Ino, info.Mode, info.UID, info.GID
+	d.ino, d.mode = info.Ino, info.Mode
 	if d.mtime == (unix.Timespec{}) {
 		d.mtime, d.ctime, d.real = info.Mtime, info.Mtime, info.Mtime
 	}
@@ -111,29 +114,6 @@ func (fs *FS) childWritable(n *node) bool {
 	}
 	state := fs.stateOf(n, p)
 	return state.ChildWritable() || state.Policy().MayMkdir(p)
-}
-
-// owner shows the real user's files as the sandbox's and returns the mode to
-// show. A process in the view has none of the real user's further groups, so
-// what they give is given to everybody there.
-func (fs *FS) owner(info *layer.Info, a *fuse.Attr) uint32 {
-	o := &fs.o
-	a.Uid, a.Gid = info.UID, info.GID
-	if o.OwnAll {
-		a.Uid, a.Gid = o.UID, o.GID
-		return info.Mode
-	}
-	if info.UID == o.RealUID {
-		a.Uid = o.UID
-	}
-	if info.GID == o.RealGID {
-		a.Gid = o.GID
-	} else if info.UID != o.RealUID {
-		if slices.Contains(o.RealGroups, info.GID) {
-			return info.Mode&^0o007 | info.Mode>>3&0o007
-		}
-	}
-	return info.Mode
 }
 
 // lifetime returns for how long, in seconds, the kernel may believe what it is

@@ -192,14 +192,13 @@ func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
 	if fs.o.OnDenial == nil || c.Pid == 0 {
 		return
 	}
-	var a fuse.Attr
-	own := maskMode(fs.owner(info, &a), policy.Write, true)
+	own := maskMode(info.Mode, policy.Write, true)
 	if own&0o777 == shown&0o777 {
 		return
 	}
 	call := currentCall(c.Pid)
 	need := call.needs(n.isDir())
-	if need == 0 || !grants(own, &a, c, need) || grants(shown, &a, c, need) {
+	if need == 0 || !fs.grants(own, c, need) || fs.grants(shown, c, need) {
 		return
 	}
 	p, d, ok := fs.decisionOn(n)
@@ -211,11 +210,11 @@ func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
 
 // grants reports whether the mode bits give the caller what it needs (4 read,
 // 2 write, 1 execute).
-func grants(mode uint32, a *fuse.Attr, c *fuse.Caller, need uint32) bool {
+func (fs *FS) grants(mode uint32, c *fuse.Caller, need uint32) bool {
 	switch {
-	case c.Uid == a.Uid:
+	case c.Uid == fs.o.UID:
 		mode >>= 6
-	case c.Gid == a.Gid:
+	case c.Gid == fs.o.GID:
 		mode >>= 3
 	}
 	return mode&need == need

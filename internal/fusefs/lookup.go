@@ -201,7 +201,7 @@ func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
 func (d *dir) last() layer.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return layer.Info{Mode: d.mode, Ino: d.ino, UID: d.uid, GID: d.gid, Origin: layer.Delta}
+	return layer.Info{Mode: d.mode, Ino: d.ino, Origin: layer.Delta}
 }
 
 // outdated makes the kernel look n's name up again.

@@ -137,7 +137,7 @@ func mountSource(t testing.TB, source string, change func(*fusefs.Options), spec
 		t.Fatal(err)
 	}
 	o := fusefs.Options{
-		Layer: v.layer, Policy: compile(t, specs...), UID: guestUID, GID: guestGID, OwnAll: true,
+		Layer: v.layer, Policy: compile(t, specs...), UID: guestUID, GID: guestGID,
 		OnDenial: v.onDenial, OnChange: v.onChange, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	change(&o)

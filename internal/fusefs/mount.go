@@ -27,15 +27,10 @@ type Options struct {
 	// that the names of one file may differ in class.
 	PolicyChanged bool
 
-	// UID and GID own what the real user owns, as the view shows it: the
-	// sandbox's ids in the user namespace of the mount.
+	// UID and GID own every entry, as the view shows it: the sandbox's ids in the
+	// user namespace of the mount. What they may do with an entry of another's the
+	// layer says by its mode, see layer.User.
 	UID, GID uint32
-	// RealUID, RealGID and RealGroups are the real user's ids as the layer
-	// sees them. Entries of others are shown as theirs.
-	RealUID, RealGID uint32
-	RealGroups       []uint32
-	// OwnAll shows every entry as UID's and GID's: for a mounter that is root.
-	OwnAll bool
 
 	// OnDenial and OnChange are told of refusals and changes, by several
 	// goroutines and before whoever made one gets the answer; only of refusals

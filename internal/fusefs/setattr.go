@@ -25,7 +25,7 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	mu := fs.stripe(n)
 	mu.Lock()
 	defer mu.Unlock()
-	if fs.gives(n, in) {
+	if fs.gives(in) {
 		return fuse.EPERM
 	}
 	a := wanted(in)
@@ -48,37 +48,30 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	return fuse.OK
 }
 
-// gives reports whether the request would give n to somebody else.
-func (fs *FS) gives(n *node, in *fuse.SetAttrIn) bool {
+// gives reports whether the request would give the entry to somebody else.
+func (fs *FS) gives(in *fuse.SetAttrIn) bool {
 	uid, setUID := in.GetUID()
 	gid, setGID := in.GetGID()
-	if !setUID && !setGID {
-		return false
-	}
-	info, st := fs.stat(n)
-	if !st.Ok() {
-		return true
-	}
-	var a fuse.Attr
-	fs.owner(&info, &a)
-	return setUID && uid != a.Uid || setGID && gid != a.Gid
+	return setUID && uid != fs.o.UID || setGID && gid != fs.o.GID
 }
 
 // wanted returns what the request changes.
 func wanted(in *fuse.SetAttrIn) layer.SetAttr {
 	var a layer.SetAttr
 	if mode, ok := in.GetMode(); ok {
-		a.Mode = &mode
+		a.Mode, a.OwnerOnly = &mode, true
 	}
 	if size, ok := in.GetSize(); ok {
 		s := int64(size)
 		a.Size = &s
 	}
 	if t, ok := in.GetATime(); ok {
-		a.Atime = timespec(t, in.Valid&fuse.FATTR_ATIME_NOW != 0)
+		current := in.Valid&fuse.FATTR_ATIME_NOW != 0
+		a.Atime, a.OwnerOnly = timespec(t, current), a.OwnerOnly || !current
 	}
 	if t, ok := in.GetMTime(); ok {
-		a.Mtime = timespec(t, in.Valid&fuse.FATTR_MTIME_NOW != 0)
+		current := in.Valid&fuse.FATTR_MTIME_NOW != 0
+		a.Mtime, a.OwnerOnly = timespec(t, current), a.OwnerOnly || !current
 	}
 	return a
 }

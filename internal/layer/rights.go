@@ -167,7 +167,7 @@ func (r rights) maySet(a SetAttr) error {
 	switch {
 	case !r.foreign:
 		return nil
-	case a.OwnerOnly || a.Mode != nil:
+	case a.OwnerOnly:
 		return unix.EPERM
 	case r.bits&mayWrite == 0:
 		return unix.EACCES

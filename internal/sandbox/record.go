@@ -61,6 +61,9 @@ type Record struct {
 	// Ignore are patterns as of gitignore(5): what of the source they match is not
 	// there for the sandbox. They are those of the time when it was made.
 	Ignore []byte `json:"ignore,omitempty"`
+	// UID is the user, and the group, that the sandbox's processes are inside; with
+	// docker it is HostUID. nil: those who run the sandbox.
+	UID *uint32 `json:"uid,omitempty"`
 	// HostUID is the user that the sandbox's processes are on the host when
 	// root runs it, no other sandbox's; 0 = they are the user who runs it.
 	HostUID   uint32    `json:"host_uid,omitempty"`
@@ -114,6 +117,9 @@ func (r *Record) SetRules(rules []policy.Rule, note string) {
 func (r *Record) clone() Record {
 	c := *r
 	c.Rules = slices.Clone(r.Rules)
+	if r.UID != nil {
+		c.UID = new(*r.UID)
+	}
 	c.Mounts = slices.Clone(r.Mounts)
 	c.Marks = slices.Clone(r.Marks)
 	c.Ignore = slices.Clone(r.Ignore)
@@ -138,6 +144,10 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
+	case r.UID != nil && *r.UID > maxUID && *r.UID != r.HostUID:
+		return fault.New(fault.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
+	case r.UID != nil && r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
+		return fault.New(fault.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
 	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
 		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.CreatedAt.IsZero():

@@ -80,15 +80,7 @@ func sourceUser() (*layer.User, error) {
 	if err != nil || os.Geteuid() == 0 || caps[0].Permitted == 0 {
 		return nil, err
 	}
-	groups, err := os.Getgroups()
-	if err != nil {
-		return nil, fault.New(fault.Internal, "groups: %w", err)
-	}
-	u := &layer.User{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	for _, g := range groups {
-		u.Groups = append(u.Groups, uint32(g))
-	}
-	return u, nil
+	return &layer.User{UID: uint32(os.Geteuid())}, nil
 }
 
 // asUser calls do with no capability in force, unless we are root.

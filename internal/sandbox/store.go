@@ -28,7 +28,8 @@ const (
 const layersDir = "layers"
 
 // Create makes a sandbox of the record r. ID, HostUID, CreatedAt and
-// SchemaVersion are set here, and Name if it is empty: a server's sandbox is
+// SchemaVersion are set here, UID if root runs it and it is nil, and Name if it is
+// empty: a server's sandbox is
 // then called by its ID, another gets a name made up. The sandbox is not
 // locked. Errors: Invalid for the name; Exists; Exhausted; Denied.
 func (h *Home) Create(r Record) (*Sandbox, error) {
@@ -61,10 +62,11 @@ func (s *Sandbox) make() error {
 	if err := h.checkAuditRoom(owner); err != nil {
 		return err
 	}
-	var err error
-	if s.record.HostUID, err = h.freeUIDLocked(); err != nil {
+	hostUID, err := h.freeUIDLocked()
+	if err != nil {
 		return err
 	}
+	s.record.setUIDs(hostUID)
 	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.record.ID))
 	// With its layers' directory, so that it can be looked at before it runs.
 	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {

@@ -3,8 +3,10 @@ package sandbox
 import (
 	"math/rand/v2"
 	"os"
+	"strconv"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // The host uids of sandboxes run by root: above what systemd gives to
@@ -13,6 +15,48 @@ const (
 	firstUID = 0x7000_0000
 	lastUID  = 0x7FFF_FFFD
 )
+
+// insideUID is the user inside of a sandbox that root runs: an ordinary one, as
+// programs expect of whoever has no privileges.
+const insideUID = 1000
+
+// maxUID is below the kernel's overflow id, which stands for whoever has no id
+// inside.
+const maxUID = 65533
+
+// ParseUser reads the user inside as it is asked for; nil, for an empty text, is the
+// default. Errors: Invalid.
+func ParseUser(text string) (*uint32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n > maxUID {
+		return nil, fault.New(fault.Invalid, "user %s: want a user's number from 0 to %d", vpath.Quote(text), maxUID)
+	}
+	return new(uint32(n)), nil
+}
+
+// CheckUser refuses a user that the runtime cannot have. Errors: Invalid.
+func CheckUser(uid *uint32, runtime string) error {
+	if uid != nil && runtime == RuntimeDocker {
+		return fault.New(fault.Invalid, "user %d: a container's users are the host's, so it runs as the sandbox's own: leave the user out, or use runtime bwrap", *uid)
+	}
+	return nil
+}
+
+// setUIDs gives a sandbox that is being made its user on the host and, unless it has
+// one, inside. The home is locked.
+func (r *Record) setUIDs(hostUID uint32) {
+	r.HostUID = hostUID
+	switch {
+	case hostUID == 0 || r.UID != nil:
+	case r.Runtime == RuntimeDocker:
+		r.UID = new(hostUID)
+	default:
+		r.UID = new(uint32(insideUID))
+	}
+}
 
 // freeUIDLocked returns a host uid that no sandbox of this home has, drawn at
 // random so that two homes, and a sandbox and its predecessor, are unlikely to

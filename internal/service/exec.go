@@ -133,7 +133,8 @@ const (
 // is in it.
 func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error) {
 	size := 0
-	user := supervise.CurrentUser()
+	record := sb.Record()
+	user := supervise.UserOf(&record)
 	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name}
 	for name, value := range given {
 		switch {

@@ -141,16 +141,10 @@ func (s *supervisor) openLayers(context.Context) error {
 		Dir:    s.box.LayersDir(),
 		Quota:  layer.Quota{Bytes: limits.DiskBytes, Inodes: cmp.Or(limits.DiskInodes, limits.DiskBytes/bytesPerInode)},
 	}
-	groups, err := os.Getgroups()
-	if err != nil {
-		return fault.New(fault.Internal, "groups: %w", err)
-	}
-	for _, g := range groups {
-		s.groups = append(s.groups, uint32(g))
-	}
 	if uid := os.Geteuid(); uid != 0 {
-		options.User = &layer.User{UID: uint32(uid), GID: uint32(os.Getegid()), Groups: s.groups}
+		options.User = &layer.User{UID: uint32(uid)}
 	}
+	var err error
 	if s.absent, err = s.record.Absent(); err != nil {
 		return err
 	}
@@ -185,8 +179,7 @@ func (s *supervisor) mountView(context.Context) error {
 	s.view, err = fusefs.Mount(mountpoint, fusefs.Options{
 		Layer: s.stack, Policy: s.policy.Load(), PolicyChanged: len(s.record.EarlierRules) > 0,
 		UID: uint32(uid), GID: uint32(gid),
-		RealUID: uint32(os.Geteuid()), RealGID: uint32(os.Getegid()), RealGroups: s.groups,
-		OwnAll: os.Geteuid() == 0, OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,
+		OnDenial: s.onDenial, OnChange: s.onChange, OnSource: s.onSource, Owner: s.ownerOf, Logger: s.log,
 	})
 	if err != nil {
 		return err
@@ -330,7 +323,7 @@ func (s *supervisor) neverReady(err error) error {
 }
 
 func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
-	user := CurrentUser()
+	user := UserOf(&s.record)
 	spec := isolate.Spec{
 		ID:        string(s.record.ID),
 		View:      filepath.Join(s.box.Dir(), viewDir),
@@ -341,7 +334,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		InitEnv:   guest.InitEnv,
 		InitEnvOf: guest.FilesEnv,
 		Stderr:    &s.complaints,
-		UID:       os.Geteuid(), GID: os.Getegid(),
+		UID:       user.UID, GID: user.GID,
 		HostUID: -1, HostGID: -1,
 		User: user.Name, Home: user.Home,
 		Guest:  theirs,
@@ -352,7 +345,6 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	}
 	if s.docker() {
 		l := s.record.Limits
-		spec.UID, spec.GID = spec.HostUID, spec.HostGID
 		spec.Dir, spec.Image = s.box.Dir(), s.record.Image
 		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, CPUShares: l.CPUShares, PIDs: l.PIDs}
 	}

@@ -65,7 +65,6 @@ type supervisor struct {
 
 	dir       *os.File // the sandbox's directory
 	reserved  []vpath.Path
-	groups    []uint32 // the real user's
 	source    *os.File
 	policy    atomic.Pointer[policy.Policy]
 	stack     *layer.Stack
