@@ -2,6 +2,7 @@ package client
 
 import (
 	"io"
+	"strconv"
 	"time"
 )
 
@@ -99,6 +100,7 @@ type settings struct {
 	labels           map[string]string
 	runtime          RuntimeType
 	image            string
+	user             string
 	limits           ResourceLimits
 	expiresIn        time.Duration
 	leaveStopped     bool
@@ -266,6 +268,13 @@ func WithRuntime(r RuntimeType) SandboxOption {
 // has it.
 func WithImage(image string) SandboxOption {
 	return option(func(s *settings) { s.image = image })
+}
+
+// WithUser says who commands are inside, by number, of the bwrap runtime: 0 is root,
+// without any capability. Without it: an ordinary user, 1000 where root runs the
+// server.
+func WithUser(uid uint32) SandboxOption {
+	return option(func(s *settings) { s.user = strconv.FormatUint(uint64(uid), 10) })
 }
 
 // WithResources bounds the sandbox. A second one replaces the first.

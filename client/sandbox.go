@@ -175,7 +175,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		return nil, failure(operation, `unknown runtime "`+string(s.runtime)+`"`, ErrInvalid)
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image,
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, User: s.user,
 	}
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)

@@ -68,7 +68,7 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.S
 		return nil, err
 	}
 	m := &made{isNew: true}
-	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, Limits: o.limits()}
+	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, User: o.User, Limits: o.limits()}
 	n.Limits.Timeout = 0 // of each command, not of the sandbox
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime

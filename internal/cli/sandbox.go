@@ -101,7 +101,7 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 	return home.Create(sandbox.Record{
 		Name: o.Name, Source: source, Workspace: string(source.Path),
 		Rules: rules, PolicyNote: note, Marks: o.marks,
-		Runtime: o.Runtime, Image: o.image(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
+		Runtime: o.Runtime, Image: o.image(), UID: o.uid(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
 	})
 }
 
@@ -179,7 +179,7 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 		return err
 	}
 	if held {
-		return fault.New(fault.Precondition, "sandbox %s: running; its runtime, network, mounts and limits can only be changed while it is stopped", sb.Name())
+		return fault.New(fault.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
 	}
 	mounts, err := o.mounts(home)
 	if err != nil {
@@ -192,8 +192,9 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 			flag  string
 			store func()
 		}{
-			{"runtime", func() { r.Runtime, r.Image = o.Runtime, o.image() }},
+			{"runtime", func() { r.SetRuntime(o.Runtime, o.image()) }},
 			{"image", func() { r.Image = o.image() }},
+			{"user", func() { r.UID = o.uid() }},
 			{"net", func() { r.Net = o.Net }},
 			{"mount", func() { r.Mounts = mounts }},
 			{"memory", func() { r.Limits.MemoryBytes = want.MemoryBytes }},

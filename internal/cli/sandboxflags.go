@@ -36,6 +36,7 @@ type sandboxOptions struct {
 
 	Runtime string
 	Image   string
+	User    string
 	Net     string
 	Mounts  []string
 	Memory  bytesValue
@@ -54,7 +55,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
+var limitFlags = []string{"runtime", "image", "user", "net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -69,6 +70,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Hide, "hide", nil, "make what matches `PATTERN` not exist, above every other rule")
 	f.StringVar(&o.Runtime, "runtime", sandbox.RuntimeBwrap, "what confines it: bwrap, with the host's system inside, or docker, with an image's")
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
+	f.StringVar(&o.User, "user", "", "who commands are inside, by number, such as 0 (default: 1000 where root runs it, else you)")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
 	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST]` inside, read-only, there or at DST")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
@@ -124,7 +126,21 @@ func (o *sandboxOptions) check() error {
 	case o.Timeout < 0:
 		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
-	return nil
+	return o.checkUser()
+}
+
+func (o *sandboxOptions) checkUser() error {
+	uid, err := sandbox.ParseUser(o.User)
+	if err == nil {
+		err = sandbox.CheckUser(uid, o.Runtime)
+	}
+	return err
+}
+
+// uid is who commands are inside, nil for the default. The flags were checked.
+func (o *sandboxOptions) uid() *uint32 {
+	uid, _ := sandbox.ParseUser(o.User)
+	return uid
 }
 
 // checkHere refuses what only a server's sandbox has.

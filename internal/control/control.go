@@ -48,6 +48,7 @@ type NewSandbox struct {
 	Rules      []policy.Rule
 	Runtime    string // "" for the server's default
 	Image      string
+	User       string // "" for the server's default
 	Limits     sandbox.Limits
 }
 

@@ -219,7 +219,7 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	want := "f: uid 0 mode 644 content\ntheirs: uid 65534 mode 600 permission denied\nwritten: more\n"
+	want := "f: uid 0 mode 644 content\ntheirs: uid 0 mode 0 permission denied\nwritten: more\n"
 	if string(out) != want {
 		t.Errorf("it saw\n%swant\n%s", out, want)
 	}
@@ -236,7 +236,7 @@ func seeAsUser(args []string) error {
 		return err
 	}
 	defer source.Close()
-	s, err := layer.Open(layer.Options{Source: source, Dir: home + "/layers"})
+	s, err := layer.Open(layer.Options{Source: source, Dir: home + "/layers", User: &layer.User{}})
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (c *Client) Create(ctx context.Context, n control.NewSandbox) (control.Sand
 	}
 	made, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireRuntime[n.Runtime], Image: n.Image,
-		Resources: wireLimits(n.Limits), Name: n.Name,
+		Resources: wireLimits(n.Limits), Name: n.Name, User: n.User,
 	})
 	if err != nil {
 		return control.Sandbox{}, c.failed(err)

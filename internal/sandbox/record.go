@@ -18,7 +18,7 @@ import (
 // every change, added fields too, because an older agentfense that ignored a
 // field could weaken the sandbox. Earlier versions are read; the next change of
 // such a record makes it one of this version.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // The runtimes.
 const (

@@ -58,6 +58,17 @@ func (r *Record) setUIDs(hostUID uint32) {
 	}
 }
 
+// SetRuntime gives the sandbox another runtime. A user inside that the other had is
+// its default again.
+func (r *Record) SetRuntime(runtime, image string) {
+	same := r.Runtime == runtime
+	r.Runtime, r.Image = runtime, image
+	if !same && r.UID != nil && r.HostUID != 0 {
+		r.UID = nil
+		r.setUIDs(r.HostUID)
+	}
+}
+
 // freeUIDLocked returns a host uid that no sandbox of this home has, drawn at
 // random so that two homes, and a sandbox and its predecessor, are unlikely to
 // share one; 0 for an ordinary user. The home is locked. A damaged record

@@ -72,6 +72,13 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	if err != nil {
 		return sandbox.Record{}, err
 	}
+	uid, err := sandbox.ParseUser(r.User)
+	if err == nil {
+		err = sandbox.CheckUser(uid, how.name)
+	}
+	if err != nil {
+		return sandbox.Record{}, err
+	}
 	if r.Name != "" {
 		if err := sandbox.CheckName(r.Name); err != nil {
 			return sandbox.Record{}, fault.New(fault.Invalid, "name: %w", err)
@@ -113,7 +120,7 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	source, err := s.home.ResolveSource(path)
 	return sandbox.Record{
 		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: sentNote,
-		Runtime: how.name, Image: how.image, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: uid, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
 	}, err
 }
 

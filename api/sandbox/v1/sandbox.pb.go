@@ -695,7 +695,10 @@ type CreateSandboxRequest struct {
 	Image     string          `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
 	Resources *ResourceLimits `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
 	// For the command line; empty is the id. ALREADY_EXISTS if it is taken.
-	Name          string `protobuf:"bytes,100,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,100,opt,name=name,proto3" json:"name,omitempty"`
+	// Who commands are inside, by number, of the bwrap runtime: "0" is root, without any
+	// capability. Empty is an ordinary user, 1000 where root runs the server.
+	User          string `protobuf:"bytes,102,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -782,6 +785,13 @@ func (x *CreateSandboxRequest) GetResources() *ResourceLimits {
 func (x *CreateSandboxRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateSandboxRequest) GetUser() string {
+	if x != nil {
+		return x.User
 	}
 	return ""
 }
@@ -4456,7 +4466,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tsync_held\x18g \x01(\bR\bsyncHeld\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc7\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x03\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -4467,7 +4477,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aruntime\x18\x05 \x01(\x0e2\x17.sandbox.v1.RuntimeTypeR\aruntime\x12\x14\n" +
 	"\x05image\x18\x06 \x01(\tR\x05image\x128\n" +
 	"\tresources\x18\a \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12\x12\n" +
-	"\x04name\x18d \x01(\tR\x04name\x1a9\n" +
+	"\x04name\x18d \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18f \x01(\tR\x04user\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +

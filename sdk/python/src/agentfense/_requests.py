@@ -48,6 +48,7 @@ def create_sandbox(
     image: Optional[str],
     resources: Resources,
     name: Optional[str],
+    user: Optional[int],
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -59,6 +60,7 @@ def create_sandbox(
         image=text_of(image or "", "image"),
         resources=wire_resources(resources),
         name=text_of(name or "", "name"),
+        user="" if user is None else str(operator.index(user)),
     )
 
 

@@ -87,9 +87,12 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         resources: Resources = None,
         *,
         name: Optional[str] = None,
+        user: Optional[int] = None,
     ) -> t.Sandbox:
         """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible."""
-        request = requests.create_sandbox(codebase_id, permissions, labels, expires_in, runtime, image, resources, name)
+        request = requests.create_sandbox(
+            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user
+        )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = await self._connection.make(
             "CreateSandbox", request, about, lambda made: self.destroy_sandbox(made.id, unused_only=True)

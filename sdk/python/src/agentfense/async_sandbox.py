@@ -65,6 +65,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         expires_in: Timeout = None,
         link: Optional[bool] = None,
         ignore_files: bool = False,
+        user: Optional[int] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
@@ -92,6 +93,7 @@ class AsyncSandbox(AsyncSandboxExecs):
           were not applied; None is the server's default, which is never unless configured.
         - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
+        - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
         policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
@@ -117,7 +119,9 @@ class AsyncSandbox(AsyncSandboxExecs):
                 made = await client._create_owned(called, owner_id)
                 await client.upload_tree(made.id, directory, ignore_patterns)
                 made = await client.get_codebase(made.id)
-            info = await client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)
+            info = await client.create_sandbox(
+                made.id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+            )
             return await cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
             await give_up_async(client, None, made)
@@ -140,6 +144,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         policy: Optional[PolicyLike] = None,
         name: Optional[str] = None,
         expires_in: Timeout = None,
+        user: Optional[int] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
@@ -149,7 +154,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         try:
             codebase = await client.get_codebase(codebase_id)
             info = await client.create_sandbox(
-                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name
+                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
             )
             return await cls._begin(client, info, codebase, auto_start)
         except BaseException:

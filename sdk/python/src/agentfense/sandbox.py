@@ -65,6 +65,7 @@ class Sandbox(SandboxExecs):
         expires_in: Timeout = None,
         link: Optional[bool] = None,
         ignore_files: bool = False,
+        user: Optional[int] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
@@ -92,6 +93,7 @@ class Sandbox(SandboxExecs):
           were not applied; None is the server's default, which is never unless configured.
         - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
+        - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
         policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
@@ -116,7 +118,9 @@ class Sandbox(SandboxExecs):
                 made = client._create_owned(called, owner_id)
                 client.upload_tree(made.id, directory, ignore_patterns)
                 made = client.get_codebase(made.id)
-            info = client.create_sandbox(made.id, rules, labels, expires_in, runtime, image, resources, name=name)
+            info = client.create_sandbox(
+                made.id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+            )
             return cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
             give_up(client, None, made)
@@ -139,6 +143,7 @@ class Sandbox(SandboxExecs):
         policy: Optional[PolicyLike] = None,
         name: Optional[str] = None,
         expires_in: Timeout = None,
+        user: Optional[int] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
@@ -147,7 +152,9 @@ class Sandbox(SandboxExecs):
         info: Optional[t.Sandbox] = None
         try:
             codebase = client.get_codebase(codebase_id)
-            info = client.create_sandbox(codebase_id, rules, labels, expires_in, runtime, image, resources, name=name)
+            info = client.create_sandbox(
+                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+            )
             return cls._begin(client, info, codebase, auto_start)
         except BaseException:
             give_up(client, info, None)
