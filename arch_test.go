@@ -39,7 +39,8 @@ var mayImport = map[string]string{
 	// a directory of this host, for who uploads it
 	"internal/tree": "fault ignore vpath",
 	// files of the host, for those who do I/O
-	"internal/hostfile": "fault",
+	"internal/hostfile":  "fault",
+	"internal/gitconfig": "fault ignore vpath",
 	// git's history, asked of git
 	"internal/githistory": "fault hostfile",
 	// mechanisms
@@ -63,7 +64,7 @@ var mayImport = map[string]string{
 	// meaning
 	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy risk textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
-	"internal/supervise": "bundle crash fault hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit outlog sandbox",
+	"internal/supervise": "bundle crash fault gitconfig hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit outlog sandbox",
 	"internal/service":   "apilevel crash fault ident vpath policy config audit outlog codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",

@@ -49,6 +49,8 @@ type Spec struct {
 	UID, GID int
 	User     string
 	Home     string
+	// Etc are further files of /etc inside, by name.
+	Etc map[string][]byte
 	// HostUID and HostGID are the ids on the host that everything inside runs
 	// with. They are required of root, who drops to them (with no groups)
 	// before any namespace is made. Other users stay what they are and leave

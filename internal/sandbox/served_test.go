@@ -62,7 +62,7 @@ func TestARecordOfVersion1IsReadAndRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := strings.Replace(string(whole), `"schema_version": 3`, `"schema_version": 1`, 1)
+	old := strings.Replace(string(whole), `"schema_version": 4`, `"schema_version": 1`, 1)
 	if err := os.WriteFile(path, []byte(old), 0o600); err != nil || old == string(whole) {
 		t.Fatal(err)
 	}

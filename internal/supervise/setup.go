@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cgroup"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/gitconfig"
 	"github.com/agentfense/agentfense/internal/guest"
 	"github.com/agentfense/agentfense/internal/isolate"
 	"github.com/agentfense/agentfense/internal/isolate/bwrap"
@@ -337,6 +338,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		UID:       user.UID, GID: user.GID,
 		HostUID: -1, HostGID: -1,
 		User: user.Name, Home: user.Home,
+		Etc:    map[string][]byte{"gitconfig": s.gitConfig()},
 		Guest:  theirs,
 		DevPTS: s.terminals.dir,
 	}
@@ -359,6 +361,20 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		spec.Mounts = append(spec.Mounts, isolate.Mount{Source: string(m.Source), Target: string(m.Target)})
 	}
 	return spec
+}
+
+// gitConfig is what a git inside is told. Of a server's sandbox nobody is its user.
+// What a mount shows has an owner that is nobody inside, for which git refuses a
+// repository: so the owner does not matter where there are mounts.
+func (s *supervisor) gitConfig() []byte {
+	c := gitconfig.Inside{Safe: []string{s.record.Workspace}}
+	if s.record.Served == nil {
+		c.User = gitconfig.Of(os.Getenv, string(s.record.Source.Path))
+	}
+	if len(s.record.Mounts) > 0 {
+		c.Safe = append(c.Safe, "*")
+	}
+	return c.Encode()
 }
 
 // enforced lists what really holds, in the words of the mechanisms.

@@ -151,6 +151,9 @@ func (p *plan) synthesise() {
 	p.etcFiles["/etc/hostname"] = etcFile{content: []byte(s.Hostname + "\n")}
 	p.etcFiles["/etc/hosts"] = etcFile{content: []byte("127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n")}
 	p.etcFiles["/etc/mtab"] = etcFile{link: "../proc/self/mounts"}
+	for name, content := range s.Etc {
+		p.etcFiles["/etc/"+name] = etcFile{content: content}
+	}
 }
 
 // buildEtc writes /etc onto the stage. Its directories are bound by now; mount

@@ -67,6 +67,12 @@ func (p *plan) etc() map[string]string {
 		files["hosts"] = "127.0.0.1 localhost " + s.Hostname + "\n::1 localhost\n"
 		files["resolv.conf"] = ""
 	}
+	for name, content := range s.Etc {
+		files[name] = string(content)
+	}
+	for _, m := range p.mounts { // what is asked for by name comes in its place
+		delete(files, strings.TrimPrefix(m.Target, "/etc/"))
+	}
 	return files
 }
 
