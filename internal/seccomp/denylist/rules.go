@@ -14,6 +14,8 @@
 package denylist
 
 import (
+	"slices"
+
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +59,24 @@ var fileSystemNames = []uint32{
 }
 
 func rules() []rule {
-	return append(fixedRules(), fileSystemRules()...)
+	return slices.Concat(fixedRules(), fileSystemRules(), priorityRules())
+}
+
+// priorityRules keep a program from slowing down PID 1 and the leaders, which run
+// as the same user: the kernel asks for no more. As with prlimit64, a program that
+// gives its own pid is refused as well; 0, for itself or its group, is not. That
+// sets nothing of ours, which is in no group that a program can enter.
+// sched_setaffinity stays: libraries bind their threads by number, and to share a
+// processor with a busy program costs less than a low priority.
+func priorityRules() []rule {
+	const ioprioWhoUser = 3 // IOPRIO_WHO_USER of linux/ioprio.h
+	someone := func(arg uint32) []seccomp.Condition { return []seccomp.Condition{anyBit(arg, ^uint32(0))} }
+	return []rule{
+		{action: errno(unix.EPERM), calls: []string{"setpriority", "ioprio_set"}, when: someone(1)},
+		{action: errno(unix.EPERM), calls: []string{"setpriority"}, when: lowWordIs(0, unix.PRIO_USER)},
+		{action: errno(unix.EPERM), calls: []string{"ioprio_set"}, when: lowWordIs(0, ioprioWhoUser)},
+		{action: errno(unix.EPERM), calls: []string{"sched_setscheduler", "sched_setparam", "sched_setattr"}, when: someone(0)},
+	}
 }
 
 func fileSystemRules() []rule {
