@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -40,11 +41,12 @@ ended.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeNames,
 	}
+	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := e.hereOnly("logs"); err != nil {
-			return err
-		}
-		return runLogs(cmd.Context(), e, args[0], o)
+		return e.either(cmd,
+			func() error { return runLogs(cmd.Context(), e, args[0], o) },
+			func(ctx context.Context, s control.Server) error { return runServerLogs(ctx, e, s, args[0], o) },
+			"follow", "json")
 	}
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until the commands have ended")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one compact JSON object a line for each piece of output")
@@ -61,6 +63,17 @@ func runLogs(ctx context.Context, e *env, name string, o logsOptions) error {
 			return outlog.Read(ctx, sb.Dir(), nil, do)
 		}
 		return outlog.Read(ctx, sb.Dir(), sb.HasSupervisor, do)
+	})
+}
+
+// runServerLogs is runLogs of a server's sandbox.
+func runServerLogs(ctx context.Context, e *env, s control.Server, name string, o logsOptions) error {
+	sb, err := s.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	return e.showLogs(ctx, name, o, func(ctx context.Context, do func(outlog.Record) error) error {
+		return s.Logs(ctx, string(sb.Record.ID), o.Follow, do)
 	})
 }
 
@@ -111,7 +124,7 @@ type loggedLine struct {
 	Continued bool          `json:"continued,omitempty"`
 	Stream    outlog.Stream `json:"stream,omitempty"`
 	Text      string        `json:"text,omitempty"`
-	Base64    string        `json:"base64,omitempty"` // instead of text that is not UTF-8
+	Base64    string        `json:"base64,omitempty"`    // instead of text that is not UTF-8
 	ExitCode  *int          `json:"exit_code,omitempty"` // ends a command; as run's exit code
 	LostBytes int64         `json:"lost_bytes,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/outlog"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/tree"
@@ -48,6 +49,7 @@ type Server interface {
 
 	SetPolicy(ctx context.Context, id string, rules []policy.Rule) error
 	Explain(ctx context.Context, s Sandbox, path vpath.Path) (policy.Explanation, error)
+	Logs(ctx context.Context, id string, follow bool, do func(outlog.Record) error) error
 	Audit(ctx context.Context, id string, after uint64, follow bool, do func(audit.Record) error) error
 }
 

@@ -122,6 +122,11 @@ func (f *fake) Audit(r *sandboxv1.AuditRequest, s grpc.ServerStreamingServer[san
 	return f.audit(s)
 }
 
+func (f *fake) Logs(r *sandboxv1.LogsRequest, s grpc.ServerStreamingServer[sandboxv1.LogRecord]) error {
+	f.record(s.Context(), sandboxv1.SandboxService_Logs_FullMethodName, r)
+	return s.Send(&sandboxv1.LogRecord{ExecId: "exec-1", Stream: sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR, Data: []byte("x")})
+}
+
 func (f *fake) WatchView(r *sandboxv1.WatchViewRequest, s grpc.ServerStreamingServer[sandboxv1.WatchViewResponse]) error {
 	f.record(s.Context(), sandboxv1.SandboxService_WatchView_FullMethodName, r)
 	return f.watch(s)

@@ -287,7 +287,7 @@ func compact(t *testing.T, text string) string {
 // Every method of the services that has a route is in the tables above or in the
 // tests of streams: a new one cannot be forgotten.
 func TestEveryMethodHasARoute(t *testing.T) {
-	byHand := strings.Fields("ExecStream SessionExecStream Audit UploadFiles DownloadFile ReadView WatchView")
+	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView")
 	// They need more than one direction at once, or many files: gRPC only.
 	without := strings.Fields("Attach UploadTree")
 	tested := map[string]bool{}

@@ -398,3 +398,17 @@ func TestWatchView(t *testing.T) {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
 }
+
+// What detached commands wrote comes one object a line.
+func TestLogs(t *testing.T) {
+	f := &fake{}
+	got := do(t, "GET", serve(t, f, gateway.Options{})+"/v1/sandboxes/sb_1/logs?follow=true", "")
+	const want = `{"result":{"time":null,"execId":"exec-1","argv":[],"continued":false,"stream":"OUTPUT_TYPE_STDERR","data":"eA==","lostBytes":"0"}}`
+	if got.status != 200 || compact(t, got.body) != want {
+		t.Errorf("%d %s, want\n%s", got.status, got.body, want)
+	}
+	asked := f.only(t).requests[0]
+	if diff := cmp.Diff(&sandboxv1.LogsRequest{SandboxId: "sb_1", Follow: true}, asked, protocmp.Transform()); diff != "" {
+		t.Error(diff)
+	}
+}

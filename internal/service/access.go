@@ -67,6 +67,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "ReadView":      store.ScopeRead,
 	sandboxPrefix + "WatchView":     store.ScopeRead,
 	sandboxPrefix + "Audit":         store.ScopeRead,
+	sandboxPrefix + "Logs":          store.ScopeRead,
 	sandboxPrefix + "GetStats":      store.ScopeRead,
 }
 

@@ -94,23 +94,28 @@ func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsReq
 const maxArgvBytes = 4 << 10
 
 func wireExec(x supervise.KeptExec) *sandboxv1.DetachedExec {
-	d := &sandboxv1.DetachedExec{ExecId: x.ID, SessionId: x.Session, StartedAt: timeOf(x.StartedAt)}
-	room := maxArgvBytes
-	for _, arg := range x.Argv {
-		if len(arg) > room {
-			arg = cutText(arg, room)
-		}
-		room -= len(arg)
-		d.Argv = append(d.Argv, strings.ToValidUTF8(string(arg), "\uFFFD"))
-		if room <= 0 {
-			break
-		}
-	}
+	d := &sandboxv1.DetachedExec{ExecId: x.ID, SessionId: x.Session, StartedAt: timeOf(x.StartedAt), Argv: wireArgv(x.Argv)}
 	if x.Exit != nil {
 		code := codeOfEnd(*x.Exit)
 		d.ExitCode = &code
 	}
 	return d
+}
+
+// wireArgv is as much of a command as is shown.
+func wireArgv(argv [][]byte) (shown []string) {
+	room := maxArgvBytes
+	for _, arg := range argv {
+		if len(arg) > room {
+			arg = cutText(arg, room)
+		}
+		room -= len(arg)
+		shown = append(shown, strings.ToValidUTF8(string(arg), "\uFFFD"))
+		if room <= 0 {
+			break
+		}
+	}
+	return shown
 }
 
 // codeOfEnd is the exit code of a command however it has ended.

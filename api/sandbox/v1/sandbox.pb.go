@@ -4027,6 +4027,166 @@ func (x *AuditEvent) GetRecord() string {
 	return ""
 }
 
+type LogsRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// Goes on with what comes.
+	Follow        bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *LogsRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetFollow() bool {
+	if x != nil {
+		return x.Follow
+	}
+	return false
+}
+
+// LogRecord is the beginning of a detached command, a piece of its output, or its end.
+type LogRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The command's name, as ExecResult has it.
+	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
+	// Where the command begins: its program and arguments, as much as DetachedExec shows of them.
+	Argv []string `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"`
+	// With argv: what the command wrote before this is kept no longer, or was sent before.
+	Continued bool `protobuf:"varint,4,opt,name=continued,proto3" json:"continued,omitempty"`
+	// Of a piece of output; a terminal's is all of its standard output.
+	Stream ExecOutput_OutputType `protobuf:"varint,5,opt,name=stream,proto3,enum=sandbox.v1.ExecOutput_OutputType" json:"stream,omitempty"`
+	Data   []byte                `protobuf:"bytes,6,opt,name=data,proto3" json:"data,omitempty"`
+	// Where the command ends: as in ExecOutput.
+	ExitCode *int32 `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
+	// Bytes of output that a full disk did not take.
+	LostBytes     int64 `protobuf:"varint,8,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogRecord) Reset() {
+	*x = LogRecord{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogRecord) ProtoMessage() {}
+
+func (x *LogRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
+func (*LogRecord) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *LogRecord) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *LogRecord) GetExecId() string {
+	if x != nil {
+		return x.ExecId
+	}
+	return ""
+}
+
+func (x *LogRecord) GetArgv() []string {
+	if x != nil {
+		return x.Argv
+	}
+	return nil
+}
+
+func (x *LogRecord) GetContinued() bool {
+	if x != nil {
+		return x.Continued
+	}
+	return false
+}
+
+func (x *LogRecord) GetStream() ExecOutput_OutputType {
+	if x != nil {
+		return x.Stream
+	}
+	return ExecOutput_OUTPUT_TYPE_UNSPECIFIED
+}
+
+func (x *LogRecord) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *LogRecord) GetExitCode() int32 {
+	if x != nil && x.ExitCode != nil {
+		return *x.ExitCode
+	}
+	return 0
+}
+
+func (x *LogRecord) GetLostBytes() int64 {
+	if x != nil {
+		return x.LostBytes
+	}
+	return 0
+}
+
 type GetStatsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -4036,7 +4196,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4208,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +4221,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4100,7 +4260,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4272,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4285,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4225,7 +4385,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4397,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4316,7 +4476,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4328,7 +4488,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4542,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4394,7 +4554,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4799,7 +4959,23 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
 	"\x05event\x18\x03 \x01(\tR\x05event\x12\x16\n" +
-	"\x06record\x18\x04 \x01(\tR\x06record\"0\n" +
+	"\x06record\x18\x04 \x01(\tR\x06record\"D\n" +
+	"\vLogsRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x16\n" +
+	"\x06follow\x18\x02 \x01(\bR\x06follow\"\xa4\x02\n" +
+	"\tLogRecord\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
+	"\aexec_id\x18\x02 \x01(\tR\x06execId\x12\x12\n" +
+	"\x04argv\x18\x03 \x03(\tR\x04argv\x12\x1c\n" +
+	"\tcontinued\x18\x04 \x01(\bR\tcontinued\x129\n" +
+	"\x06stream\x18\x05 \x01(\x0e2!.sandbox.v1.ExecOutput.OutputTypeR\x06stream\x12\x12\n" +
+	"\x04data\x18\x06 \x01(\fR\x04data\x12 \n" +
+	"\texit_code\x18\a \x01(\x05H\x00R\bexitCode\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"lost_bytes\x18\b \x01(\x03R\tlostBytesB\f\n" +
+	"\n" +
+	"_exit_code\"0\n" +
 	"\x0fGetStatsRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xa1\x04\n" +
@@ -4859,7 +5035,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xfe\x14\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xe1\x15\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -4888,7 +5064,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\bListView\x12\x1b.sandbox.v1.ListViewRequest\x1a\x1c.sandbox.v1.ListViewResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/view\x12G\n" +
 	"\bReadView\x12\x1b.sandbox.v1.ReadViewRequest\x1a\x1c.sandbox.v1.ReadViewResponse0\x01\x12J\n" +
 	"\tWatchView\x12\x1c.sandbox.v1.WatchViewRequest\x1a\x1d.sandbox.v1.WatchViewResponse0\x01\x12e\n" +
-	"\x05Audit\x12\x18.sandbox.v1.AuditRequest\x1a\x16.sandbox.v1.AuditEvent\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/audit0\x01\x12d\n" +
+	"\x05Audit\x12\x18.sandbox.v1.AuditRequest\x1a\x16.sandbox.v1.AuditEvent\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/audit0\x01\x12a\n" +
+	"\x04Logs\x12\x17.sandbox.v1.LogsRequest\x1a\x15.sandbox.v1.LogRecord\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/logs0\x01\x12d\n" +
 	"\bGetStats\x12\x1b.sandbox.v1.GetStatsRequest\x1a\x11.sandbox.v1.Stats\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/statsB;Z9github.com/agentfense/agentfense/api/sandbox/v1;sandboxv1b\x06proto3"
 
 var (
@@ -4904,7 +5081,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
 	(ChangeKind)(0),                  // 1: sandbox.v1.ChangeKind
@@ -4960,64 +5137,66 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*WatchViewResponse)(nil),        // 51: sandbox.v1.WatchViewResponse
 	(*AuditRequest)(nil),             // 52: sandbox.v1.AuditRequest
 	(*AuditEvent)(nil),               // 53: sandbox.v1.AuditEvent
-	(*GetStatsRequest)(nil),          // 54: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 55: sandbox.v1.Stats
-	nil,                              // 56: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 57: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 58: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 59: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 60: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),     // 61: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil), // 62: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 63: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 64: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 65: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 66: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 67: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 68: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 69: google.protobuf.Duration
-	(Permission)(0),                  // 70: sandbox.v1.Permission
-	(SessionStatus)(0),               // 71: sandbox.v1.SessionStatus
-	(*Empty)(nil),                    // 72: sandbox.v1.Empty
+	(*LogsRequest)(nil),              // 54: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                // 55: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),          // 56: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                    // 57: sandbox.v1.Stats
+	nil,                              // 58: sandbox.v1.Sandbox.LabelsEntry
+	nil,                              // 59: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                              // 60: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                              // 61: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),      // 62: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),     // 63: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil), // 64: sandbox.v1.AttachRequest.WindowSize
+	nil,                              // 65: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                              // 66: sandbox.v1.CreateSessionRequest.EnvEntry
+	nil,                              // 67: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),           // 68: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),               // 69: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
+	(Permission)(0),                  // 72: sandbox.v1.Permission
+	(SessionStatus)(0),               // 73: sandbox.v1.SessionStatus
+	(*Empty)(nil),                    // 74: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	66, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	67, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	56, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	68, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	68, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	68, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	68, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	68, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	69, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	58, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	70, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	70, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	70, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	70, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	7,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	66, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	69, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	57, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	68, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	71, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	59, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	7,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	58, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	60, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	8,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	59, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	69, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	69, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	61, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	71, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	71, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	18, // 19: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
 	19, // 20: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	70, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	72, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	1,  // 22: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
 	6,  // 23: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
 	18, // 24: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
 	19, // 25: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	60, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	62, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	61, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	62, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	64, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	63, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
 	24, // 29: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	68, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	71, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	68, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	68, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	64, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	70, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	73, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	70, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	70, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	66, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
 	25, // 35: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	69, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	71, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
 	34, // 37: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
 	2,  // 38: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
 	3,  // 39: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
@@ -5026,79 +5205,83 @@ var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
 	4,  // 42: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
 	2,  // 43: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
 	37, // 44: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	66, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	70, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	66, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	68, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	72, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	68, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
 	44, // 48: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
 	47, // 49: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	70, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	68, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	72, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	70, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
 	5,  // 52: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
 	19, // 53: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	68, // 54: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	68, // 55: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	69, // 56: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	65, // 57: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	63, // 58: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	69, // 59: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	62, // 60: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	9,  // 61: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	10, // 62: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	11, // 63: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	13, // 64: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	14, // 65: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	15, // 66: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	16, // 67: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	16, // 68: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	26, // 69: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	27, // 70: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	28, // 71: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	30, // 72: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	31, // 73: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	31, // 74: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	21, // 75: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	22, // 76: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	32, // 77: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	36, // 78: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	39, // 79: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	41, // 80: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	42, // 81: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	45, // 82: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	48, // 83: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	50, // 84: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	52, // 85: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	54, // 86: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	8,  // 87: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 88: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	12, // 89: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	8,  // 90: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 91: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	72, // 92: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	17, // 93: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	20, // 94: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	25, // 95: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	25, // 96: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	29, // 97: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	72, // 98: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	17, // 99: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	20, // 100: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	20, // 101: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	23, // 102: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	33, // 103: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	38, // 104: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	40, // 105: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	8,  // 106: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	43, // 107: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	46, // 108: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	49, // 109: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	51, // 110: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	53, // 111: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	55, // 112: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	87, // [87:113] is the sub-list for method output_type
-	61, // [61:87] is the sub-list for method input_type
-	61, // [61:61] is the sub-list for extension type_name
-	61, // [61:61] is the sub-list for extension extendee
-	0,  // [0:61] is the sub-list for field type_name
+	70, // 54: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	70, // 55: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	70, // 56: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	6,  // 57: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	71, // 58: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	67, // 59: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	65, // 60: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	71, // 61: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	64, // 62: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	9,  // 63: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	10, // 64: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	11, // 65: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	13, // 66: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	14, // 67: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	15, // 68: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	16, // 69: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	16, // 70: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	26, // 71: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	27, // 72: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	28, // 73: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	30, // 74: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	31, // 75: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	31, // 76: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	21, // 77: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	22, // 78: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	32, // 79: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	36, // 80: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	39, // 81: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	41, // 82: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	42, // 83: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	45, // 84: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	48, // 85: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	50, // 86: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	52, // 87: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	54, // 88: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	56, // 89: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	8,  // 90: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 91: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	12, // 92: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	8,  // 93: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	8,  // 94: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	74, // 95: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	17, // 96: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	20, // 97: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	25, // 98: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	25, // 99: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	29, // 100: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	74, // 101: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	17, // 102: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	20, // 103: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	20, // 104: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	23, // 105: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	33, // 106: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	38, // 107: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	40, // 108: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	8,  // 109: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	43, // 110: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	46, // 111: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	49, // 112: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	51, // 113: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	53, // 114: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	55, // 115: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	57, // 116: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	90, // [90:117] is the sub-list for method output_type
+	63, // [63:90] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -5119,13 +5302,14 @@ func file_sandbox_v1_sandbox_proto_init() {
 	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

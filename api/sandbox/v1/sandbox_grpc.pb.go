@@ -44,6 +44,7 @@ const (
 	SandboxService_ReadView_FullMethodName          = "/sandbox.v1.SandboxService/ReadView"
 	SandboxService_WatchView_FullMethodName         = "/sandbox.v1.SandboxService/WatchView"
 	SandboxService_Audit_FullMethodName             = "/sandbox.v1.SandboxService/Audit"
+	SandboxService_Logs_FullMethodName              = "/sandbox.v1.SandboxService/Logs"
 	SandboxService_GetStats_FullMethodName          = "/sandbox.v1.SandboxService/GetStats"
 )
 
@@ -137,6 +138,10 @@ type SandboxServiceClient interface {
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error)
+	// Logs sends what the detached commands of a sandbox wrote, the oldest first, whether it runs or
+	// not: the last 8 to 16 MiB are kept until it is destroyed. With follow it goes on with what comes,
+	// until the last of these commands has ended or the client is gone.
+	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogRecord], error)
 	// GetStats says what a running sandbox uses. FAILED_PRECONDITION if it does not run.
 	GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*Stats, error)
 }
@@ -447,6 +452,25 @@ func (c *sandboxServiceClient) Audit(ctx context.Context, in *AuditRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_AuditClient = grpc.ServerStreamingClient[AuditEvent]
 
+func (c *sandboxServiceClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogRecord], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_Logs_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[LogsRequest, LogRecord]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_LogsClient = grpc.ServerStreamingClient[LogRecord]
+
 func (c *sandboxServiceClient) GetStats(ctx context.Context, in *GetStatsRequest, opts ...grpc.CallOption) (*Stats, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Stats)
@@ -547,6 +571,10 @@ type SandboxServiceServer interface {
 	// Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
 	// the sandbox is destroyed or the client is gone.
 	Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error
+	// Logs sends what the detached commands of a sandbox wrote, the oldest first, whether it runs or
+	// not: the last 8 to 16 MiB are kept until it is destroyed. With follow it goes on with what comes,
+	// until the last of these commands has ended or the client is gone.
+	Logs(*LogsRequest, grpc.ServerStreamingServer[LogRecord]) error
 	// GetStats says what a running sandbox uses. FAILED_PRECONDITION if it does not run.
 	GetStats(context.Context, *GetStatsRequest) (*Stats, error)
 	mustEmbedUnimplementedSandboxServiceServer()
@@ -633,6 +661,9 @@ func (UnimplementedSandboxServiceServer) WatchView(*WatchViewRequest, grpc.Serve
 }
 func (UnimplementedSandboxServiceServer) Audit(*AuditRequest, grpc.ServerStreamingServer[AuditEvent]) error {
 	return status.Error(codes.Unimplemented, "method Audit not implemented")
+}
+func (UnimplementedSandboxServiceServer) Logs(*LogsRequest, grpc.ServerStreamingServer[LogRecord]) error {
+	return status.Error(codes.Unimplemented, "method Logs not implemented")
 }
 func (UnimplementedSandboxServiceServer) GetStats(context.Context, *GetStatsRequest) (*Stats, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStats not implemented")
@@ -1062,6 +1093,17 @@ func _SandboxService_Audit_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type SandboxService_AuditServer = grpc.ServerStreamingServer[AuditEvent]
 
+func _SandboxService_Logs_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(LogsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).Logs(m, &grpc.GenericServerStream[LogsRequest, LogRecord]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_LogsServer = grpc.ServerStreamingServer[LogRecord]
+
 func _SandboxService_GetStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatsRequest)
 	if err := dec(in); err != nil {
@@ -1198,6 +1240,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Audit",
 			Handler:       _SandboxService_Audit_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Logs",
+			Handler:       _SandboxService_Logs_Handler,
 			ServerStreams: true,
 		},
 	},

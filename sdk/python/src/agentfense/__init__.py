@@ -56,6 +56,7 @@ from .results import Denial, FileChange
 from .types import (
     ApplyResult,
     AuditEvent,
+    LogRecord,
     ChangeStatus,
     Codebase,
     Diff,
@@ -150,6 +151,7 @@ __all__ = [
     "DetachedExec",
     "ApplyResult",
     "AuditEvent",
+    "LogRecord",
     "ChangeKind",
     "ChangeStatus",
     "Codebase",

@@ -14,7 +14,7 @@ from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
-from ._streams import AsyncAuditStream, AsyncExecStream
+from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,
@@ -153,3 +153,9 @@ class AsyncChangeCalls(AsyncCalls):
         request = requests.audit(sandbox_id, follow, events, after_seq, since)
         start = partial(self._connection.stream, "Audit", request, None if follow else WORK)
         return AsyncAuditStream(start, Call("audit", sandbox_id), self._connection)
+
+    def logs(self, sandbox_id: str, *, follow: bool = False) -> AsyncLogStream:
+        """Return what a sandbox's detached commands wrote; with ``follow`` until the last of them has ended."""
+        request = sandbox_pb2.LogsRequest(sandbox_id=sandbox_id, follow=follow)
+        start = partial(self._connection.stream, "Logs", request, None if follow else WORK)
+        return AsyncLogStream(start, Call("logs", sandbox_id), self._connection)

@@ -13,7 +13,7 @@ from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
-from ._streams import AuditStream, ExecStream
+from ._streams import AuditStream, ExecStream, LogStream
 from ._watch import FileWatch, end_of
 from ._wire import (
     apply_result_of,
@@ -154,3 +154,9 @@ class ChangeCalls(Calls):
         request = requests.audit(sandbox_id, follow, events, after_seq, since)
         about = self._connection.about(Call("audit", sandbox_id))
         return AuditStream(self._connection.stream("Audit", request, None if follow else WORK), about)
+
+    def logs(self, sandbox_id: str, *, follow: bool = False) -> LogStream:
+        """Return what a sandbox's detached commands wrote; with ``follow`` until the last of them has ended."""
+        request = sandbox_pb2.LogsRequest(sandbox_id=sandbox_id, follow=follow)
+        about = self._connection.about(Call("logs", sandbox_id))
+        return LogStream(self._connection.stream("Logs", request, None if follow else WORK), about)

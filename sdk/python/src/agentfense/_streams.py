@@ -11,9 +11,9 @@ import grpc
 from ._connection import AsyncConnection
 from ._errors import Call, error_of
 from ._results import denial_of, file_change_of
-from ._wire import audit_event_of, chunk_of, decode_path
+from ._wire import audit_event_of, chunk_of, decode_path, log_record_of
 from .results import Denial, FileChange
-from .types import AuditEvent, OutputChunk
+from .types import AuditEvent, LogRecord, OutputChunk
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Stream[Any]")
@@ -297,3 +297,29 @@ class AsyncAuditStream(AsyncStream[AuditEvent], AsyncIterator[AuditEvent]):
         if message is None:
             raise StopAsyncIteration
         return audit_event_of(message)
+
+
+class LogStream(Stream[LogRecord], Iterator[LogRecord]):
+    """What the detached commands of a sandbox wrote, the oldest first."""
+
+    def __iter__(self) -> LogStream:
+        return self
+
+    def __next__(self) -> LogRecord:
+        message = self.read()
+        if message is None:
+            raise StopIteration
+        return log_record_of(message)
+
+
+class AsyncLogStream(AsyncStream[LogRecord], AsyncIterator[LogRecord]):
+    """What the detached commands of a sandbox wrote, the oldest first."""
+
+    def __aiter__(self) -> AsyncLogStream:
+        return self
+
+    async def __anext__(self) -> LogRecord:
+        message = await self.read()
+        if message is None:
+            raise StopAsyncIteration
+        return log_record_of(message)

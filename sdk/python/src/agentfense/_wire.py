@@ -360,6 +360,23 @@ def audit_event_of(message: Any) -> t.AuditEvent:
     return t.AuditEvent(message.seq, message.event, time_of(message.time), record, message.record)
 
 
+_STREAMS = {1: "stdout", 2: "stderr"}
+
+
+def log_record_of(message: Any) -> t.LogRecord:
+    """Return a record of the output log."""
+    return t.LogRecord(
+        exec_id=message.exec_id,
+        time=time_of(message.time),
+        argv=list(message.argv),
+        continued=message.continued,
+        stream=_STREAMS.get(message.stream, ""),
+        data=message.data,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+        lost_bytes=message.lost_bytes,
+    )
+
+
 def stats_of(message: Any) -> t.Stats:
     """Return what a sandbox uses."""
 

@@ -12,7 +12,7 @@ from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_rest
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._requests import Paths, Resources, Timeout
-from ._streams import AsyncAuditStream, AsyncExecStream
+from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
@@ -394,6 +394,10 @@ class AsyncSandbox(AsyncSandboxExecs):
     ) -> AsyncAuditStream:
         """Return its audit events; with ``follow`` also those to come."""
         return self._client.audit(self.id, follow=follow, events=events, after_seq=after_seq, since=since)
+
+    def logs(self, *, follow: bool = False) -> AsyncLogStream:
+        """Return what its detached commands wrote; with ``follow`` until the last of them has ended."""
+        return self._client.logs(self.id, follow=follow)
 
     async def stats(self) -> t.Stats:
         """Return what it uses."""

@@ -12,7 +12,7 @@ from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._interrupts import complete
 from ._requests import Paths, Resources, Timeout
-from ._streams import AuditStream, ExecStream
+from ._streams import AuditStream, ExecStream, LogStream
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
 from .exceptions import SandboxError
@@ -393,6 +393,10 @@ class Sandbox(SandboxExecs):
     ) -> AuditStream:
         """Return its audit events; with ``follow`` also those to come."""
         return self._client.audit(self.id, follow=follow, events=events, after_seq=after_seq, since=since)
+
+    def logs(self, *, follow: bool = False) -> LogStream:
+        """Return what its detached commands wrote; with ``follow`` until the last of them has ended."""
+        return self._client.logs(self.id, follow=follow)
 
     def stats(self) -> t.Stats:
         """Return what it uses."""

@@ -355,6 +355,25 @@ class AuditEvent:
 
 
 @dataclass
+class LogRecord:
+    """The beginning of a detached command, a piece of its output, or its end."""
+
+    exec_id: str
+    time: Optional[datetime] = None
+    argv: List[str] = field(default_factory=list)
+    """Where the command begins."""
+    continued: bool = False
+    """With ``argv``: what it wrote before is kept no longer, or came before."""
+    stream: str = ""
+    """``stdout`` or ``stderr``, of a piece of output."""
+    data: bytes = b""
+    exit_code: Optional[int] = None
+    """Where the command ends."""
+    lost_bytes: int = 0
+    """Output that a full disk did not take."""
+
+
+@dataclass
 class Stats:
     """What a running sandbox uses; ``None`` where the host does not count."""
 

@@ -783,6 +783,34 @@ class AuditEvent(_message.Message):
     record: str
     def __init__(self, seq: _Optional[int] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., event: _Optional[str] = ..., record: _Optional[str] = ...) -> None: ...
 
+class LogsRequest(_message.Message):
+    __slots__ = ("sandbox_id", "follow")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    follow: bool
+    def __init__(self, sandbox_id: _Optional[str] = ..., follow: bool = ...) -> None: ...
+
+class LogRecord(_message.Message):
+    __slots__ = ("time", "exec_id", "argv", "continued", "stream", "data", "exit_code", "lost_bytes")
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    EXEC_ID_FIELD_NUMBER: _ClassVar[int]
+    ARGV_FIELD_NUMBER: _ClassVar[int]
+    CONTINUED_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    LOST_BYTES_FIELD_NUMBER: _ClassVar[int]
+    time: _timestamp_pb2.Timestamp
+    exec_id: str
+    argv: _containers.RepeatedScalarFieldContainer[str]
+    continued: bool
+    stream: ExecOutput.OutputType
+    data: bytes
+    exit_code: int
+    lost_bytes: int
+    def __init__(self, time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exec_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., continued: bool = ..., stream: _Optional[_Union[ExecOutput.OutputType, str]] = ..., data: _Optional[bytes] = ..., exit_code: _Optional[int] = ..., lost_bytes: _Optional[int] = ...) -> None: ...
+
 class GetStatsRequest(_message.Message):
     __slots__ = ("sandbox_id",)
     SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]

@@ -141,6 +141,11 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.AuditRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.AuditEvent.FromString,
                 )
+        self.Logs = channel.unary_stream(
+                '/sandbox.v1.SandboxService/Logs',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.LogsRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.LogRecord.FromString,
+                )
         self.GetStats = channel.unary_unary(
                 '/sandbox.v1.SandboxService/GetStats',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.GetStatsRequest.SerializeToString,
@@ -361,6 +366,15 @@ class SandboxServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Logs(self, request, context):
+        """Logs sends what the detached commands of a sandbox wrote, the oldest first, whether it runs or
+        not: the last 8 to 16 MiB are kept until it is destroyed. With follow it goes on with what comes,
+        until the last of these commands has ended or the client is gone.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStats(self, request, context):
         """GetStats says what a running sandbox uses. FAILED_PRECONDITION if it does not run.
         """
@@ -495,6 +509,11 @@ def add_SandboxServiceServicer_to_server(servicer, server):
                     servicer.Audit,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.AuditRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.AuditEvent.SerializeToString,
+            ),
+            'Logs': grpc.unary_stream_rpc_method_handler(
+                    servicer.Logs,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.LogsRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.LogRecord.SerializeToString,
             ),
             'GetStats': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStats,
@@ -934,6 +953,23 @@ class SandboxService(object):
         return grpc.experimental.unary_stream(request, target, '/sandbox.v1.SandboxService/Audit',
             sandbox_dot_v1_dot_sandbox__pb2.AuditRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.AuditEvent.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Logs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/sandbox.v1.SandboxService/Logs',
+            sandbox_dot_v1_dot_sandbox__pb2.LogsRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.LogRecord.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
