@@ -33,7 +33,7 @@ func certificateCaller(state *tls.ConnectionState) (Caller, error) {
 // a connection without a certificate of that authority is refused.
 //
 // Errors: NotFound, Denied and so on if a file cannot be read; Invalid if it is
-// not what it should be.
+// not what it should be; Precondition for a key that others can read.
 func ServerTLS(t config.TLS) (*tls.Config, error) {
 	if !t.Enabled() {
 		return nil, nil
@@ -42,9 +42,9 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := readPEM("server.tls.key", t.Key)
+	key, err := hostfile.ReadPrivate(t.Key, maxPEMBytes)
 	if err != nil {
-		return nil, err
+		return nil, fault.New(hostfile.Kind(err), "server.tls.key %s: %w", t.Key, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/needs"
 )
 
 // authority signs certificates.
@@ -133,14 +134,32 @@ func TestMutualTLS(t *testing.T) {
 	wantKind(t, err, fault.Unauthenticated)
 }
 
+func TestAForeignKeyIsRefused(t *testing.T) {
+	needs.Root(t)
+	_, _, cert, key := newAuthority(t).make("s", new(x509.Certificate))
+	must(t, os.Chown(key, 12345, -1))
+	_, err := auth.ServerTLS(config.TLS{Cert: cert, Key: key})
+	wantKind(t, err, fault.Precondition)
+}
+
 func TestServerTLSRefuses(t *testing.T) {
 	a, b := newAuthority(t), newAuthority(t)
 	_, _, cert, key := a.make("s", new(x509.Certificate))
 	_, _, _, otherKey := b.make("s", new(x509.Certificate))
+	copyOf := func(name string, mode os.FileMode) string {
+		text, err := os.ReadFile(key)
+		must(t, err)
+		path := filepath.Join(a.dir, name)
+		must(t, writeFile(path, string(text), mode))
+		return path
+	}
 	for name, tt := range map[string]struct {
 		tls  config.TLS
 		kind fault.Kind
 	}{
+		"a key that the group can read":   {config.TLS{Cert: cert, Key: copyOf("group", 0o640)}, fault.Precondition},
+		"a key that others can read":      {config.TLS{Cert: cert, Key: copyOf("others", 0o604)}, fault.Precondition},
+		"a key that others can write":     {config.TLS{Cert: cert, Key: copyOf("writers", 0o602)}, fault.Precondition},
 		"a certificate that is not there": {config.TLS{Cert: a.dir + "/no", Key: key}, fault.NotFound},
 		"a key that is not there":         {config.TLS{Cert: cert, Key: a.dir + "/no"}, fault.NotFound},
 		"the key of another":              {config.TLS{Cert: cert, Key: otherKey}, fault.Invalid},

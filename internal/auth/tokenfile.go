@@ -56,17 +56,15 @@ func ReadToken(path string) (string, error) {
 		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
 	}
 	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return "", fault.New(hostfile.Kind(err), "token file %s: %w", path, err)
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fault.New(fault.Precondition, "not a file")
 	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return "", fault.New(fault.Precondition, "token file %s: not a file", path)
-	case st.Uid != uint32(os.Geteuid()) && st.Uid != 0:
-		return "", fault.New(fault.Precondition, "token file %s: belongs to uid %d, not to you (uid %d)", path, st.Uid, os.Geteuid())
-	case st.Mode&0o077 != 0:
-		return "", fault.New(fault.Precondition, "token file %s: mode %04o lets others at it: chmod 600 it", path, st.Mode&0o7777)
+	if err == nil {
+		err = hostfile.CheckPrivate(f)
+	}
+	if err != nil {
+		return "", fault.New(hostfile.Kind(err), "token file %s: %w", path, err)
 	}
 	const most = 1 << 10
 	text, err := io.ReadAll(io.LimitReader(f, most))

@@ -14,8 +14,8 @@ import (
 // Kind says what a caller can do about an error of the host's file system.
 func Kind(err error) fault.Kind {
 	switch {
-	case fault.Is(err, fault.Invalid): // of ReadNamed and its like
-		return fault.Invalid
+	case fault.Is(err, fault.Invalid), fault.Is(err, fault.Precondition): // of ReadNamed and its like
+		return fault.KindOf(err)
 	case errors.Is(err, fs.ErrNotExist):
 		return fault.NotFound
 	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):

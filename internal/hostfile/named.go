@@ -19,6 +19,16 @@ import (
 // for, and no device is read. Errors: fs.ErrNotExist, fs.ErrPermission; Invalid
 // for anything but such a file, or if it is longer than limit bytes.
 func ReadNamed(name string, limit int64) ([]byte, error) {
+	f, err := openNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readBounded(f, limit)
+}
+
+// openNamed opens what ReadNamed reads.
+func openNamed(name string) (*os.File, error) {
 	// Without O_NONBLOCK opening a FIFO would wait for a writer.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if errors.Is(err, syscall.ENXIO) {
@@ -27,15 +37,16 @@ func ReadNamed(name string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, withoutName(err)
 	}
-	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
+		f.Close()
 		return nil, withoutName(err)
 	}
 	if !info.Mode().IsRegular() && !(info.Mode()&fs.ModeNamedPipe != 0 && isDescriptor(name)) {
+		f.Close()
 		return nil, notRegular(info.Mode())
 	}
-	return readBounded(f, limit)
+	return f, nil
 }
 
 // isDescriptor reports whether name is the path of an open descriptor.

@@ -1,0 +1,42 @@
+//go:build unix
+
+package hostfile
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
+
+// ReadPrivate is ReadNamed for a secret. Errors: also Precondition as
+// CheckPrivate.
+func ReadPrivate(name string, limit int64) ([]byte, error) {
+	f, err := openNamed(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := CheckPrivate(f); err != nil {
+		return nil, err
+	}
+	return readBounded(f, limit)
+}
+
+// CheckPrivate refuses an open file that somebody besides its owner may read or
+// write, or which belongs to another user than ours and root. Errors:
+// Precondition, which says what to do.
+func CheckPrivate(f *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	switch mode := uint32(st.Mode); {
+	case st.Uid != uint32(os.Geteuid()) && st.Uid != 0:
+		return fault.New(fault.Precondition, "belongs to uid %d, not to you (uid %d)", st.Uid, os.Geteuid())
+	case mode&0o077 != 0:
+		return fault.New(fault.Precondition, "mode %04o lets others at it: chmod 600 it", mode&0o7777)
+	}
+	return nil
+}
