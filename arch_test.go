@@ -72,11 +72,11 @@ var mayImport = map[string]string{
 	// faces
 	"internal/gateway":       "api api/sandbox/v1",
 	"internal/daemon":        "fault config connlimit codebase store auth sandbox supervise service gateway control",
-	"internal/control":       "fault tree vpath policy audit outlog sandbox",
+	"internal/control":       "fault tree vpath policy config audit outlog sandbox",
 	"internal/endpoint":      "fault vpath",
 	"internal/endpoint/dial": "apilevel fault endpoint hostfile",
 	"internal/carry":         "fault tree vpath api/sandbox/v1",
-	"internal/remote":        "fault ident tree vpath policy textdiff audit outlog sandbox control carry endpoint endpoint/dial api/sandbox/v1",
+	"internal/remote":        "fault ident tree vpath policy config textdiff audit outlog sandbox control carry endpoint endpoint/dial api/sandbox/v1",
 	"internal/cli":           "fault hostfile statedir tree vpath policy config cgroup guest isolate isolate/bwrap isolate/docker audit outlog sandbox supervise bundle control endpoint",
 	"cmd/agentfense":         "bundle cli guest isolate/handover supervise",
 	"cmd/agentfense/server":  "bundle cli control daemon endpoint remote",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -90,7 +91,8 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 	return err
 }
 
-// runServerApply brings changes into a codebase of a server.
+// runServerApply brings changes into the directory that was uploaded, or else into
+// the codebase of the server.
 func runServerApply(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o applyOptions) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
@@ -106,10 +108,10 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 	if err != nil {
 		return err
 	}
-	result, err := s.Apply(ctx, sb, paths, o.DryRun, reviewed)
+	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, reviewed, p)
 	p.stop()
 	for i := range result.Paths {
-		result.Paths[i].Mark = marks[result.Paths[i].Path]
+		result.Paths[i].Mark = cmp.Or(result.Paths[i].Mark, marks[result.Paths[i].Path])
 	}
 	return e.tellApplied(sb.Record.Name, result, err, o)
 }

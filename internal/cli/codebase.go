@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/endpoint"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/tree"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -66,8 +67,9 @@ func newCodebasePush(e *env) *cobra.Command {
 		Short: "Upload a directory and print the id of its codebase",
 		Long: `Upload a directory as a new codebase, or into the one that --to names, and print
 its id. Modes, symbolic links and empty directories are kept. Left out is what
-.gitignore and .sandboxignore at its root say, and by default .git, .env,
-node_modules, virtual environments and caches. With --to, files are added and
+.gitignore and .sandboxignore at its root say, and by default .env, node_modules,
+virtual environments and caches. The repository, .git, is uploaded unless
+.sandboxignore names it. With --to, files are added and
 replaced, and none is removed.`,
 		Example: `  agentfense codebase push . --endpoint https://build:9000
   id=$(agentfense codebase push ~/src/app --name app)
@@ -75,7 +77,7 @@ replaced, and none is removed.`,
 		Args: cobra.ExactArgs(1),
 	}
 	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
-		made, err := e.push(ctx, s, args[0], o)
+		made, err := e.push(ctx, s, args[0], o, nil)
 		if err != nil {
 			return err
 		}
@@ -101,8 +103,8 @@ type codebaseDocument struct {
 }
 
 // push uploads a directory. A new codebase into which not all could be uploaded
-// does not stay.
-func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions) (control.Codebase, error) {
+// does not stay. What is uploaded is noted, unless that is nil.
+func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions, noted *sandbox.Uploaded) (control.Codebase, error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
 	from, err := tree.Open(dir)
@@ -114,13 +116,13 @@ func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOpti
 		if _, err := s.Codebase(ctx, o.To); err != nil {
 			return control.Codebase{}, err
 		}
-		return e.upload(ctx, s, from, o.To)
+		return e.upload(ctx, s, from, o.To, noted)
 	}
 	made, err := createCodebase(ctx, s, cmp.Or(o.Name, filepath.Base(from.Path)), o.Owner)
 	if err != nil {
 		return made, err
 	}
-	filled, err := e.upload(ctx, s, from, made.ID)
+	filled, err := e.upload(ctx, s, from, made.ID, noted)
 	if err != nil {
 		if gone := s.DeleteCodebase(context.WithoutCancel(ctx), made.ID); gone != nil {
 			e.say("codebase %s: is there, and not whole: %s", made.ID, oneLine(gone))
@@ -140,14 +142,21 @@ func createCodebase(ctx context.Context, s control.Server, name, owner string) (
 	return made, err
 }
 
-func (e *env) upload(ctx context.Context, s control.Server, from *tree.Tree, id string) (control.Codebase, error) {
+func (e *env) upload(ctx context.Context, s control.Server, from *tree.Tree, id string, noted *sandbox.Uploaded) (control.Codebase, error) {
 	p := e.progress("uploading")
 	defer p.stop()
 	sent := 0
 	_, err := s.Upload(ctx, id, func() (tree.File, *os.File, error) {
 		p.count(sent, from.Len())
 		sent++
-		return from.Next()
+		f, content, err := from.Next()
+		if err != nil || noted == nil {
+			return f, content, err
+		}
+		if err = noted.Add(f.Path, from.Info(), f.Target, content); err != nil && content != nil {
+			content.Close()
+		}
+		return f, content, err
 	})
 	if err != nil {
 		return control.Codebase{}, err

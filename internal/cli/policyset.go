@@ -44,7 +44,7 @@ sandbox changed before stays. The audit log keeps the new rules.`,
 				if err != nil {
 					return err
 				}
-				return s.SetPolicy(ctx, string(sb.Record.ID), rules)
+				return e.setServerPolicy(ctx, s, sb, rules)
 			}, setFlags...)
 	}
 	return cmd

@@ -54,7 +54,7 @@ func (e *env) removeOnServer(ctx context.Context, s control.Server, name string,
 	case err != nil:
 		return err
 	case force:
-		return s.Destroy(ctx, string(sb.Record.ID))
+		return e.destroyOnServer(ctx, s, sb)
 	case sb.Status == control.Running:
 		return fault.New(fault.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
 	}
@@ -65,7 +65,20 @@ func (e *env) removeOnServer(ctx context.Context, s control.Server, name string,
 	if err != nil {
 		return err
 	}
-	return s.Destroy(ctx, string(sb.Record.ID))
+	return e.destroyOnServer(ctx, s, sb)
+}
+
+// destroyOnServer destroys a sandbox of a server and forgets what was uploaded for
+// it.
+func (e *env) destroyOnServer(ctx context.Context, s control.Server, sb control.Sandbox) error {
+	if err := s.Destroy(ctx, string(sb.Record.ID)); err != nil {
+		return err
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	return home.ForgetUpload(sb.Record.ID)
 }
 
 func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force bool) error {

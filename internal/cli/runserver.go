@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
@@ -26,7 +27,8 @@ var serverFlags = []string{
 type made struct {
 	control.Sandbox
 	isNew    bool
-	codebase string // that was uploaded for it, "" if none was
+	codebase string        // that was uploaded for it, "" if none was
+	home     *sandbox.Home // where the upload is remembered
 }
 
 func (m *made) id() string { return string(m.Record.ID) }
@@ -38,23 +40,29 @@ func (m *made) undo(ctx context.Context, s control.Server) error {
 	if m.isNew && m.Record.ID != "" {
 		err = s.DestroyUnused(context.WithoutCancel(ctx), m.id())
 	}
-	return errors.Join(err, m.deleteCodebase(ctx, s, err))
+	return errors.Join(err, m.forget(ctx, s, err))
 }
 
 // remove removes the sandbox with all that it changed, and what was uploaded for
 // it.
 func (m *made) remove(ctx context.Context, s control.Server) error {
 	err := s.Destroy(context.WithoutCancel(ctx), m.id())
-	return errors.Join(err, m.deleteCodebase(ctx, s, err))
+	return errors.Join(err, m.forget(ctx, s, err))
 }
 
-// deleteCodebase deletes what was uploaded, unless the sandbox stays because of
-// err.
-func (m *made) deleteCodebase(ctx context.Context, s control.Server, err error) error {
-	if m.codebase == "" || err != nil {
+// forget deletes what was uploaded, and what is remembered of that, unless the
+// sandbox stays because of err.
+func (m *made) forget(ctx context.Context, s control.Server, err error) error {
+	if err != nil {
 		return nil
 	}
-	return s.DeleteCodebase(context.WithoutCancel(ctx), m.codebase)
+	if m.home != nil && m.Record.ID != "" {
+		err = m.home.ForgetUpload(m.Record.ID)
+	}
+	if m.codebase == "" {
+		return err
+	}
+	return errors.Join(err, s.DeleteCodebase(context.WithoutCancel(ctx), m.codebase))
 }
 
 // createOnServer makes a sandbox of a codebase that is there, or of a directory
@@ -68,19 +76,30 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.S
 		return nil, err
 	}
 	m := &made{isNew: true}
+	if m.home, err = e.openHome(); err != nil {
+		return nil, err
+	}
 	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, User: o.User, Limits: o.limits()}
 	n.Limits.Timeout = 0 // of each command, not of the sandbox
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
 	}
+	var source sandbox.Source
+	noted := &sandbox.Uploaded{}
 	if o.Codebase == "" {
-		pushed, err := e.push(ctx, s, o.directory(), pushOptions{})
+		if source, err = o.source(m.home); err != nil {
+			return nil, err
+		}
+		pushed, err := e.push(ctx, s, string(source.Path), pushOptions{}, noted)
 		if err != nil {
 			return nil, err
 		}
-		m.codebase, n.CodebaseID = pushed.ID, pushed.ID
+		m.codebase, n.CodebaseID, n.Sync = pushed.ID, pushed.ID, config.SyncManual
 	}
 	m.Sandbox, err = s.Create(ctx, n)
+	if err == nil && m.codebase != "" {
+		err = m.home.RememberUpload(m.Record.ID, m.codebase, source, rules, o.marks, noted)
+	}
 	if err != nil {
 		return nil, errors.Join(err, m.undo(ctx, s))
 	}
@@ -183,7 +202,11 @@ func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server,
 	if err != nil {
 		return nil, err
 	}
-	m := &made{Sandbox: known}
+	home, err := e.openHome()
+	if err != nil {
+		return nil, err
+	}
+	m := &made{Sandbox: known, home: home}
 	served := known.Record.Served
 	switch {
 	case o.Codebase != "" && o.Codebase != served.CodebaseID:
@@ -202,7 +225,7 @@ func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server,
 	if err != nil {
 		return nil, err
 	}
-	return m, s.SetPolicy(ctx, m.id(), rules)
+	return m, e.setServerPolicy(ctx, s, known, rules)
 }
 
 // runOnServer is run: what it makes stays, unless the server says that the command
@@ -270,33 +293,17 @@ func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o r
 	e.sayHeld(m.Record.Name, exit)
 	var after error
 	if o.Apply && exit.Code == exitOK {
-		after = e.applyOnServer(ctx, s, m)
+		after = e.applyAllOnServer(ctx, s, m)
 	}
-	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before, o.Remove))
-	if o.Remove {
+	toGo := o.Remove && after == nil // what could not be applied stays
+	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before, toGo))
+	if toGo {
 		after = errors.Join(after, m.remove(ctx, s))
-	} else if m.codebase != "" {
-		e.say("the files are in codebase %[1]s: agentfense codebase pull %[1]s DIR", m.codebase)
 	}
 	if after == nil && exit.Code != exitOK {
 		return exitError(exit.Code)
 	}
 	return after
-}
-
-func (e *env) applyOnServer(ctx context.Context, s control.Server, m *made) error {
-	now, err := s.Sandbox(ctx, m.Record.Name)
-	if err != nil {
-		return err
-	}
-	reviewed := ""
-	if now.Status == control.Running {
-		if reviewed, err = digestOnServer(ctx, s, now, nil); err != nil {
-			return err
-		}
-	}
-	result, err := s.Apply(ctx, m.Sandbox, nil, false, reviewed)
-	return e.tellAppliedAll(result, err)
 }
 
 // sayConflicts tells which changes met others in the codebase.

@@ -8,6 +8,7 @@ package control
 import (
 	"time"
 
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
@@ -50,6 +51,7 @@ type NewSandbox struct {
 	Image      string
 	User       string // "" for the server's default
 	Limits     sandbox.Limits
+	Sync       config.Sync // "" for what the server is configured to do
 }
 
 // Command is a command to be run in a sandbox.

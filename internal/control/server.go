@@ -43,6 +43,9 @@ type Server interface {
 
 	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*sandbox.Review, error)
 	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (sandbox.ApplyResult, error)
+	// Changes calls put with each change at and below the paths, parents first, and
+	// of a regular file with its content.
+	Changes(ctx context.Context, s Sandbox, paths []vpath.Path, reviewed string, put func(sandbox.CarriedChange, io.Reader) error) error
 	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error)
 	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error)
 	ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error

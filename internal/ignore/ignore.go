@@ -35,9 +35,13 @@ import (
 // Names are the files at the root that hold patterns, the more binding last.
 var Names = [...]string{".gitignore", ".sandboxignore"}
 
-// Defaults are the patterns that come before those files.
-const Defaults = `.git
-__pycache__
+// Defaults are the patterns that come before those files for a linked directory
+// that leaves out what an upload does.
+const Defaults = ".git\n" + UploadDefaults
+
+// UploadDefaults are the patterns that come before those files for an upload, which
+// takes the repository along.
+const UploadDefaults = `__pycache__
 *.pyc
 *.pyo
 .DS_Store

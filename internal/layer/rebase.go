@@ -6,6 +6,22 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
+// Record makes base what is recorded of p in the source, in place of what was; nil
+// for nothing. It is for who knows better than the stack what the changes were made
+// of. Errors: Internal, Exhausted.
+func (s *Stack) Record(p vpath.Path, base *Base) error {
+	if err := s.writable(); err != nil {
+		return wrap("record", p, err)
+	}
+	s.ns.Lock()
+	defer s.ns.Unlock()
+	if base == nil || base.Absent {
+		delete(s.covered, p)
+		return wrap("record", p, s.journal.append(record{kind: recordDrop, path: p}))
+	}
+	return wrap("record", p, s.journal.append(baseRecord(p, *base)))
+}
+
 // rebaseApplied records what an apply has made of the source at these paths as
 // what the delta's entries there are made of: the entries, or their removal, came
 // after what was applied, so that the next apply is in no conflict with this one.

@@ -216,7 +216,8 @@ func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Pat
 	answer, err := c.sandboxes.Apply(ctx, r)
 	if err = c.failed(err); !dryRun && fault.Is(err, fault.Precondition) {
 		if result, dryErr := c.Apply(ctx, s, paths, true, reviewed); fault.Is(dryErr, fault.Precondition) {
-			return withoutApplied(result), err
+			result.Skip()
+			return result, err
 		}
 	}
 	if err != nil {
@@ -227,17 +228,6 @@ func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Pat
 		err = sandbox.Refusal(s.Record.Name, result.Count(sandbox.Conflict), result.Count(sandbox.Refused))
 	}
 	return result, err
-}
-
-// withoutApplied is the result of a dry run as that of an apply that did
-// nothing.
-func withoutApplied(r sandbox.ApplyResult) sandbox.ApplyResult {
-	for i := range r.Paths {
-		if r.Paths[i].Outcome == sandbox.Applied {
-			r.Paths[i].Outcome, r.Paths[i].Reason = sandbox.Skipped, "another path stopped the apply"
-		}
-	}
-	return r
 }
 
 func applyResultOf(answer *sandboxv1.ApplyResponse) (sandbox.ApplyResult, error) {

@@ -9,6 +9,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/carry"
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
@@ -26,6 +27,16 @@ var (
 	runtimeOf = map[sandboxv1.RuntimeType]string{
 		sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP:  sandbox.RuntimeBwrap,
 		sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER: sandbox.RuntimeDocker,
+	}
+	wireSync = map[config.Sync]sandboxv1.SyncMode{
+		config.SyncOnExec: sandboxv1.SyncMode_SYNC_MODE_ON_EXEC,
+		config.SyncOnStop: sandboxv1.SyncMode_SYNC_MODE_ON_STOP,
+		config.SyncManual: sandboxv1.SyncMode_SYNC_MODE_MANUAL,
+	}
+	syncOf = map[sandboxv1.SyncMode]config.Sync{
+		sandboxv1.SyncMode_SYNC_MODE_ON_EXEC: config.SyncOnExec,
+		sandboxv1.SyncMode_SYNC_MODE_ON_STOP: config.SyncOnStop,
+		sandboxv1.SyncMode_SYNC_MODE_MANUAL:  config.SyncManual,
 	}
 	wireRuntime = map[string]sandboxv1.RuntimeType{
 		"":                    sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED,
@@ -54,7 +65,7 @@ func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 			Rules: rules, PolicyNote: sentNote, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
 			Limits: limitsOf(s.Resources), CreatedAt: timeOf(s.CreatedAt),
 			Served: &sandbox.Served{
-				CodebaseID: vpath.Escape(s.CodebaseId), OwnerID: s.OwnerId, Labels: s.Labels, ExpiresAt: timeOf(s.ExpiresAt),
+				CodebaseID: vpath.Escape(s.CodebaseId), OwnerID: s.OwnerId, Labels: s.Labels, Sync: syncOf[s.Sync], ExpiresAt: timeOf(s.ExpiresAt),
 				Running:   s.Status == sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING,
 				StartedAt: timeOf(s.StartedAt), StoppedAt: timeOf(s.StoppedAt), Failure: s.StatusReason,
 			},
@@ -137,7 +148,7 @@ func (c *Client) Create(ctx context.Context, n control.NewSandbox) (control.Sand
 	}
 	made, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireRuntime[n.Runtime], Image: n.Image,
-		Resources: wireLimits(n.Limits), Name: n.Name, User: n.User,
+		Resources: wireLimits(n.Limits), Name: n.Name, User: n.User, Sync: wireSync[n.Sync],
 	})
 	if err != nil {
 		return control.Sandbox{}, c.failed(err)

@@ -62,6 +62,9 @@ type ApplyOptions struct {
 	// (see DropVersions). Nil: the sandbox does not run; Apply takes its lock
 	// and forgets by itself.
 	Drop func([]Version) (stale []vpath.Path, err error)
+	// placed, if not nil, is told what the delta is about to forget, with what the
+	// source has of it now.
+	placed func([]Version)
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
@@ -73,6 +76,15 @@ type ApplyResult struct {
 	// again; the later version is still in the delta.
 	Changed []vpath.Path
 	Growth  Growth
+}
+
+// Skip notes that what would have been applied was not.
+func (r *ApplyResult) Skip() {
+	for i := range r.Paths {
+		if r.Paths[i].Outcome == Applied {
+			r.Paths[i].Outcome, r.Paths[i].Reason = Skipped, stoppedByAnother
+		}
+	}
 }
 
 // Count returns how many paths had the outcome.
@@ -114,6 +126,7 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 		result.Growth.Dirs += w.cleared.Dirs
 		err = errors.Join(err, w.close())
 	}()
+	w.noteMade = o.placed != nil
 	changes, err := w.changes(o.Paths, true)
 	if err != nil {
 		return result, err
@@ -224,6 +237,9 @@ func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stal
 		if o.To != nil {
 			return nil, nil
 		}
+		if o.placed != nil {
+			o.placed(v)
+		}
 		v, forgets, err := p.work.markKept(v)
 		if err != nil {
 			return nil, err
@@ -309,11 +325,14 @@ func Refusal(name string, conflicts, refused int) error {
 	return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source, %s not writable by the policy", name, count(conflicts, "path"), count(refused, "path"))
 }
 
+// stoppedByAnother is why a path was skipped.
+const stoppedByAnother = "another path stopped the apply"
+
 // skip notes that what would have been applied was not.
 func (p *plan) skip() {
 	for _, s := range p.steps {
 		if s.outcome == Applied {
-			s.outcome, s.reason = Skipped, "another path stopped the apply"
+			s.outcome, s.reason = Skipped, stoppedByAnother
 		}
 	}
 }

@@ -21,6 +21,7 @@ const auditSuffix = ".jsonl"
 type Home struct {
 	dir   string
 	audit config.Audit
+	outer string // of the state directory in which it lies, "" for none
 }
 
 // OpenHome opens the state directory: $AGENTFENSE_HOME, else

@@ -12,7 +12,7 @@ import (
 // has made of the source is never taken for it.
 func (a *applier) act(s *step, do func(*step, entry) error) error {
 	return a.work.tree.at(s.Path, func(e entry) error {
-		if err := do(s, e); err != nil || a.work.lock != nil {
+		if err := do(s, e); err != nil || a.work.lock != nil && !a.work.noteMade {
 			return err
 		}
 		s.made = nil

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ const (
 )
 
 // reserveDir is the reserve's directory in the state directory.
-func (h *Home) reserveDir() string { return filepath.Join(h.dir, "reserve") }
+func (h *Home) reserveDir() string { return filepath.Join(cmp.Or(h.outer, h.dir), "reserve") }
 
 // keepReserve makes what is missing of the reserve. It does what it can: a disk
 // that is full has none until something is freed.

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"github.com/agentfense/agentfense/internal/config"
 )
 
 // Served is what the record of a server's sandbox holds besides.
@@ -15,6 +17,9 @@ type Served struct {
 	// mean.
 	Sent   []SentRule        `json:"sent,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Sync is when the changes reach the codebase, "" for what the server is
+	// configured to do.
+	Sync config.Sync `json:"sync,omitempty"`
 	// ExpiresAt is when the server stops the sandbox; zero is never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Running says that a client has started the sandbox and nobody has stopped

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func (s *Sandbox) CheckSource(other Source) error {
 // that a source reached through a bind mount is recognised.
 func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 	rest := ""
-	for dir := h.dir; ; dir = filepath.Dir(dir) {
+	for dir := cmp.Or(h.outer, h.dir); ; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
 		if err := unix.Stat(dir, &st); err != nil {
 			return nil, hostError("state directory", &os.PathError{Op: "stat", Path: dir, Err: err})

@@ -30,10 +30,11 @@ type work struct {
 	placing    map[vpath.Path]Version // what a killed apply was about to place
 	forgot     bool                   // it was killed while the delta forgot that, or after
 	// drop lets the delta forget: it, or the supervisor that has it.
-	drop    dropping
-	delta   []layer.Change // all there are, since changes was called
-	marker  *marker        // nil until a mark is asked for
-	cleared Growth         // by how much clearing up after it made the source grow
+	drop     dropping
+	delta    []layer.Change // all there are, since changes was called
+	marker   *marker        // nil until a mark is asked for
+	noteMade bool           // an apply says what it has made of the source
+	cleared  Growth         // by how much clearing up after it made the source grow
 }
 
 // open opens the sandbox's source and layers. With readOnly it may run beside

@@ -59,6 +59,7 @@ var scopeOf = map[string]store.Scopes{
 	sandboxPrefix + "SessionExecStream": store.ScopeExec,
 
 	sandboxPrefix + "Diff":          store.ScopeRead,
+	sandboxPrefix + "ReadChanges":   store.ScopeRead,
 	sandboxPrefix + "Apply":         store.ScopeApply,
 	sandboxPrefix + "Discard":       store.ScopeApply,
 	sandboxPrefix + "SetPolicy":     store.ScopeManage,

@@ -115,11 +115,14 @@ func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.Appl
 	return result, err
 }
 
+// unknownPolicy is why a path is refused, for who may not know the policy.
+const unknownPolicy = "the policy does not let the sandbox write there"
+
 // withoutReasons keeps the rules from a caller who may not know the policy.
 func withoutReasons(paths []sandbox.PathResult) {
 	for i := range paths {
 		if paths[i].Outcome == sandbox.Refused {
-			paths[i].Reason = "the policy does not let the sandbox write there"
+			paths[i].Reason = unknownPolicy
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 		// not told everybody yet.
 		err = s.tellOne(ctx, indexed(sb), []vpath.Path{vpath.Root})
 		err = errors.Join(err, s.awaitDetached(ctx, sb, client))
-		if err == nil && s.config.Sandbox.Sync == config.SyncOnExec {
+		if err == nil && s.syncOf(sb) == config.SyncOnExec {
 			_, err = s.sync(ctx, sb, client)
 		}
 	case fault.Is(err, fault.NotFound):
@@ -209,7 +209,7 @@ func (s *Service) expire(ctx context.Context, id sandbox.ID) {
 		changed, err = sb.HasChanges()
 	}
 	if err == nil && !changed {
-		err = s.destroy(ctx, sb)
+		_, err = s.destroy(ctx, sb)
 	}
 	if err != nil {
 		s.log.WarnContext(ctx, "sandbox: expired, and could not be cleared away", "sandbox", id, "err", err)

@@ -6,11 +6,37 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
+
+// wireSync is when changes reach a codebase, on the wire.
+var wireSync = map[config.Sync]sandboxv1.SyncMode{
+	config.SyncOnExec: sandboxv1.SyncMode_SYNC_MODE_ON_EXEC,
+	config.SyncOnStop: sandboxv1.SyncMode_SYNC_MODE_ON_STOP,
+	config.SyncManual: sandboxv1.SyncMode_SYNC_MODE_MANUAL,
+}
+
+// syncModeOf reads when the changes of a sandbox of a codebase are to reach it, ""
+// for what the server is configured to do. Errors: Invalid.
+func syncModeOf(mode sandboxv1.SyncMode, of store.Codebase) (config.Sync, error) {
+	if mode == sandboxv1.SyncMode_SYNC_MODE_UNSPECIFIED {
+		return "", nil
+	}
+	for sync, m := range wireSync {
+		switch {
+		case m != mode:
+		case of.LinkedPath != "" && sync != config.SyncManual:
+			return "", fault.New(fault.Invalid, "sync: codebase %s is linked: only SYNC_MODE_MANUAL is possible", of.ID)
+		default:
+			return sync, nil
+		}
+	}
+	return "", fault.New(fault.Invalid, "sync: unknown value %d (want SYNC_MODE_ON_EXEC, SYNC_MODE_ON_STOP or SYNC_MODE_MANUAL)", mode)
+}
 
 // LinkCodebase makes a codebase of a directory of the server's host, for
 // callers who may name its files.

@@ -98,6 +98,9 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	served := &sandbox.Served{
 		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels,
 	}
+	if served.Sync, err = syncModeOf(r.Sync, of); err != nil {
+		return sandbox.Record{}, err
+	}
 	lives, err := durationOf("expires_in", r.ExpiresIn, s.config.Sandbox.DefaultExpiration)
 	if err != nil {
 		return sandbox.Record{}, err
@@ -281,7 +284,15 @@ func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.Destroy
 			return nil, err
 		}
 	}
-	return &sandboxv1.Empty{}, s.destroy(ctx, sb)
+	lost, err := s.destroy(ctx, sb)
+	if err != nil {
+		return nil, err
+	}
+	answer := &sandboxv1.Empty{}
+	if lost > 0 {
+		answer.DiscardedCount = new(int64(lost))
+	}
+	return answer, nil
 }
 
 // checkUnused refuses, with Precondition, where something would be lost with the
@@ -322,26 +333,29 @@ func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
 }
 
 // destroy ends a sandbox and removes it. What cannot be carried over any more
-// is gone with it, as its user has asked.
-func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) error {
+// is gone with it, as its user has asked: lost is how many changes.
+func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) (lost int, err error) {
 	if err := s.end(ctx, sb); err != nil {
 		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
 		// What is left of it nobody would look for any more without it.
 		if err := supervise.ClearRemains(sb); err != nil {
-			return err
+			return 0, err
 		}
+	}
+	if lost, err = sb.CountChanges(); err != nil {
+		s.log.WarnContext(ctx, "destroy: the changes that are lost cannot be counted", "sandbox", sb.ID(), "err", err)
 	}
 	s.expiries.forget(sb.ID())
 	crash.At("destroy: ended")
 	if err := s.home.Remove(sb.Name()); err != nil && !fault.Is(err, fault.NotFound) {
-		return err
+		return 0, err
 	}
 	crash.At("destroy: removed")
-	err := s.store.RemoveSandbox(ctx, sb.ID())
+	err = s.store.RemoveSandbox(ctx, sb.ID())
 	if fault.Is(err, fault.NotFound) {
-		return nil
+		err = nil
 	}
-	return err
+	return lost, err
 }
 
 // sandbox returns the sandbox id if the caller may know of it.

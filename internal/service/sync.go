@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -18,10 +19,15 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
+// syncOf says when what a sandbox changes reaches its codebase.
+func (s *Service) syncOf(sb *sandbox.Sandbox) config.Sync {
+	return cmp.Or(sb.Record().Served.Sync, s.config.Sandbox.Sync)
+}
+
 // syncAfter carries over what a sandbox has changed, now that a command has
 // ended in it. It returns the paths that others had changed too.
 func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
-	if s.config.Sandbox.Sync != config.SyncOnExec {
+	if s.syncOf(j.sandbox) != config.SyncOnExec {
 		return nil, nil
 	}
 	changed, err := j.client.HasChanges(ctx)
@@ -36,7 +42,7 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 
 // syncStopped is syncAfter for a sandbox that was stopped.
 func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
-	if err := s.releaseUnused(ctx, sb); err != nil || s.config.Sandbox.Sync == config.SyncManual {
+	if err := s.releaseUnused(ctx, sb); err != nil || s.syncOf(sb) == config.SyncManual {
 		return err
 	}
 	changed, err := sb.HasChanges()

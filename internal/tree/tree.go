@@ -33,6 +33,7 @@ type Tree struct {
 
 	root  *os.Root
 	files []File
+	infos []fs.FileInfo // of files
 	at    int
 }
 
@@ -68,7 +69,7 @@ func Open(dir string, patterns ...string) (*Tree, error) {
 
 // matcher is of the default patterns, those of the ignore files, and more.
 func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
-	texts := []string{ignore.Defaults}
+	texts := []string{ignore.UploadDefaults}
 	for _, name := range ignore.Names {
 		text, err := t.patterns(name)
 		switch {
@@ -175,7 +176,7 @@ func (t *Tree) add(path vpath.Path, info fs.FileInfo) error {
 		t.Skipped = append(t.Skipped, path)
 		return nil
 	}
-	t.files = append(t.files, f)
+	t.files, t.infos = append(t.files, f), append(t.infos, info)
 	return nil
 }
 
@@ -199,6 +200,11 @@ func (t *Tree) Next() (File, *os.File, error) {
 		content.Close()
 		return f, nil, err
 	}
+	t.infos[t.at-1] = info
 	f.SizeBytes, f.Mode = info.Size(), info.Mode()&(fs.ModeType|fs.ModePerm)
 	return f, content, nil
 }
+
+// Info describes the entry that Next has returned last: a regular file as it was
+// when it was opened.
+func (t *Tree) Info() fs.FileInfo { return t.infos[t.at-1] }

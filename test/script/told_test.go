@@ -11,8 +11,9 @@ import (
 
 // noREST are the calls that REST cannot make, and why.
 var noREST = map[string]string{
-	"UploadTree": "a request of HTTP has one body",
-	"Attach":     "a body cannot wait for what comes out",
+	"UploadTree":  "a request of HTTP has one body",
+	"Attach":      "a body cannot wait for what comes out",
+	"ReadChanges": "its answer is headers and contents in turn",
 }
 
 // TestEveryCallHasAStory finds, for every call of the API, a line of a story

@@ -306,9 +306,12 @@ func (SessionStatus) EnumDescriptor() ([]byte, []int) {
 
 // Empty is the answer of a call that only succeeds or fails.
 type Empty struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of DestroySandbox alone, where any were: how many changes were lost with the sandbox, because
+	// they were neither applied nor carried over.
+	DiscardedCount *int64 `protobuf:"varint,100,opt,name=discarded_count,json=discardedCount,proto3,oneof" json:"discarded_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Empty) Reset() {
@@ -339,6 +342,13 @@ func (x *Empty) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Empty.ProtoReflect.Descriptor instead.
 func (*Empty) Descriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *Empty) GetDiscardedCount() int64 {
+	if x != nil && x.DiscardedCount != nil {
+		return *x.DiscardedCount
+	}
+	return 0
 }
 
 // PermissionRule gives the paths of a pattern a permission.
@@ -424,8 +434,10 @@ var File_sandbox_v1_common_proto protoreflect.FileDescriptor
 const file_sandbox_v1_common_proto_rawDesc = "" +
 	"\n" +
 	"\x17sandbox/v1/common.proto\x12\n" +
-	"sandbox.v1\"\a\n" +
-	"\x05Empty\"\xdb\x01\n" +
+	"sandbox.v1\"I\n" +
+	"\x05Empty\x12,\n" +
+	"\x0fdiscarded_count\x18d \x01(\x03H\x00R\x0ediscardedCount\x88\x01\x01B\x12\n" +
+	"\x10_discarded_count\"\xdb\x01\n" +
 	"\x0ePermissionRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12+\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x17.sandbox.v1.PatternTypeR\x04type\x126\n" +
@@ -502,6 +514,7 @@ func file_sandbox_v1_common_proto_init() {
 	if File_sandbox_v1_common_proto != nil {
 		return
 	}
+	file_sandbox_v1_common_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

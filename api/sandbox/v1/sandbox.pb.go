@@ -75,6 +75,63 @@ func (RuntimeType) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{0}
 }
 
+// SyncMode says when what a sandbox changes reaches its codebase.
+type SyncMode int32
+
+const (
+	// As the server is configured (sandbox.sync).
+	SyncMode_SYNC_MODE_UNSPECIFIED SyncMode = 0
+	// When a command ends.
+	SyncMode_SYNC_MODE_ON_EXEC SyncMode = 1
+	// When the sandbox stops.
+	SyncMode_SYNC_MODE_ON_STOP SyncMode = 2
+	// By Apply alone: the changes wait for a review.
+	SyncMode_SYNC_MODE_MANUAL SyncMode = 3
+)
+
+// Enum value maps for SyncMode.
+var (
+	SyncMode_name = map[int32]string{
+		0: "SYNC_MODE_UNSPECIFIED",
+		1: "SYNC_MODE_ON_EXEC",
+		2: "SYNC_MODE_ON_STOP",
+		3: "SYNC_MODE_MANUAL",
+	}
+	SyncMode_value = map[string]int32{
+		"SYNC_MODE_UNSPECIFIED": 0,
+		"SYNC_MODE_ON_EXEC":     1,
+		"SYNC_MODE_ON_STOP":     2,
+		"SYNC_MODE_MANUAL":      3,
+	}
+)
+
+func (x SyncMode) Enum() *SyncMode {
+	p := new(SyncMode)
+	*p = x
+	return p
+}
+
+func (x SyncMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (SyncMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_sandbox_v1_sandbox_proto_enumTypes[1].Descriptor()
+}
+
+func (SyncMode) Type() protoreflect.EnumType {
+	return &file_sandbox_v1_sandbox_proto_enumTypes[1]
+}
+
+func (x SyncMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use SyncMode.Descriptor instead.
+func (SyncMode) EnumDescriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{1}
+}
+
 type ChangeKind int32
 
 const (
@@ -115,11 +172,11 @@ func (x ChangeKind) String() string {
 }
 
 func (ChangeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[1].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
 }
 
 func (ChangeKind) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[1]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
 }
 
 func (x ChangeKind) Number() protoreflect.EnumNumber {
@@ -128,7 +185,7 @@ func (x ChangeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeKind.Descriptor instead.
 func (ChangeKind) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
 // ChangeStatus says what became of a path. Renames are a deletion and an addition.
@@ -172,11 +229,11 @@ func (x ChangeStatus) String() string {
 }
 
 func (ChangeStatus) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[2].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
 }
 
 func (ChangeStatus) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[2]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
 }
 
 func (x ChangeStatus) Number() protoreflect.EnumNumber {
@@ -185,7 +242,7 @@ func (x ChangeStatus) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChangeStatus.Descriptor instead.
 func (ChangeStatus) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 // Risk says how a changed file could act outside of the sandbox once it is applied.
@@ -225,11 +282,11 @@ func (x Risk) String() string {
 }
 
 func (Risk) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[3].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
 }
 
 func (Risk) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[3]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
 }
 
 func (x Risk) Number() protoreflect.EnumNumber {
@@ -238,7 +295,7 @@ func (x Risk) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Risk.Descriptor instead.
 func (Risk) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 // Outcome is what apply did, or would do, with a path.
@@ -301,11 +358,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[4].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[4]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -314,7 +371,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 // ViewOrigin is what holds a file.
@@ -357,11 +414,11 @@ func (x ViewOrigin) String() string {
 }
 
 func (ViewOrigin) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[5].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
 }
 
 func (ViewOrigin) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[5]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
 }
 
 func (x ViewOrigin) Number() protoreflect.EnumNumber {
@@ -370,7 +427,7 @@ func (x ViewOrigin) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ViewOrigin.Descriptor instead.
 func (ViewOrigin) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 type ExecOutput_OutputType int32
@@ -406,11 +463,11 @@ func (x ExecOutput_OutputType) String() string {
 }
 
 func (ExecOutput_OutputType) Descriptor() protoreflect.EnumDescriptor {
-	return file_sandbox_v1_sandbox_proto_enumTypes[6].Descriptor()
+	return file_sandbox_v1_sandbox_proto_enumTypes[7].Descriptor()
 }
 
 func (ExecOutput_OutputType) Type() protoreflect.EnumType {
-	return &file_sandbox_v1_sandbox_proto_enumTypes[6]
+	return &file_sandbox_v1_sandbox_proto_enumTypes[7]
 }
 
 func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
@@ -535,7 +592,10 @@ type Sandbox struct {
 	OwnerId string `protobuf:"bytes,102,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	// Its changes reach the codebase by Apply alone: a caller without the scope apply has run a
 	// command in it. It ends when the sandbox does not run and nothing is left to apply.
-	SyncHeld      bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	SyncHeld bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
+	// When its changes reach the codebase; never unspecified. Of a linked codebase it is
+	// SYNC_MODE_MANUAL.
+	Sync          SyncMode `protobuf:"varint,110,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -682,6 +742,13 @@ func (x *Sandbox) GetSyncHeld() bool {
 	return false
 }
 
+func (x *Sandbox) GetSync() SyncMode {
+	if x != nil {
+		return x.Sync
+	}
+	return SyncMode_SYNC_MODE_UNSPECIFIED
+}
+
 type CreateSandboxRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
@@ -698,7 +765,10 @@ type CreateSandboxRequest struct {
 	Name string `protobuf:"bytes,100,opt,name=name,proto3" json:"name,omitempty"`
 	// Who commands are inside, by number, of the bwrap runtime: "0" is root, without any
 	// capability. Empty is an ordinary user, 1000 where root runs the server.
-	User          string `protobuf:"bytes,102,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,102,opt,name=user,proto3" json:"user,omitempty"`
+	// When its changes reach the codebase. INVALID_ARGUMENT for another one than SYNC_MODE_MANUAL of a
+	// linked codebase.
+	Sync          SyncMode `protobuf:"varint,101,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -794,6 +864,13 @@ func (x *CreateSandboxRequest) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *CreateSandboxRequest) GetSync() SyncMode {
+	if x != nil {
+		return x.Sync
+	}
+	return SyncMode_SYNC_MODE_UNSPECIFIED
 }
 
 type GetSandboxRequest struct {
@@ -3042,6 +3119,151 @@ func (x *ApplyResponse) GetWrittenAgain() []string {
 	return nil
 }
 
+type ReadChangesRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
+	// As in ApplyRequest.
+	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
+	// As in ApplyRequest: what is not as it was shown is left out.
+	ReviewedDigest string `protobuf:"bytes,3,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ReadChangesRequest) Reset() {
+	*x = ReadChangesRequest{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadChangesRequest) ProtoMessage() {}
+
+func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
+func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ReadChangesRequest) GetSandboxId() string {
+	if x != nil {
+		return x.SandboxId
+	}
+	return ""
+}
+
+func (x *ReadChangesRequest) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *ReadChangesRequest) GetReviewedDigest() string {
+	if x != nil {
+		return x.ReviewedDigest
+	}
+	return ""
+}
+
+type ReadChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ReadChangesResponse_Change_
+	//	*ReadChangesResponse_Data
+	Message       isReadChangesResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadChangesResponse) Reset() {
+	*x = ReadChangesResponse{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadChangesResponse) ProtoMessage() {}
+
+func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
+func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ReadChangesResponse) GetChange() *ReadChangesResponse_Change {
+	if x != nil {
+		if x, ok := x.Message.(*ReadChangesResponse_Change_); ok {
+			return x.Change
+		}
+	}
+	return nil
+}
+
+func (x *ReadChangesResponse) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Message.(*ReadChangesResponse_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+type isReadChangesResponse_Message interface {
+	isReadChangesResponse_Message()
+}
+
+type ReadChangesResponse_Change_ struct {
+	Change *ReadChangesResponse_Change `protobuf:"bytes,1,opt,name=change,proto3,oneof"`
+}
+
+type ReadChangesResponse_Data struct {
+	// A piece of the content of the file of the last header.
+	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
+}
+
+func (*ReadChangesResponse_Change_) isReadChangesResponse_Message() {}
+
+func (*ReadChangesResponse_Data) isReadChangesResponse_Message() {}
+
 type DiscardRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -3055,7 +3277,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3289,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3302,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3118,7 +3340,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3130,7 +3352,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3143,7 +3365,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3178,7 +3400,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3190,7 +3412,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3425,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3230,7 +3452,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +3464,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +3477,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -3294,7 +3516,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3528,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3541,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -3390,7 +3612,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3624,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3637,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -3449,7 +3671,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3683,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3696,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -3524,7 +3746,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3758,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3771,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -3585,7 +3807,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3819,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3832,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -3672,7 +3894,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +3906,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +3919,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -3723,7 +3945,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3957,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3748,7 +3970,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -3771,7 +3993,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3783,7 +4005,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3796,7 +4018,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -3832,7 +4054,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3844,7 +4066,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3857,7 +4079,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -3891,7 +4113,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +4125,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +4138,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -3971,7 +4193,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3983,7 +4205,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3996,7 +4218,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4038,7 +4260,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4272,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4063,7 +4285,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4103,7 +4325,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4337,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4350,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4196,7 +4418,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4208,7 +4430,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4221,7 +4443,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4260,7 +4482,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4494,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4507,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4385,7 +4607,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4619,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4476,7 +4698,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4488,7 +4710,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[56]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4542,7 +4764,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4776,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4584,6 +4806,86 @@ func (x *AttachRequest_WindowSize) GetColumns() uint32 {
 	return 0
 }
 
+type ReadChangesResponse_Change struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Status ChangeStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
+	// What Apply would do with it now: OUTCOME_APPLIED, or why not. Only what would be applied, or is
+	// present in the codebase already, has a state and a content.
+	Outcome Outcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=sandbox.v1.Outcome" json:"outcome,omitempty"`
+	// Why, unless it would be applied.
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	// What is; absent where nothing is. With reviewed_digest it has the sum of what was shown.
+	State         *FileState `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadChangesResponse_Change) Reset() {
+	*x = ReadChangesResponse_Change{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadChangesResponse_Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadChangesResponse_Change) ProtoMessage() {}
+
+func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
+func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33, 0}
+}
+
+func (x *ReadChangesResponse_Change) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadChangesResponse_Change) GetStatus() ChangeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return ChangeStatus_CHANGE_STATUS_UNSPECIFIED
+}
+
+func (x *ReadChangesResponse_Change) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *ReadChangesResponse_Change) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ReadChangesResponse_Change) GetState() *FileState {
+	if x != nil {
+		return x.State
+	}
+	return nil
+}
+
 var File_sandbox_v1_sandbox_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_sandbox_proto_rawDesc = "" +
@@ -4600,7 +4902,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xff\x05\n" +
+	"diskInodes\"\xa9\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -4623,10 +4925,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\rstatus_reason\x18d \x01(\tR\fstatusReason\x12\x12\n" +
 	"\x04name\x18e \x01(\tR\x04name\x12\x19\n" +
 	"\bowner_id\x18f \x01(\tR\aownerId\x12\x1b\n" +
-	"\tsync_held\x18g \x01(\bR\bsyncHeld\x1a9\n" +
+	"\tsync_held\x18g \x01(\bR\bsyncHeld\x12(\n" +
+	"\x04sync\x18n \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x04\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -4638,7 +4941,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05image\x18\x06 \x01(\tR\x05image\x128\n" +
 	"\tresources\x18\a \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12\x12\n" +
 	"\x04name\x18d \x01(\tR\x04name\x12\x12\n" +
-	"\x04user\x18f \x01(\tR\x04user\x1a9\n" +
+	"\x04user\x18f \x01(\tR\x04user\x12(\n" +
+	"\x04sync\x18e \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +
@@ -4874,7 +5178,22 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aresults\x18\x01 \x03(\v2\x17.sandbox.v1.PathOutcomeR\aresults\x12!\n" +
 	"\fresult_count\x18\x02 \x01(\x03R\vresultCount\x12#\n" +
 	"\rapplied_count\x18\x03 \x01(\x03R\fappliedCount\x12#\n" +
-	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"^\n" +
+	"\rwritten_again\x18\x04 \x03(\tR\fwrittenAgain\"r\n" +
+	"\x12ReadChangesRequest\x12\x1d\n" +
+	"\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
+	"\x05paths\x18\x02 \x03(\tR\x05paths\x12'\n" +
+	"\x0freviewed_digest\x18\x03 \x01(\tR\x0ereviewedDigest\"\xbd\x02\n" +
+	"\x13ReadChangesResponse\x12@\n" +
+	"\x06change\x18\x01 \x01(\v2&.sandbox.v1.ReadChangesResponse.ChangeH\x00R\x06change\x12\x14\n" +
+	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x1a\xc2\x01\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12-\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2\x13.sandbox.v1.OutcomeR\aoutcome\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12+\n" +
+	"\x05state\x18\x05 \x01(\v2\x15.sandbox.v1.FileStateR\x05stateB\t\n" +
+	"\amessage\"^\n" +
 	"\x0eDiscardRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x14\n" +
@@ -5002,7 +5321,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vRuntimeType\x12\x1c\n" +
 	"\x18RUNTIME_TYPE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RUNTIME_TYPE_BWRAP\x10\x01\x12\x17\n" +
-	"\x13RUNTIME_TYPE_DOCKER\x10\x02*\x8e\x01\n" +
+	"\x13RUNTIME_TYPE_DOCKER\x10\x02*i\n" +
+	"\bSyncMode\x12\x19\n" +
+	"\x15SYNC_MODE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11SYNC_MODE_ON_EXEC\x10\x01\x12\x15\n" +
+	"\x11SYNC_MODE_ON_STOP\x10\x02\x12\x14\n" +
+	"\x10SYNC_MODE_MANUAL\x10\x03*\x8e\x01\n" +
 	"\n" +
 	"ChangeKind\x12\x1b\n" +
 	"\x17CHANGE_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
@@ -5035,7 +5359,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12VIEW_ORIGIN_SOURCE\x10\x01\x12\x16\n" +
 	"\x12VIEW_ORIGIN_FROZEN\x10\x02\x12\x15\n" +
-	"\x11VIEW_ORIGIN_DELTA\x10\x032\xe1\x15\n" +
+	"\x11VIEW_ORIGIN_DELTA\x10\x032\xb3\x16\n" +
 	"\x0eSandboxService\x12`\n" +
 	"\rCreateSandbox\x12 .sandbox.v1.CreateSandboxRequest\x1a\x13.sandbox.v1.Sandbox\"\x18\x82\xd3\xe4\x93\x02\x12:\x01*\"\r/v1/sandboxes\x12d\n" +
 	"\n" +
@@ -5056,7 +5380,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x11SessionExecStream\x12\x1e.sandbox.v1.SessionExecRequest\x1a\x16.sandbox.v1.ExecOutput0\x01\x12?\n" +
 	"\x06Attach\x12\x19.sandbox.v1.AttachRequest\x1a\x16.sandbox.v1.ExecOutput(\x010\x01\x12r\n" +
 	"\tListExecs\x12\x1c.sandbox.v1.ListExecsRequest\x1a\x1d.sandbox.v1.ListExecsResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1/sandboxes/{sandbox_id}/execs\x12b\n" +
-	"\x04Diff\x12\x17.sandbox.v1.DiffRequest\x1a\x18.sandbox.v1.DiffResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/diff\x12i\n" +
+	"\x04Diff\x12\x17.sandbox.v1.DiffRequest\x1a\x18.sandbox.v1.DiffResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/v1/sandboxes/{sandbox_id}/diff\x12P\n" +
+	"\vReadChanges\x12\x1e.sandbox.v1.ReadChangesRequest\x1a\x1f.sandbox.v1.ReadChangesResponse0\x01\x12i\n" +
 	"\x05Apply\x12\x18.sandbox.v1.ApplyRequest\x1a\x19.sandbox.v1.ApplyResponse\"+\x82\xd3\xe4\x93\x02%:\x01*\" /v1/sandboxes/{sandbox_id}/apply\x12q\n" +
 	"\aDiscard\x12\x1a.sandbox.v1.DiscardRequest\x1a\x1b.sandbox.v1.DiscardResponse\"-\x82\xd3\xe4\x93\x02':\x01*\"\"/v1/sandboxes/{sandbox_id}/discard\x12l\n" +
 	"\tSetPolicy\x12\x1c.sandbox.v1.SetPolicyRequest\x1a\x13.sandbox.v1.Sandbox\",\x82\xd3\xe4\x93\x02&:\x01*\x1a!/v1/sandboxes/{sandbox_id}/policy\x12\x87\x01\n" +
@@ -5080,208 +5405,220 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 	return file_sandbox_v1_sandbox_proto_rawDescData
 }
 
-var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
-	(RuntimeType)(0),                 // 0: sandbox.v1.RuntimeType
-	(ChangeKind)(0),                  // 1: sandbox.v1.ChangeKind
-	(ChangeStatus)(0),                // 2: sandbox.v1.ChangeStatus
-	(Risk)(0),                        // 3: sandbox.v1.Risk
-	(Outcome)(0),                     // 4: sandbox.v1.Outcome
-	(ViewOrigin)(0),                  // 5: sandbox.v1.ViewOrigin
-	(ExecOutput_OutputType)(0),       // 6: sandbox.v1.ExecOutput.OutputType
-	(*ResourceLimits)(nil),           // 7: sandbox.v1.ResourceLimits
-	(*Sandbox)(nil),                  // 8: sandbox.v1.Sandbox
-	(*CreateSandboxRequest)(nil),     // 9: sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),        // 10: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),     // 11: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),    // 12: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),      // 13: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),       // 14: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),    // 15: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),              // 16: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),               // 17: sandbox.v1.ExecResult
-	(*Denial)(nil),                   // 18: sandbox.v1.Denial
-	(*FileChange)(nil),               // 19: sandbox.v1.FileChange
-	(*ExecOutput)(nil),               // 20: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),            // 21: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),         // 22: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),        // 23: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),             // 24: sandbox.v1.DetachedExec
-	(*Session)(nil),                  // 25: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),     // 26: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),        // 27: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),      // 28: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),     // 29: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),    // 30: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),       // 31: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),              // 32: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),             // 33: sandbox.v1.DiffResponse
-	(*FileDiff)(nil),                 // 34: sandbox.v1.FileDiff
-	(*FileState)(nil),                // 35: sandbox.v1.FileState
-	(*ApplyRequest)(nil),             // 36: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),              // 37: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),            // 38: sandbox.v1.ApplyResponse
-	(*DiscardRequest)(nil),           // 39: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),          // 40: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),         // 41: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),     // 42: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),    // 43: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                // 44: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),          // 45: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),         // 46: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                // 47: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),          // 48: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),         // 49: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),         // 50: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),        // 51: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),             // 52: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),               // 53: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),              // 54: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                // 55: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),          // 56: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                    // 57: sandbox.v1.Stats
-	nil,                              // 58: sandbox.v1.Sandbox.LabelsEntry
-	nil,                              // 59: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                              // 60: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                              // 61: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),      // 62: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),     // 63: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil), // 64: sandbox.v1.AttachRequest.WindowSize
-	nil,                              // 65: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                              // 66: sandbox.v1.CreateSessionRequest.EnvEntry
-	nil,                              // 67: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),           // 68: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),               // 69: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),    // 70: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),      // 71: google.protobuf.Duration
-	(Permission)(0),                  // 72: sandbox.v1.Permission
-	(SessionStatus)(0),               // 73: sandbox.v1.SessionStatus
-	(*Empty)(nil),                    // 74: sandbox.v1.Empty
+	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
+	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
+	(ChangeKind)(0),                    // 2: sandbox.v1.ChangeKind
+	(ChangeStatus)(0),                  // 3: sandbox.v1.ChangeStatus
+	(Risk)(0),                          // 4: sandbox.v1.Risk
+	(Outcome)(0),                       // 5: sandbox.v1.Outcome
+	(ViewOrigin)(0),                    // 6: sandbox.v1.ViewOrigin
+	(ExecOutput_OutputType)(0),         // 7: sandbox.v1.ExecOutput.OutputType
+	(*ResourceLimits)(nil),             // 8: sandbox.v1.ResourceLimits
+	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
+	(*CreateSandboxRequest)(nil),       // 10: sandbox.v1.CreateSandboxRequest
+	(*GetSandboxRequest)(nil),          // 11: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 12: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 13: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 14: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 15: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 16: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 17: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 18: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 19: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 20: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 21: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 22: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 23: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 24: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 25: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 26: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 27: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 28: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 29: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 30: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 31: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 32: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 33: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 34: sandbox.v1.DiffResponse
+	(*FileDiff)(nil),                   // 35: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 36: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 37: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 38: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 39: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 40: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 41: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 42: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 43: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 44: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 45: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 46: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 47: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 48: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 49: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 50: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 51: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 52: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 53: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 54: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 55: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 56: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 57: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 58: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 59: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 60: sandbox.v1.Stats
+	nil,                                // 61: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 62: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 63: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 64: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 65: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 66: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 67: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 68: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 69: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 70: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 71: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 72: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 73: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 74: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 75: google.protobuf.Duration
+	(Permission)(0),                    // 76: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 77: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 78: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	68, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	69, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	58, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	70, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	70, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	70, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	70, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	72, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	73, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	61, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	74, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	74, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	74, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	74, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	7,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	68, // 9: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	71, // 10: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	59, // 11: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
-	0,  // 12: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	7,  // 13: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	60, // 14: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	8,  // 15: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	61, // 16: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	71, // 17: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	71, // 18: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	18, // 19: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	19, // 20: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	72, // 21: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	1,  // 22: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	6,  // 23: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	18, // 24: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	19, // 25: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	62, // 26: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	64, // 27: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	63, // 28: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	24, // 29: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	70, // 30: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	73, // 31: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	70, // 32: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	70, // 33: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	66, // 34: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	25, // 35: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	71, // 36: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	34, // 37: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	2,  // 38: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	3,  // 39: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	35, // 40: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	35, // 41: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	4,  // 42: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	2,  // 43: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	37, // 44: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	68, // 45: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	72, // 46: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	68, // 47: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	44, // 48: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	47, // 49: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	72, // 50: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	70, // 51: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	5,  // 52: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	19, // 53: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	70, // 54: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	70, // 55: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	70, // 56: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	6,  // 57: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	71, // 58: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	67, // 59: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	65, // 60: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	71, // 61: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	64, // 62: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	9,  // 63: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	10, // 64: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	11, // 65: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	13, // 66: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	14, // 67: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	15, // 68: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	16, // 69: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	16, // 70: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	26, // 71: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	27, // 72: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	28, // 73: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	30, // 74: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	31, // 75: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	31, // 76: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	21, // 77: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	22, // 78: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	32, // 79: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	36, // 80: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	39, // 81: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	41, // 82: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	42, // 83: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	45, // 84: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	48, // 85: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	50, // 86: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	52, // 87: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	54, // 88: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	56, // 89: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	8,  // 90: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 91: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	12, // 92: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	8,  // 93: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	8,  // 94: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	74, // 95: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	17, // 96: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	20, // 97: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	25, // 98: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	25, // 99: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	29, // 100: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	74, // 101: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	17, // 102: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	20, // 103: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	20, // 104: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	23, // 105: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	33, // 106: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	38, // 107: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	40, // 108: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	8,  // 109: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	43, // 110: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	46, // 111: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	49, // 112: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	51, // 113: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	53, // 114: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	55, // 115: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	57, // 116: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	90, // [90:117] is the sub-list for method output_type
-	63, // [63:90] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	8,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	1,  // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
+	72, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	75, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	62, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	0,  // 13: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
+	8,  // 14: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	1,  // 15: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
+	63, // 16: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,  // 17: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	64, // 18: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	75, // 19: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	75, // 20: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	19, // 21: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	20, // 22: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	76, // 23: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,  // 24: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,  // 25: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	19, // 26: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	20, // 27: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	65, // 28: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	67, // 29: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	66, // 30: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	25, // 31: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	74, // 32: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	77, // 33: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	74, // 34: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	74, // 35: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	69, // 36: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	26, // 37: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	75, // 38: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	35, // 39: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	3,  // 40: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,  // 41: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	36, // 42: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	36, // 43: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,  // 44: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,  // 45: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	38, // 46: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	70, // 47: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	72, // 48: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	76, // 49: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	72, // 50: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	47, // 51: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	50, // 52: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	76, // 53: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	74, // 54: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,  // 55: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	20, // 56: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	74, // 57: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	74, // 58: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	74, // 59: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,  // 60: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	75, // 61: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	71, // 62: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	68, // 63: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	75, // 64: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	67, // 65: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	3,  // 66: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,  // 67: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	36, // 68: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	10, // 69: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	11, // 70: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	12, // 71: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	14, // 72: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	15, // 73: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	16, // 74: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	17, // 75: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	17, // 76: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	27, // 77: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	28, // 78: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	29, // 79: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	31, // 80: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	32, // 81: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	32, // 82: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	22, // 83: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	23, // 84: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	33, // 85: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	40, // 86: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	37, // 87: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	42, // 88: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	44, // 89: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	45, // 90: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	48, // 91: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	51, // 92: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	53, // 93: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	55, // 94: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	57, // 95: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	59, // 96: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,  // 97: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 98: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	13, // 99: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,  // 100: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 101: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	78, // 102: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	18, // 103: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	21, // 104: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	26, // 105: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	26, // 106: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	30, // 107: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	78, // 108: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	18, // 109: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	21, // 110: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	21, // 111: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	24, // 112: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	34, // 113: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	41, // 114: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	39, // 115: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	43, // 116: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,  // 117: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	46, // 118: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	49, // 119: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	52, // 120: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	54, // 121: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	56, // 122: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	58, // 123: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	60, // 124: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	97, // [97:125] is the sub-list for method output_type
+	69, // [69:97] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -5300,16 +5637,20 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Resume_)(nil),
 	}
 	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[48].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[33].OneofWrappers = []any{
+		(*ReadChangesResponse_Change_)(nil),
+		(*ReadChangesResponse_Data)(nil),
+	}
+	file_sandbox_v1_sandbox_proto_msgTypes[38].OneofWrappers = []any{}
 	file_sandbox_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   61,
+			NumEnums:      8,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

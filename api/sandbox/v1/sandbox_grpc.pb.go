@@ -36,6 +36,7 @@ const (
 	SandboxService_Attach_FullMethodName            = "/sandbox.v1.SandboxService/Attach"
 	SandboxService_ListExecs_FullMethodName         = "/sandbox.v1.SandboxService/ListExecs"
 	SandboxService_Diff_FullMethodName              = "/sandbox.v1.SandboxService/Diff"
+	SandboxService_ReadChanges_FullMethodName       = "/sandbox.v1.SandboxService/ReadChanges"
 	SandboxService_Apply_FullMethodName             = "/sandbox.v1.SandboxService/Apply"
 	SandboxService_Discard_FullMethodName           = "/sandbox.v1.SandboxService/Discard"
 	SandboxService_SetPolicy_FullMethodName         = "/sandbox.v1.SandboxService/SetPolicy"
@@ -67,7 +68,8 @@ type SandboxServiceClient interface {
 	// StopSandbox ends everything that runs in a sandbox; what it changed stays. FAILED_PRECONDITION
 	// if it does not run.
 	StopSandbox(ctx context.Context, in *StopSandboxRequest, opts ...grpc.CallOption) (*Sandbox, error)
-	// DestroySandbox ends and forgets a sandbox.
+	// DestroySandbox ends and forgets a sandbox, with the changes that are in its codebase neither by
+	// Apply nor by its sync. The answer counts them.
 	DestroySandbox(ctx context.Context, in *DestroySandboxRequest, opts ...grpc.CallOption) (*Empty, error)
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
 	// INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox does not
@@ -102,6 +104,10 @@ type SandboxServiceClient interface {
 	// Diff says what a sandbox changed against its source, in pages: files that could act on the host
 	// once applied first, then by path.
 	Diff(ctx context.Context, in *DiffRequest, opts ...grpc.CallOption) (*DiffResponse, error)
+	// ReadChanges sends changes with their contents, for a client that brings them into the directory
+	// that it uploaded: parents before children, of each a header and, of a regular file, its content in
+	// pieces of 64 KiB. NOT_FOUND as Apply.
+	ReadChanges(ctx context.Context, in *ReadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadChangesResponse], error)
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
 	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
 	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
@@ -345,6 +351,25 @@ func (c *sandboxServiceClient) Diff(ctx context.Context, in *DiffRequest, opts .
 	return out, nil
 }
 
+func (c *sandboxServiceClient) ReadChanges(ctx context.Context, in *ReadChangesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadChangesResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_ReadChanges_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReadChangesRequest, ReadChangesResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadChangesClient = grpc.ServerStreamingClient[ReadChangesResponse]
+
 func (c *sandboxServiceClient) Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*ApplyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ApplyResponse)
@@ -397,7 +422,7 @@ func (c *sandboxServiceClient) ListView(ctx context.Context, in *ListViewRequest
 
 func (c *sandboxServiceClient) ReadView(ctx context.Context, in *ReadViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadViewResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[3], SandboxService_ReadView_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_ReadView_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -416,7 +441,7 @@ type SandboxService_ReadViewClient = grpc.ServerStreamingClient[ReadViewResponse
 
 func (c *sandboxServiceClient) WatchView(ctx context.Context, in *WatchViewRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchViewResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[4], SandboxService_WatchView_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_WatchView_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -435,7 +460,7 @@ type SandboxService_WatchViewClient = grpc.ServerStreamingClient[WatchViewRespon
 
 func (c *sandboxServiceClient) Audit(ctx context.Context, in *AuditRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[AuditEvent], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[5], SandboxService_Audit_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_Audit_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -454,7 +479,7 @@ type SandboxService_AuditClient = grpc.ServerStreamingClient[AuditEvent]
 
 func (c *sandboxServiceClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[LogRecord], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[6], SandboxService_Logs_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &SandboxService_ServiceDesc.Streams[7], SandboxService_Logs_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -500,7 +525,8 @@ type SandboxServiceServer interface {
 	// StopSandbox ends everything that runs in a sandbox; what it changed stays. FAILED_PRECONDITION
 	// if it does not run.
 	StopSandbox(context.Context, *StopSandboxRequest) (*Sandbox, error)
-	// DestroySandbox ends and forgets a sandbox.
+	// DestroySandbox ends and forgets a sandbox, with the changes that are in its codebase neither by
+	// Apply nor by its sync. The answer counts them.
 	DestroySandbox(context.Context, *DestroySandboxRequest) (*Empty, error)
 	// Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
 	// INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox does not
@@ -535,6 +561,10 @@ type SandboxServiceServer interface {
 	// Diff says what a sandbox changed against its source, in pages: files that could act on the host
 	// once applied first, then by path.
 	Diff(context.Context, *DiffRequest) (*DiffResponse, error)
+	// ReadChanges sends changes with their contents, for a client that brings them into the directory
+	// that it uploaded: parents before children, of each a header and, of a regular file, its content in
+	// pieces of 64 KiB. NOT_FOUND as Apply.
+	ReadChanges(*ReadChangesRequest, grpc.ServerStreamingServer[ReadChangesResponse]) error
 	// Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
 	// there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
 	// google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
@@ -637,6 +667,9 @@ func (UnimplementedSandboxServiceServer) ListExecs(context.Context, *ListExecsRe
 }
 func (UnimplementedSandboxServiceServer) Diff(context.Context, *DiffRequest) (*DiffResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Diff not implemented")
+}
+func (UnimplementedSandboxServiceServer) ReadChanges(*ReadChangesRequest, grpc.ServerStreamingServer[ReadChangesResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReadChanges not implemented")
 }
 func (UnimplementedSandboxServiceServer) Apply(context.Context, *ApplyRequest) (*ApplyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Apply not implemented")
@@ -970,6 +1003,17 @@ func _SandboxService_Diff_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _SandboxService_ReadChanges_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(ReadChangesRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(SandboxServiceServer).ReadChanges(m, &grpc.GenericServerStream[ReadChangesRequest, ReadChangesResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type SandboxService_ReadChangesServer = grpc.ServerStreamingServer[ReadChangesResponse]
+
 func _SandboxService_Apply_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ApplyRequest)
 	if err := dec(in); err != nil {
@@ -1226,6 +1270,11 @@ var SandboxService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _SandboxService_Attach_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReadChanges",
+			Handler:       _SandboxService_ReadChanges_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "ReadView",

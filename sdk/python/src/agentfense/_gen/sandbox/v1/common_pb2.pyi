@@ -63,8 +63,10 @@ SESSION_STATUS_ACTIVE: SessionStatus
 SESSION_STATUS_CLOSED: SessionStatus
 
 class Empty(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("discarded_count",)
+    DISCARDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    discarded_count: int
+    def __init__(self, discarded_count: _Optional[int] = ...) -> None: ...
 
 class PermissionRule(_message.Message):
     __slots__ = ("pattern", "type", "permission", "priority", "origin")

@@ -16,6 +16,13 @@ class RuntimeType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     RUNTIME_TYPE_BWRAP: _ClassVar[RuntimeType]
     RUNTIME_TYPE_DOCKER: _ClassVar[RuntimeType]
 
+class SyncMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SYNC_MODE_UNSPECIFIED: _ClassVar[SyncMode]
+    SYNC_MODE_ON_EXEC: _ClassVar[SyncMode]
+    SYNC_MODE_ON_STOP: _ClassVar[SyncMode]
+    SYNC_MODE_MANUAL: _ClassVar[SyncMode]
+
 class ChangeKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     CHANGE_KIND_UNSPECIFIED: _ClassVar[ChangeKind]
@@ -59,6 +66,10 @@ class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 RUNTIME_TYPE_UNSPECIFIED: RuntimeType
 RUNTIME_TYPE_BWRAP: RuntimeType
 RUNTIME_TYPE_DOCKER: RuntimeType
+SYNC_MODE_UNSPECIFIED: SyncMode
+SYNC_MODE_ON_EXEC: SyncMode
+SYNC_MODE_ON_STOP: SyncMode
+SYNC_MODE_MANUAL: SyncMode
 CHANGE_KIND_UNSPECIFIED: ChangeKind
 CHANGE_KIND_CREATED: ChangeKind
 CHANGE_KIND_MODIFIED: ChangeKind
@@ -103,7 +114,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +138,7 @@ class Sandbox(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
+    SYNC_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -143,10 +155,11 @@ class Sandbox(_message.Message):
     name: str
     owner_id: str
     sync_held: bool
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ...) -> None: ...
+    sync: SyncMode
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +176,7 @@ class CreateSandboxRequest(_message.Message):
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
+    SYNC_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -172,7 +186,8 @@ class CreateSandboxRequest(_message.Message):
     resources: ResourceLimits
     name: str
     user: str
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ...) -> None: ...
+    sync: SyncMode
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ...) -> None: ...
 
 class GetSandboxRequest(_message.Message):
     __slots__ = ("sandbox_id",)
@@ -620,6 +635,37 @@ class ApplyResponse(_message.Message):
     applied_count: int
     written_again: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, results: _Optional[_Iterable[_Union[PathOutcome, _Mapping]]] = ..., result_count: _Optional[int] = ..., applied_count: _Optional[int] = ..., written_again: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ReadChangesRequest(_message.Message):
+    __slots__ = ("sandbox_id", "paths", "reviewed_digest")
+    SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    REVIEWED_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    sandbox_id: str
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    reviewed_digest: str
+    def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., reviewed_digest: _Optional[str] = ...) -> None: ...
+
+class ReadChangesResponse(_message.Message):
+    __slots__ = ("change", "data")
+    class Change(_message.Message):
+        __slots__ = ("path", "status", "outcome", "reason", "state")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        STATUS_FIELD_NUMBER: _ClassVar[int]
+        OUTCOME_FIELD_NUMBER: _ClassVar[int]
+        REASON_FIELD_NUMBER: _ClassVar[int]
+        STATE_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        status: ChangeStatus
+        outcome: Outcome
+        reason: str
+        state: FileState
+        def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., outcome: _Optional[_Union[Outcome, str]] = ..., reason: _Optional[str] = ..., state: _Optional[_Union[FileState, _Mapping]] = ...) -> None: ...
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    change: ReadChangesResponse.Change
+    data: bytes
+    def __init__(self, change: _Optional[_Union[ReadChangesResponse.Change, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class DiscardRequest(_message.Message):
     __slots__ = ("sandbox_id", "paths", "dry_run")

@@ -101,6 +101,11 @@ class SandboxServiceStub(object):
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.DiffRequest.SerializeToString,
                 response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.DiffResponse.FromString,
                 )
+        self.ReadChanges = channel.unary_stream(
+                '/sandbox.v1.SandboxService/ReadChanges',
+                request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ReadChangesRequest.SerializeToString,
+                response_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ReadChangesResponse.FromString,
+                )
         self.Apply = channel.unary_unary(
                 '/sandbox.v1.SandboxService/Apply',
                 request_serializer=sandbox_dot_v1_dot_sandbox__pb2.ApplyRequest.SerializeToString,
@@ -196,7 +201,8 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DestroySandbox(self, request, context):
-        """DestroySandbox ends and forgets a sandbox.
+        """DestroySandbox ends and forgets a sandbox, with the changes that are in its codebase neither by
+        Apply nor by its sync. The answer counts them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -285,6 +291,15 @@ class SandboxServiceServicer(object):
     def Diff(self, request, context):
         """Diff says what a sandbox changed against its source, in pages: files that could act on the host
         once applied first, then by path.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadChanges(self, request, context):
+        """ReadChanges sends changes with their contents, for a client that brings them into the directory
+        that it uploaded: parents before children, of each a header and, of a regular file, its content in
+        pieces of 64 KiB. NOT_FOUND as Apply.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -469,6 +484,11 @@ def add_SandboxServiceServicer_to_server(servicer, server):
                     servicer.Diff,
                     request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.DiffRequest.FromString,
                     response_serializer=sandbox_dot_v1_dot_sandbox__pb2.DiffResponse.SerializeToString,
+            ),
+            'ReadChanges': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadChanges,
+                    request_deserializer=sandbox_dot_v1_dot_sandbox__pb2.ReadChangesRequest.FromString,
+                    response_serializer=sandbox_dot_v1_dot_sandbox__pb2.ReadChangesResponse.SerializeToString,
             ),
             'Apply': grpc.unary_unary_rpc_method_handler(
                     servicer.Apply,
@@ -817,6 +837,23 @@ class SandboxService(object):
         return grpc.experimental.unary_unary(request, target, '/sandbox.v1.SandboxService/Diff',
             sandbox_dot_v1_dot_sandbox__pb2.DiffRequest.SerializeToString,
             sandbox_dot_v1_dot_sandbox__pb2.DiffResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def ReadChanges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/sandbox.v1.SandboxService/ReadChanges',
+            sandbox_dot_v1_dot_sandbox__pb2.ReadChangesRequest.SerializeToString,
+            sandbox_dot_v1_dot_sandbox__pb2.ReadChangesResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

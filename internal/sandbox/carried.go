@@ -1,0 +1,96 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// CarriedChange is a change on its way to the directory that a client uploaded.
+type CarriedChange struct {
+	Path    vpath.Path
+	Status  Status
+	Outcome Outcome // what Apply would do with it
+	Reason  string
+	// Mode is the type and the permission bits of what is there now, 0 for nothing
+	// or for what is not carried.
+	Mode      uint32
+	SizeBytes int64
+	Target    string // of a symbolic link
+	SHA256    string // in hex, of the content that was reviewed; "" without a review
+}
+
+// isCarried reports whether a change with the outcome is carried.
+func isCarried(o Outcome) bool { return o == Applied || o == Present }
+
+// ReadChanges calls put with each change that Apply would consider with o, parents
+// before children, and with the content of a regular file that Apply would bring
+// over. It only reads. Errors: those of Apply and of put.
+func (s *Sandbox) ReadChanges(o ApplyOptions, put func(CarriedChange, *os.File) error) (err error) {
+	o.DryRun = true
+	w, err := s.openToApply(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	changes, err := w.changes(o.Paths, true)
+	if err != nil {
+		return err
+	}
+	p, err := w.planReviewed(changes, o)
+	if err != nil {
+		return err
+	}
+	for _, s := range p.steps {
+		if s.status == 0 {
+			continue
+		}
+		if err := p.carry(s, put); err != nil {
+			return err
+		}
+	}
+	for _, r := range p.goneResults() {
+		if err := put(CarriedChange{Path: r.Path, Status: r.Status, Outcome: r.Outcome, Reason: r.Reason}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// carry calls put with a step.
+func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
+	c := CarriedChange{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason}
+	if !isCarried(s.outcome) || s.Kind == layer.Deleted {
+		return put(c, nil)
+	}
+	target, err := "", error(nil)
+	if s.Info.Mode&typeBits == unix.S_IFLNK {
+		if target, err = p.work.stack.Readlink(s.Path); err != nil {
+			return err
+		}
+	}
+	e := entryOf(&s.change, target)
+	c.Mode, c.Target = e.Mode, target
+	if !e.isRegular() {
+		return put(c, nil)
+	}
+	var f *os.File
+	err = asOwner(func() (err error) {
+		f, err = p.work.stack.OpenDelta(s.Path)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return hostError("read "+s.Path.String(), err)
+	}
+	c.SizeBytes, c.SHA256 = info.Size(), p.reviewed[s.Path].SHA256
+	return put(c, f)
+}

@@ -1,0 +1,347 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Fetch calls put with each change of a server's sandbox, parents before children,
+// and with the content of a regular file.
+type Fetch func(put func(CarriedChange, io.Reader) error) error
+
+// Apply brings the changes that fetch returns into the directory, by the checks of
+// Sandbox.Apply: the base of each is what was uploaded, and the rules are those
+// that were sent. Nothing that the server sends counts for either. Where something
+// stops the apply on the server, nothing is applied here. Errors: those of
+// Sandbox.Apply, which call the sandbox name, and of fetch.
+func (u *Upload) Apply(ctx context.Context, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result ApplyResult, err error) {
+	st, err := u.stage(fetch)
+	if err != nil {
+		return result, errors.Join(err, u.clear())
+	}
+	defer func() { err = errors.Join(err, u.clear()) }()
+	var made []Version
+	stopped := st.stopped()
+	result, err = u.sandbox.Apply(ctx, ApplyOptions{
+		DryRun: dryRun || stopped, Progress: progress, placed: func(v []Version) { made = append(made, v...) },
+	})
+	result.Paths = st.merge(result.Paths)
+	if err == nil || fault.Is(err, fault.Precondition) {
+		if refusal := Refusal(name, result.Count(Conflict), result.Count(Refused)); refusal != nil {
+			result.Skip()
+			err = refusal
+		}
+	}
+	return result, errors.Join(err, u.note(made, st.sums))
+}
+
+// openDelta opens the delta to be changed, once what a killed apply has left in the
+// directory is cleared away.
+func (u *Upload) openDelta() (*work, error) {
+	w, err := u.sandbox.openTo(PurposeApply, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := w.changes(nil, false)
+	if err == nil {
+		err = w.finishDirs(changes)
+	}
+	if err == nil {
+		err = w.stack.DropAll()
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	return w, nil
+}
+
+// clear empties the delta.
+func (u *Upload) clear() error {
+	w, err := u.openDelta()
+	if err != nil {
+		return err
+	}
+	return w.close()
+}
+
+// staging is what was fetched: in the delta, or told of.
+type staging struct {
+	upload *Upload
+	stack  *layer.Stack
+	// told are the outcomes at the paths that are not brought over, or for which
+	// there is nothing to do.
+	told map[vpath.Path]PathResult
+	sums map[vpath.Path]sum // of regular files and of links
+	// gone are directories that are deleted, modes those that get one, once all else
+	// is done; parents first.
+	gone  []vpath.Path
+	modes []CarriedChange
+	late  []lateFile
+}
+
+type sum = [sha256.Size]byte
+
+// lateFile is a file that takes the place of a directory.
+type lateFile struct {
+	CarriedChange
+	content *os.File // without a name; nil for what has none
+}
+
+// stage makes the changes the delta.
+func (u *Upload) stage(fetch Fetch) (st *staging, err error) {
+	w, err := u.openDelta()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	st = &staging{upload: u, stack: w.stack, told: map[vpath.Path]PathResult{}, sums: map[vpath.Path]sum{}}
+	defer st.close()
+	if err := fetch(st.put); err != nil {
+		return nil, err
+	}
+	return st, st.finish()
+}
+
+func (st *staging) close() {
+	for _, l := range st.late {
+		if l.content != nil {
+			l.content.Close()
+		}
+	}
+}
+
+// put stages a change.
+func (st *staging) put(c CarriedChange, content io.Reader) error {
+	if !isCarried(c.Outcome) {
+		st.tell(c, c.Outcome, c.Reason)
+		return nil
+	}
+	return st.settle(c, st.place(c, content))
+}
+
+// settle ends the step of a change that ended with err. Whatever the delta makes of
+// the directory as it is now, what was uploaded is what the sandbox saw.
+func (st *staging) settle(c CarriedChange, err error) error {
+	switch {
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition), fault.Is(err, fault.Exists):
+		st.tell(c, Conflict, "the directory does not hold what was uploaded")
+		return nil
+	case err != nil:
+		return err
+	}
+	if _, told := st.told[c.Path]; told {
+		return nil
+	}
+	return st.stack.Record(c.Path, st.upload.base(c.Path))
+}
+
+// tell notes the outcome at a path that is not brought over.
+func (st *staging) tell(c CarriedChange, o Outcome, reason string) {
+	st.told[c.Path] = PathResult{Path: c.Path, Status: c.Status, Outcome: o, Reason: reason}
+}
+
+// place makes the change in the delta, as far as it can be made by now.
+func (st *staging) place(c CarriedChange, content io.Reader) error {
+	now, err := st.stack.Lookup(c.Path)
+	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
+		return err
+	}
+	there, toDir := err == nil, c.Mode&typeBits == unix.S_IFDIR
+	switch {
+	case c.Status == Deleted && !there:
+		st.tell(c, Present, "it is gone already")
+		return nil
+	case c.Status == Deleted && now.IsDir():
+		st.gone = append(st.gone, c.Path)
+		return nil
+	case there && now.IsDir() && toDir:
+		st.modes = append(st.modes, c)
+		return nil
+	case there && now.IsDir():
+		return st.putOff(c, content)
+	case there:
+		if _, err := st.stack.Unlink(c.Path, false); err != nil || c.Status == Deleted {
+			return err
+		}
+	}
+	return st.make(c, content)
+}
+
+// putOff keeps what takes the place of a directory until that is empty.
+func (st *staging) putOff(c CarriedChange, content io.Reader) error {
+	l := lateFile{CarriedChange: c}
+	st.gone = append(st.gone, c.Path)
+	if c.Mode&typeBits == unix.S_IFREG {
+		fd, err := unix.Open(st.upload.sandbox.Dir(), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return hostError("fetch "+c.Path.String(), err)
+		}
+		l.content = os.NewFile(uintptr(fd), "fetched")
+		if _, err := io.Copy(l.content, io.LimitReader(content, c.SizeBytes)); err != nil {
+			return errors.Join(err, l.content.Close())
+		}
+	}
+	st.late = append(st.late, l)
+	return nil
+}
+
+// make makes an entry where nothing is. A directory can be filled until finish.
+func (st *staging) make(c CarriedChange, content io.Reader) error {
+	var err error
+	switch c.Mode & typeBits {
+	case unix.S_IFDIR:
+		st.modes = append(st.modes, c)
+		_, err = st.stack.Mkdir(c.Path, c.Mode&stickyBits|ownerBits)
+	case unix.S_IFLNK:
+		st.sums[c.Path] = sha256.Sum256([]byte(c.Target))
+		_, err = st.stack.Symlink(c.Target, c.Path)
+	case unix.S_IFIFO:
+		_, err = st.stack.Mknod(c.Path, unix.S_IFIFO|c.Mode&permBits)
+	case unix.S_IFREG:
+		err = st.write(c, content)
+	default:
+		err = fault.New(fault.Internal, "server sent %s with an unknown type", c.Path)
+	}
+	return err
+}
+
+// write makes a regular file. Errors: Unavailable if the content is not what was
+// announced.
+func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
+	f, _, err := st.stack.Create(c.Path, c.Mode&permBits)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	n, err := io.Copy(io.NewOffsetWriter(f, 0), io.TeeReader(io.LimitReader(content, c.SizeBytes), h))
+	if err == nil && n != c.SizeBytes {
+		err = fault.New(fault.Unavailable, "fetch %s: it has %d bytes of %d: the sandbox changes it just now; try again", c.Path, n, c.SizeBytes)
+	}
+	if err != nil {
+		return err
+	}
+	st.sums[c.Path] = sum(h.Sum(nil))
+	if c.SHA256 != "" && c.SHA256 != hex.EncodeToString(h.Sum(nil)) {
+		st.tell(c, ChangedSinceReview, nowElse)
+		return st.stack.Drop(c.Path)
+	}
+	return nil
+}
+
+// finish does what had to wait.
+func (st *staging) finish() error {
+	for _, p := range slices.Backward(st.gone) {
+		err := st.stack.Rmdir(p, nil)
+		if fault.Is(err, fault.Precondition) {
+			st.tell(CarriedChange{Path: p, Status: Deleted}, Kept, "it holds what was not uploaded")
+			err = nil
+		}
+		if err := st.settle(CarriedChange{Path: p, Status: Deleted}, err); err != nil {
+			return err
+		}
+	}
+	for _, l := range st.late {
+		var err error
+		if l.content != nil {
+			_, err = l.content.Seek(0, io.SeekStart)
+		}
+		if err == nil {
+			delete(st.told, l.Path)
+			err = st.settle(l.CarriedChange, st.make(l.CarriedChange, l.content))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range slices.Backward(st.modes) {
+		_, err := st.stack.SetAttr(c.Path, layer.SetAttr{Mode: new(c.Mode & stickyBits)})
+		if err := st.settle(c, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stopped reports whether something stops the apply before it begins.
+func (st *staging) stopped() bool {
+	for _, r := range st.told {
+		if r.Outcome == Conflict || r.Outcome == Refused {
+			return true
+		}
+	}
+	return false
+}
+
+// merge adds what was told to the outcomes in the directory.
+func (st *staging) merge(paths []PathResult) []PathResult {
+	for p := range maps.Keys(st.told) {
+		paths = append(paths, st.told[p])
+	}
+	slices.SortFunc(paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	return slices.CompactFunc(paths, func(a, b PathResult) bool { return a.Path == b.Path })
+}
+
+// note remembers what an apply has made of the directory: from now on that is what
+// the sandbox saw. Of what is not known nothing is remembered, which is a conflict
+// later.
+func (u *Upload) note(versions []Version, sums map[vpath.Path]sum) (err error) {
+	if len(versions) == 0 {
+		return nil
+	}
+	source, err := u.Source().Open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	tree := sourceTree{root: source, owner: u.sandbox.ID()}
+	for _, v := range versions {
+		p, err := v.parse()
+		if err != nil {
+			return err
+		}
+		made := v.Made
+		if made == nil && !v.Deleted {
+			made = tree.baseOfSame(p, sums[p])
+		}
+		if made == nil || made.Absent {
+			delete(u.manifest.Entries, v.Path)
+		} else {
+			u.manifest.Entries[v.Path] = *made
+		}
+	}
+	return u.store()
+}
+
+// baseOfSame describes what is at p, if it is a directory or a file with that sum;
+// else it returns nil.
+func (t *sourceTree) baseOfSame(p vpath.Path, want sum) (base *layer.Base) {
+	_ = t.at(p, func(e entry) error { // what cannot be looked at is not known
+		st, err := e.stat()
+		if err != nil || st == nil {
+			return err
+		}
+		b := baseOf(st)
+		b.SHA256 = want[:]
+		if isDir(st.Mode) || hasBaseContent(b, e.dir, e.name, st) {
+			if now, err := e.stat(); err == nil && now != nil && (isDir(st.Mode) || isVersion(st, now)) {
+				base = baseOf(st)
+			}
+		}
+		return nil
+	})
+	return base
+}
