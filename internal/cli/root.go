@@ -118,7 +118,8 @@ type env struct {
 	args                  []string // the command line
 	owner                 bool     // we are what supervise.RunAsOwner runs
 	at                    endpointOptions
-	parts                 *Parts // nil: another program has them
+	parts                 *Parts          // nil: another program has them
+	toldPrograms          map[string]bool // see sayProgram
 }
 
 func newEnv() *env {

@@ -98,11 +98,15 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	return home.Create(sandbox.Record{
+	sb, err := home.Create(sandbox.Record{
 		Name: o.Name, Source: source, Workspace: string(source.Path),
 		Rules: rules, PolicyNote: note, Marks: o.marks,
 		Runtime: o.Runtime, Image: o.image(), UID: o.uid(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
 	})
+	if err == nil {
+		e.sayTools(sb.Record())
+	}
+	return sb, err
 }
 
 func (o *sandboxOptions) limits() sandbox.Limits {
@@ -287,10 +291,11 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (su
 	user := supervise.UserOf(&r)
 	v := supervise.Environment{
 		Sandbox: sb.Name(), Home: user.Home, User: user.Name, Extra: append(remembered, o.Env...),
-		Reachable: []string{r.Workspace},
+		Reachable: reachable(r),
 	}
-	for _, m := range r.Mounts {
-		v.Reachable = append(v.Reachable, string(m.Target))
+	ownPath := func(variable string) bool { return variable == "PATH" || strings.HasPrefix(variable, "PATH=") }
+	if len(argv) > 0 && !slices.ContainsFunc(v.Extra, ownPath) {
+		e.sayProgram(r, argv[0])
 	}
 	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}, nil
 }

@@ -38,7 +38,7 @@ func (v Environment) Build(getenv func(string) string) []string {
 		}
 		vars[i] = name + "=" + value
 	}
-	set("PATH", v.path(getenv("PATH")))
+	set("PATH", PathInside(v.Reachable, getenv("PATH")))
 	set("HOME", v.Home)
 	set("USER", v.User)
 	set("LOGNAME", v.User)
@@ -81,9 +81,10 @@ func PassedOn(extra []string, getenv func(string) string) map[string]string {
 	return vars
 }
 
-// path keeps of the caller's PATH what exists inside, in the caller's order,
-// then the system's own directories.
-func (v Environment) path(ours string) string {
+// PathInside keeps of the caller's PATH what exists inside, in the caller's
+// order, then the system's own directories. reachable are directories inside
+// that hold what the host has there.
+func PathInside(reachable []string, ours string) string {
 	var dirs []string
 	add := func(dir string) {
 		if !slices.Contains(dirs, dir) {
@@ -91,7 +92,7 @@ func (v Environment) path(ours string) string {
 		}
 	}
 	for _, dir := range filepath.SplitList(ours) {
-		if filepath.IsAbs(dir) && v.reaches(filepath.Clean(dir)) {
+		if filepath.IsAbs(dir) && reaches(reachable, filepath.Clean(dir)) {
 			add(filepath.Clean(dir))
 		}
 	}
@@ -101,8 +102,8 @@ func (v Environment) path(ours string) string {
 	return strings.Join(dirs, ":")
 }
 
-func (v Environment) reaches(dir string) bool {
-	return slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin"}, v.Reachable...), func(root string) bool {
+func reaches(reachable []string, dir string) bool {
+	return slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin"}, reachable...), func(root string) bool {
 		return dir == root || strings.HasPrefix(dir, root+"/")
 	})
 }

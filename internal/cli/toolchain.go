@@ -1,0 +1,164 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// toolOf names the program that a project with a file of that name is built with.
+var toolOf = []struct{ file, program string }{
+	{"package.json", "node"}, {".nvmrc", "node"},
+	{"pyproject.toml", "python3"}, {"requirements.txt", "python3"}, {"setup.py", "python3"}, {".python-version", "python3"},
+	{"Cargo.toml", "cargo"}, {"go.mod", "go"}, {"Gemfile", "ruby"}, {"pom.xml", "java"}, {"build.gradle", "java"},
+}
+
+// managerDirs are the directories below the home directory of programs that
+// manage toolchains, as their documentation has them, with what has to be shown
+// for such a toolchain to run. Of .cargo that is bin alone: it holds a token
+// too, and cargo writes to it.
+var managerDirs = []struct {
+	dir   string
+	shows []string
+}{
+	{".cargo/bin", []string{".cargo/bin", ".rustup"}},
+	{".pyenv", []string{".pyenv"}}, {".nvm", []string{".nvm"}}, {".local/share/fnm", []string{".local/share/fnm"}},
+	{".volta", []string{".volta"}}, {".asdf", []string{".asdf"}}, {".local/share/mise", []string{".local/share/mise"}},
+	{".rbenv", []string{".rbenv"}}, {".nodenv", []string{".nodenv"}}, {".goenv", []string{".goenv"}}, {".jenv", []string{".jenv"}},
+	{".sdkman", []string{".sdkman"}}, {".local/share/uv", []string{".local/share/uv"}}, {".bun", []string{".bun"}}, {".deno", []string{".deno"}},
+}
+
+// inside is what a command finds in a sandbox with the host's system.
+type inside struct {
+	record sandbox.Record
+	path   []string // its PATH
+	home   string   // of this user
+}
+
+func (e *env) lookInside(r sandbox.Record) *inside {
+	home := e.getenv("HOME")
+	if !filepath.IsAbs(home) {
+		home = supervise.CurrentUser().Home
+	}
+	return &inside{record: r, home: filepath.Clean(home), path: filepath.SplitList(supervise.PathInside(reachable(r), e.getenv("PATH")))}
+}
+
+// reachable are the directories inside that hold what the host has there.
+func reachable(r sandbox.Record) []string {
+	dirs := []string{r.Workspace}
+	for _, m := range r.Mounts {
+		dirs = append(dirs, string(m.Target))
+	}
+	return dirs
+}
+
+// shows reports whether a program of the host is inside too, at the same path.
+func (in *inside) shows(program string) bool {
+	real, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return false
+	}
+	for _, p := range []string{program, real} {
+		if !slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}, reachable(in.record)...), func(dir string) bool { return isWithin(p, dir) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// sayTools says which of the programs that the project is built with are others
+// inside, or not there.
+func (e *env) sayTools(r sandbox.Record) {
+	for _, t := range toolOf {
+		if has(string(r.Source.Path), t.file) {
+			e.sayProgram(r, t.program)
+		}
+	}
+}
+
+// sayProgram says, once, if a program that the caller's PATH finds is not the
+// one inside: a version manager's for example, which lies below the home.
+func (e *env) sayProgram(r sandbox.Record, name string) {
+	if r.Runtime == sandbox.RuntimeDocker || strings.Contains(name, "/") || e.toldPrograms[name] {
+		return
+	}
+	ours := findProgram(name, filepath.SplitList(e.getenv("PATH")), func(string) bool { return true })
+	in := e.lookInside(r)
+	if ours == "" || in.shows(ours) {
+		return
+	}
+	if e.toldPrograms == nil {
+		e.toldPrograms = map[string]bool{}
+	}
+	e.toldPrograms[name] = true
+	var flags []string
+	for _, dir := range in.neededFor(ours) {
+		flags = append(flags, "--mount "+shellWord(dir))
+	}
+	called, to := vpath.Escape(name), strings.Join(flags, " ")
+	if theirs := findProgram(name, in.path, in.shows); theirs != "" {
+		e.say("%s: inside it is %s, not your %s; to have yours: %s", called, vpath.Escape(theirs), vpath.Escape(ours), to)
+		return
+	}
+	e.say("%s: there is none inside; yours, %s, is not shown; to have it: %s", called, vpath.Escape(ours), to)
+}
+
+// findProgram returns the first program of that name in dirs that is good.
+func findProgram(name string, dirs []string, good func(path string) bool) string {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && good(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// neededFor returns the directories that have to be shown for a program to run:
+// its own and, of a link, that of the program it leads to, or what its version
+// manager needs in their place.
+func (in *inside) neededFor(program string) []string {
+	var dirs []string
+	add := func(dir string) {
+		if !slices.Contains(dirs, dir) && !isWithin(dir, in.record.Workspace) && !isWithin(dir, "/usr") {
+			dirs = append(dirs, dir)
+		}
+	}
+	real, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		real = program
+	}
+	for _, p := range []string{program, real} {
+		managed := false
+		for _, m := range managerDirs {
+			if managed = isWithin(p, filepath.Join(in.home, m.dir)); managed {
+				for _, dir := range m.shows {
+					if has(in.home, dir) {
+						add(filepath.Join(in.home, dir))
+					}
+				}
+				break
+			}
+		}
+		if !managed {
+			add(in.treeOf(filepath.Dir(p)))
+		}
+	}
+	return dirs
+}
+
+// treeOf is the directory that a toolchain with its programs in dir was unpacked
+// to: the one that holds bin, unless that is a place for other things too.
+func (in *inside) treeOf(dir string) string {
+	tree := filepath.Dir(dir)
+	if filepath.Base(dir) != "bin" || slices.Contains([]string{"/", "/opt", in.home, filepath.Join(in.home, ".local")}, tree) {
+		return dir
+	}
+	return tree
+}
