@@ -81,3 +81,16 @@ async def test_the_owner_is_that_of_the_token(token: str, project: Path) -> None
         assert (sandbox.codebase.owner_id, sandbox.info.owner_id) == ("team-a", "team-a")
     async with await AsyncSandbox.from_local(project, link=False, token=token, auto_start=False) as other:
         assert (other.codebase.owner_id, other.info.owner_id) == ("team-a", "team-a")
+
+
+async def test_streams_may_be_awaited_as_their_siblings_are(project: Path) -> None:
+    async with await AsyncSandbox.from_local(project) as sandbox:
+        plain = [piece async for piece in sandbox.exec_stream("echo a")]
+        awaited = await sandbox.exec_stream("echo a; exit 3")
+        assert [piece async for piece in awaited] == plain == [b"a\n"]
+        assert awaited.exit_code == 3
+        async with await sandbox.exec_stream("echo b") as stream:
+            assert [chunk.data async for chunk in stream.chunks()] == [b"b\n"]
+        async with sandbox.session() as session:
+            assert [piece async for piece in await session.exec_stream("echo c")] == [b"c\n"]
+        assert [event.event async for event in await sandbox.audit()]

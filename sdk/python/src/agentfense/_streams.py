@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Generic, Iterator, List, Optional, Type, TypeVar
+from typing import Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Iterator, List, Optional, Type, TypeVar
 
 import grpc
 
@@ -125,6 +125,13 @@ class AsyncStream(Generic[T]):
     async def aclose(self) -> None:
         """End what the stream comes from, unless it has ended."""
         self._cancel()
+
+    def __await__(self: A) -> Generator[Any, None, A]:
+        """Return the stream: one that is asked for with ``await``, as its siblings are, is the same."""
+        return self._itself().__await__()
+
+    async def _itself(self: A) -> A:
+        return self
 
     async def __aenter__(self: A) -> A:
         return self

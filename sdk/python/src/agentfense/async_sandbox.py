@@ -322,7 +322,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> AsyncExecStream:
-        """Run a command and return its output as it comes: an iterator of bytes."""
+        """Run a command and return its output as it comes: an iterator of bytes; with ``await`` or without."""
         return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout)
 
     def session(self, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None) -> Opening:
