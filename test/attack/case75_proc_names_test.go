@@ -277,8 +277,10 @@ func TestKernelFilesOfContainers(t *testing.T) {
 // the host from others do not show.
 func TestSettingsOfTheHostAreAbsent(t *testing.T) {
 	s := harness.New(t, binary, nil)
-	prints(t, s, `cd /etc && ls -d adjtime networks machine-id environment gitconfig npmrc pip.conf maven/settings.xml \
+	prints(t, s, `cd /etc && ls -d adjtime networks machine-id environment npmrc pip.conf maven/settings.xml \
 	R/Renviron.site php/*/fpm php-fpm.d ssh ssl/private 2>/dev/null; :`, "")
+	// The one that is there is ours.
+	prints(t, s, "grep -v -e '^\\[user\\]$' -e '^\\[safe\\]$' -e '^\\[core\\]$' -e '^\tcheckStat = minimal$' -e '^\tname = ' -e '^\temail = ' -e '^\tdirectory = ' -e '^#' /etc/gitconfig; :", "")
 }
 
 // askFileSystem asks a file of the host for the names of its file system.

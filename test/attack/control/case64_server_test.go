@@ -115,7 +115,7 @@ func TestServerAsksForTheToken(t *testing.T) {
 }
 
 // A host directory around the state directory does not bring the token in, nor
-// the records, by whichever way it is shared.
+// the records, by whichever way it is shared: it is refused, or the view hides them.
 func TestStateIsNeverShared(t *testing.T) {
 	box := harness.New(t, binary, nil)
 	box.Home = filepath.Join(box.Source, "state")
@@ -123,11 +123,23 @@ func TestStateIsNeverShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, box)
-	for _, dir := range []string{box.Home, box.Source, filepath.Join(box.Home, "sandboxes"), "/"} {
+	for dir, why := range map[string]string{
+		box.Home: "the server's own directory", filepath.Join(box.Home, "sandboxes"): "the server's own directory", "/": "the whole root",
+	} {
 		status, text := s.ask("POST", "/codebases:link", `{"name": "all", "ownerId": "me", "path": "`+dir+`"}`)
-		if status != http.StatusBadRequest || !strings.Contains(text, "the server's own directory") {
+		if status != http.StatusBadRequest || !strings.Contains(text, why) {
 			t.Errorf("link %s: %d %s", dir, status, text)
 		}
+	}
+	all := s.must("POST", "/codebases:link", `{"name": "all", "ownerId": "me", "path": "`+box.Source+`"}`, "id")
+	over := s.must("POST", "/sandboxes", `{"codebaseId": "`+all+`", "permissions": [{"pattern": "**", "permission": "PERMISSION_WRITE"}]}`, "id")
+	s.must("POST", "/sandboxes/"+over+"/start", "{}", "status")
+	status, text := s.ask("POST", "/sandboxes/"+over+"/exec", `{"command": "ls -A; cat state/token; mkdir state && echo made"}`)
+	if status != http.StatusOK || strings.Contains(text, s.Token) || strings.Contains(text, `"stdout":"state`) || strings.Contains(text, "made") {
+		t.Errorf("in the view of all: %d %s", status, text)
+	}
+	if status, text := s.ask("GET", "/codebases/"+all+"/files/state/token", ""); status == http.StatusOK || strings.Contains(text, s.Token) {
+		t.Errorf("the file of the linked directory: %d %s", status, text)
 	}
 	for _, way := range []string{"--mount=" + box.Home, "--mount=" + box.Source + ":/opt/all"} {
 		r := box.Agentfense("run", "--rm", "--dir", t.TempDir(), way, "--", "true")
