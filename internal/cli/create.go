@@ -9,20 +9,31 @@ import (
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 func newCreate(e *env) *cobra.Command {
 	var o sandboxOptions
 	cmd := &cobra.Command{
-		Use:   "create NAME [flags]",
+		Use:   "create [NAME] [flags]",
 		Short: "Make a sandbox without running anything in it",
+		Long: `Make a sandbox without running anything in it, and print its name: NAME, or what
+--name says, or a generated one.`,
 		Example: `  agentfense create fix --preset development --hide '*.sqlite'
   agentfense exec fix -- make test`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.Name = args[0]
+		if len(args) > 0 {
+			if o.Name != "" {
+				return usageError{fault.New(fault.Invalid, "create: %s and --name %s name the sandbox twice", vpath.Quote(args[0]), vpath.Quote(o.Name))}
+			}
+			o.Name = args[0]
+			if err := sandbox.CheckName(o.Name); err != nil {
+				return err
+			}
+		}
 		return e.either(cmd,
 			func() error { return runCreate(cmd.Context(), e, o) },
 			func(ctx context.Context, s control.Server) error {
@@ -31,9 +42,10 @@ func newCreate(e *env) *cobra.Command {
 					_, err = fmt.Fprintln(e.stdout, m.Record.Name)
 				}
 				return err
-			}, serverFlags...)
+			}, append([]string{"name"}, serverFlags...)...)
 	}
 	o.register(cmd)
+	cmd.Flags().StringVar(&o.Name, "name", "", "name of the sandbox, as NAME (default: a generated one)")
 	return cmd
 }
 
@@ -41,15 +53,17 @@ func runCreate(ctx context.Context, e *env, o sandboxOptions) error {
 	if err := o.checkHere(); err != nil {
 		return err
 	}
-	if err := sandbox.CheckName(o.Name); err != nil {
-		return err
-	}
 	home, err := e.openHome()
 	if err != nil {
 		return err
 	}
-	if _, err := home.Open(o.Name); err == nil {
-		return fault.New(fault.Exists, "sandbox %s: exists already", o.Name)
+	if o.Name != "" {
+		if err := sandbox.CheckName(o.Name); err != nil {
+			return err
+		}
+		if _, err := home.Open(o.Name); err == nil {
+			return fault.New(fault.Exists, "sandbox %s: exists already", o.Name)
+		}
 	}
 	sb, err := o.create(e, home)
 	if err == nil {

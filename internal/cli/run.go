@@ -38,13 +38,16 @@ func (o *commandOptions) register(cmd *cobra.Command) {
 func newRun(e *env) *cobra.Command {
 	var o runOptions
 	cmd := &cobra.Command{
-		Use:   "run [flags] [--] COMMAND [ARG…]",
+		Use:   "run [flags] [NAME --] COMMAND [ARG…]",
 		Short: "Run a command in a sandbox of a directory",
 		Long: `Run a command that sees the directory as the policy says, and whose changes go
 to a delta. The sandbox and its delta stay afterwards, under --name or a
 generated name, to be reviewed (diff), applied, discarded or resumed by another
 run; without --name it stays only if something was changed. Running a name that
 runs already joins it.
+
+One word before -- is the name too, as for exec: run fix -- make test. To run a
+command whose first argument is --, put a -- before it.
 
 The variables of --env are remembered for the commands that follow in the sandbox.
 NAME=VALUE is stored in the state directory, readable by you alone; of NAME the
@@ -66,6 +69,7 @@ signal N, 137 out of memory.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		args = o.takeName(cmd, args)
 		if len(args) == 0 && !o.Detach {
 			return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
 		}
@@ -90,6 +94,16 @@ signal N, 137 out of memory.`,
 	cmd.MarkFlagsMutuallyExclusive("detach", "apply")
 	cmd.MarkFlagsMutuallyExclusive("detach", "rm")
 	return cmd
+}
+
+// takeName takes the NAME of `run NAME -- COMMAND` from the arguments. A word
+// that can name no sandbox begins a command.
+func (o *runOptions) takeName(cmd *cobra.Command, args []string) []string {
+	if o.Name != "" || cmd.ArgsLenAtDash() >= 0 || len(args) < 2 || args[1] != "--" || sandbox.CheckName(args[0]) != nil {
+		return args
+	}
+	o.Name = args[0]
+	return args[2:]
 }
 
 func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args []string) error {
@@ -134,7 +148,11 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	}
 	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
 	err = errors.Join(err, live.leave())
-	if notStarted := (*supervise.CommandError)(nil); errors.As(err, &notStarted) && isNew {
+	notStarted := (*supervise.CommandError)(nil)
+	if errors.As(err, &notStarted) {
+		e.sayNamedSo(cmd, home, o.Name, args)
+	}
+	if notStarted != nil && isNew {
 		return errors.Join(err, removeUnused(home, sb))
 	}
 	err = errors.Join(err, look.tell(e, summaryPatience))
@@ -146,6 +164,19 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 		err = errors.Join(err, e.leaveNothing(home, sb, o.Apply && !exit.Untouched))
 	}
 	return err
+}
+
+// sayNamedSo says, of a command that could not be started, which word may have
+// been meant as the other: the command as a name, or the name as the command.
+func (e *env) sayNamedSo(cmd *cobra.Command, home *sandbox.Home, name string, args []string) {
+	switch {
+	case name != "" && !cmd.Flags().Changed("name"):
+		e.say("%[1]s was taken for the name of the sandbox; to run it as the command: agentfense run -- %[1]s -- …", name)
+	case name == "" && len(args) > 0 && sandbox.CheckName(args[0]) == nil:
+		if _, err := home.Open(args[0]); err == nil {
+			e.say("there is a sandbox %[1]s; to run in it: agentfense run %[1]s -- COMMAND", args[0])
+		}
+	}
 }
 
 // removeUnused removes a sandbox that was made for a command which never started,
