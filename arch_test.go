@@ -85,7 +85,7 @@ var mayImport = map[string]string{
 	// for tests, and apart from the product
 	"internal/dialogue":            "",
 	"internal/needs":               "",
-	"internal/seccomp/denylist":    "fault",
+	"internal/seccomp/denylist":    "fault seccomp",
 	"internal/seccomp/gen":         "seccomp/denylist",
 	"internal/isolate/isolatetest": "fault guest isolate isolate/handover needs",
 	"internal/bundle/join":         "bundle",

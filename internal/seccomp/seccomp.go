@@ -11,18 +11,45 @@
 // tables) would cost each of them half a millisecond and 160 kB.
 package seccomp
 
-import "github.com/agentfense/agentfense/internal/fault"
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/fault"
+)
 
 //go:generate go run ./gen
 
-// Filter returns the filter for this architecture as the kernel reads it and
-// as bwrap --seccomp FD takes it: an array of struct sock_filter
-// (linux/filter.h), little endian.
+// OwnUser and OwnGroup stand in the embedded programs for the ids that a sandbox has
+// inside, which differ. Nobody has them: the host uids of sandboxes end below.
+const (
+	OwnUser  = 0xa6e1_0001
+	OwnGroup = 0xa6e1_0002
+)
+
+// instruction is the size of a struct sock_filter, value where its constant is.
+const (
+	instruction = 8
+	value       = 4
+)
+
+// Filter returns the filter for this architecture, for a sandbox with these ids
+// inside, as the kernel reads it and as bwrap --seccomp FD takes it: an array of
+// struct sock_filter (linux/filter.h), little endian.
 //
 // Errors: Unsupported, where this architecture has no filter.
-func Filter() ([]byte, error) {
+func Filter(uid, gid int) ([]byte, error) {
 	if len(program) == 0 {
 		return nil, fault.New(fault.Unsupported, "seccomp filter: not available for this architecture")
 	}
-	return program, nil
+	filter := slices.Clone(program)
+	for i := value; i < len(filter); i += instruction {
+		switch binary.LittleEndian.Uint32(filter[i:]) {
+		case OwnUser:
+			binary.LittleEndian.PutUint32(filter[i:], uint32(uid))
+		case OwnGroup:
+			binary.LittleEndian.PutUint32(filter[i:], uint32(gid))
+		}
+	}
+	return filter, nil
 }

@@ -195,7 +195,7 @@ func (l *launch) command() (*exec.Cmd, error) {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: l.plan.credential()}
 	cmd.ExtraFiles = files
-	if files[seccompFD-3], err = seccompFile(); err != nil {
+	if files[seccompFD-3], err = l.plan.seccompFile(); err != nil {
 		return cmd, err
 	}
 	l.args, err = l.plan.arguments(stage)

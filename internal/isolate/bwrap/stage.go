@@ -269,8 +269,8 @@ func openPath(path string) (*os.File, error) {
 }
 
 // seccompFile returns the filter where bubblewrap can read it.
-func seccompFile() (*os.File, error) {
-	program, err := seccomp.Filter()
+func (p *plan) seccompFile() (*os.File, error) {
+	program, err := seccomp.Filter(p.spec.UID, p.spec.GID)
 	if err != nil {
 		return nil, err
 	}

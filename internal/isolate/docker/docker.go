@@ -127,7 +127,7 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 		peer.PIDFD.Close()
 		return err
 	}
-	return p.give(peer, plan.spec.Guest)
+	return p.give(peer, &plan.spec)
 }
 
 // create makes the container.
@@ -170,9 +170,9 @@ func (p *process) await(ctx context.Context, offer *handover.Offer, pid, uid int
 }
 
 // give hands PID 1 what it needs and begins to watch it.
-func (p *process) give(peer *handover.Peer, guest *os.File) error {
+func (p *process) give(peer *handover.Peer, spec *isolate.Spec) error {
 	p.pid, p.init = peer.PID, peer.PIDFD
-	filter, err := seccomp.Filter()
+	filter, err := seccomp.Filter(spec.UID, spec.GID)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (p *process) give(peer *handover.Peer, guest *os.File) error {
 	defer write.Close()
 	// Ends of os.Pipe are non-blocking, which nobody inside expects.
 	if err = unix.SetNonblock(int(write.Fd()), false); err == nil {
-		err = peer.Give(filter, guest, write)
+		err = peer.Give(filter, spec.Guest, write)
 	}
 	if err != nil {
 		read.Close()

@@ -14,6 +14,7 @@ import (
 const (
 	offsetNumber = 0
 	offsetArch   = 4
+	offsetArgs   = 16 // of 8 bytes each, the low word first
 )
 
 var architectures = map[string]*arch.Info{"amd64": arch.X86_64, "arm64": arch.AARCH64}
@@ -53,6 +54,11 @@ func assemble(goarch string) ([]bpf.Instruction, error) {
 		}
 		instructions = append(instructions, body...)
 	}
+	body, err := owners(info)
+	if err != nil {
+		return nil, err
+	}
+	instructions = append(instructions, body...)
 	return append(instructions, bpf.RetConstant{Val: uint32(seccomp.ActionAllow)}), nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
+
+	ours "github.com/agentfense/agentfense/internal/seccomp"
 )
 
 const (
@@ -169,6 +171,13 @@ func TestFilterAnswers(t *testing.T) {
 		{"nor its parameters", "sched_setparam", []uint64{7}, no},
 		{"threads may be bound to processors", "sched_setaffinity", []uint64{7}, allow},
 		{"unix pairs are allowed", "socketpair", []uint64{unix.AF_UNIX}, allow},
+		{"a file may be given to who is inside", "fchownat", []uint64{3, 1, ours.OwnUser, ours.OwnGroup, 0}, allow},
+		{"a file may be left as it is", "fchown", []uint64{3, ^uint64(0), 0xffffffff}, allow},
+		{"a high word makes no other of who is inside", "fchown", []uint64{3, garbage | ours.OwnUser, ours.OwnGroup}, allow},
+		{"a file is not given to root", "fchownat", []uint64{3, 1, 0, ours.OwnGroup, 0}, no},
+		{"a file is not given to another group", "fchown", []uint64{3, ours.OwnUser, 1}, no},
+		{"a high word does not hide another", "fchown", []uint64{3, garbage | 7, 0xffffffff}, no},
+		{"the group is no user", "fchown", []uint64{3, ours.OwnGroup, 0xffffffff}, no},
 	}
 	for _, goarch := range Architectures() {
 		j := newJudge(t, goarch)
@@ -212,7 +221,7 @@ func TestAnswerDependsOnListedArgumentsAlone(t *testing.T) {
 	for _, goarch := range Architectures() {
 		j, info := newJudge(t, goarch), architectures[goarch]
 		top := highest(info)
-		words := rapid.SampledFrom([]uint64{0, 1, 2, 4, 16, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40})
+		words := rapid.SampledFrom([]uint64{0, 1, 2, 4, 16, 40, 0x5412, 0x541c, 0x5423, 0x80, 0x10000000, 0xffffffff, 1 << 40, ours.OwnUser, ours.OwnGroup})
 		rapid.Check(t, func(t *rapid.T) {
 			c := call{number: rapid.Uint32Range(0, top).Draw(t, "number"), arch: uint32(info.ID)}
 			for i := range c.args {
@@ -233,6 +242,12 @@ func read(name string, c call) uint32 {
 			if n == name && holds(r.when, c) {
 				return uint32(r.action)
 			}
+		}
+	}
+	for _, o := range chowns {
+		user, group := uint32(c.args[o.user]), uint32(c.args[o.user+1])
+		if o.call == name && (user != unchanged && user != ours.OwnUser || group != unchanged && group != ours.OwnGroup) {
+			return uint32(errno(unix.EPERM))
 		}
 	}
 	return allow
