@@ -23,6 +23,10 @@ const (
 	allRights = mayRead | mayWrite | maySearch
 )
 
+// overflowID is the owner shown of what is nobody's in a user namespace
+// (/proc/sys/kernel/overflowuid): to the user of this id everything looks its own.
+const overflowID = 65534
+
 // rights are what the user may do with a file of the source.
 type rights struct {
 	foreign bool   // another user owns it
@@ -48,15 +52,16 @@ func (s *Stack) isClosed(st *stat) bool {
 // itself, which st describes. Only of what another user owns it asks the kernel,
 // which knows the user's groups and access control lists.
 func (s *Stack) rightsTo(dir int, name string, st *stat) rights {
-	if s.o.User == nil || st.uid == s.o.User.UID {
+	if s.o.User == nil || st.uid == s.o.User.UID && st.uid != overflowID {
 		return s.owned(st)
 	}
-	r := rights{foreign: true}
+	r := rights{foreign: st.uid != s.o.User.UID}
 	if st.kind() == unix.S_IFLNK {
 		r.bits = allRights
 		return r
 	}
-	flags := unix.AT_EACCESS | unix.AT_SYMLINK_NOFOLLOW
+	// Without AT_EACCESS an ordinary user's capabilities do not count (access(2)).
+	flags := unix.AT_SYMLINK_NOFOLLOW
 	if name == "" {
 		flags |= unix.AT_EMPTY_PATH
 	}
@@ -68,6 +73,8 @@ func (s *Stack) rightsTo(dir int, name string, st *stat) rights {
 			r.bits |= st.mode & bit
 		}
 	}
+	// Whose a file is of which this user and another may do the same is not told.
+	r.foreign = r.foreign || r.bits != s.owned(st).bits
 	return r
 }
 

@@ -115,10 +115,12 @@ func (e entry) dress(fd int, l look) error {
 }
 
 // chown gives what root makes to whom the replaced file or the directory
-// belongs.
+// belongs. What an ordinary user makes is the user's, in the group of the file it
+// replaces where the user is in it, as after a write; a new file has the user's own
+// group, or that of a setgid directory.
 func (e entry) chown(fd int, l look) error {
 	if os.Geteuid() != 0 {
-		return nil
+		return keepGroup(fd, l.before)
 	}
 	owner := l.before
 	if owner == nil {
@@ -128,6 +130,22 @@ func (e entry) chown(fd int, l look) error {
 		}
 	}
 	return unix.Fchownat(fd, "", int(owner.Uid), int(owner.Gid), unix.AT_EMPTY_PATH)
+}
+
+// keepGroup gives the file open as fd the group of before, if the user may.
+func keepGroup(fd int, before *unix.Stat_t) error {
+	var now unix.Stat_t
+	if before == nil {
+		return nil
+	}
+	if err := unix.Fstat(fd, &now); err != nil || now.Gid == before.Gid {
+		return err
+	}
+	err := unix.Fchownat(fd, "", -1, int(before.Gid), unix.AT_EMPTY_PATH)
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) { // EINVAL: in a user namespace
+		return nil
+	}
+	return err
 }
 
 // copyAttributes carries the extended attributes of the entry that is

@@ -118,14 +118,24 @@ type Option func(*Sandbox)
 
 // Ordinary lets an ordinary user own the source and the state and run every
 // command. It needs root, unless an ordinary user runs the tests anyway.
-func Ordinary(s *Sandbox) {
+func Ordinary(s *Sandbox) { ordinary(s, 65534, nil) }
+
+// OrdinaryIn is Ordinary with the user of a number, who is in further groups too. It
+// needs root.
+func OrdinaryIn(uid uint32, groups ...uint32) Option {
+	return func(s *Sandbox) {
+		needs.Root(s.t)
+		ordinary(s, uid, groups)
+	}
+}
+
+func ordinary(s *Sandbox, uid uint32, groups []uint32) {
 	needs.OpenFUSE(s.t)
 	needs.UserNS(s.t)
 	if os.Geteuid() != 0 {
 		return
 	}
-	const nobody = 65534
-	s.user = &syscall.Credential{Uid: nobody, Gid: nobody}
+	s.user = &syscall.Credential{Uid: uid, Gid: uid, Groups: groups}
 	for _, dir := range []string{s.Source, s.Home} {
 		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // testing's own
 			s.t.Fatal(err)

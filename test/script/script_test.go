@@ -3,6 +3,7 @@
 package script_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,6 +50,12 @@ func run(t *testing.T, dir string, environment ...string) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds:                serverCommands,
+		Condition: func(name string) (bool, error) {
+			if name != "root" {
+				return false, fmt.Errorf("condition %q is unknown", name)
+			}
+			return os.Geteuid() == 0, nil
+		},
 		Setup: func(e *testscript.Env) error {
 			e.Values[serversKey{}] = &servers{}
 			state := filepath.Join(e.WorkDir, ".state")
