@@ -165,6 +165,20 @@ def is_closed(session: object) -> bool:
     return False
 
 
+@on_both
+def test_a_file_that_may_only_be_written(sandbox: Sandbox, project: Path) -> None:
+    (project / "drop").write_text("a long first content\n")
+    (project / "drop").chmod(0o200)
+    names = ["made"] if os.geteuid() else ["made", "drop"]  # of drop, an ordinary user could copy nothing up
+    for name in names:
+        if name == "made":
+            assert sandbox.run("echo a long first content >made && chmod 200 made").exit_code == 0
+        sandbox.write_file(name, "second")
+        result = sandbox.run(f"stat -c %a:%s {name}; cat {name}")
+        assert result.stdout == "200:6\n" and "denied" in result.stderr
+        assert sandbox.run(f"chmod 600 {name} && cat {name}").stdout == "second"
+
+
 def test_a_directory_that_contains_the_state_directory(home: Path, project: Path) -> None:
     over = home.parent
     shutil.copytree(project, over / "project")

@@ -308,9 +308,10 @@ def upload_tree(codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequ
 
 # The argument is text, a path is bytes; the point is for a name that ends with a line feed. Opened for both, a FIFO is
 # not waited for; what was opened is looked at, and opened again to be emptied, for the name may lead elsewhere by then.
+# A file that may not be read is opened to be written alone.
 _STORE = """p=$(printf %b "$1."); p=${p%.}
 case $p in */*) mkdir -p -- "${p%/*}" || exit;; esac
-exec 3<>"$p" || exit
+if [ -f "$p" ] && [ ! -r "$p" ]; then exec 3>>"$p" || exit; else exec 3<>"$p" || exit; fi
 if [ ! -f /proc/self/fd/3 ]; then echo "sh: $p: is no regular file" >&2; exit 1; fi
 cat >/proc/self/fd/3"""
 
