@@ -60,11 +60,10 @@ func ReadRefs(dir int) (Refs, error) {
 	if err := loose.read("refs", 0); err != nil {
 		return nil, err
 	}
-	text, err := readFile(dir, "HEAD", refBytes)
+	ref, id, err := ReadHead(dir)
 	if err != nil {
 		return nil, err
 	}
-	ref, id := ParseRef(text)
 	if id == "" {
 		id = refs[ref]
 	}
@@ -72,6 +71,21 @@ func ReadRefs(dir int) (Refs, error) {
 		refs["HEAD"] = id
 	}
 	return refs, nil
+}
+
+// ReadLoose reads those of the refs that have a file. Errors: as ReadRefs.
+func ReadLoose(dir int) (Refs, error) {
+	refs := Refs{}
+	loose := looseRefs{refs, dir, maxRefs}
+	return refs, loose.read("refs", 0)
+}
+
+// ReadHead reads HEAD: the ref that is checked out, or the commit; both are
+// empty if there is none.
+func ReadHead(dir int) (ref, id string, err error) {
+	text, err := readFile(dir, "HEAD", refBytes)
+	ref, id = ParseRef(text)
+	return ref, id, err
 }
 
 // ParseRef reads the content of a loose ref: the object that it names, or the
