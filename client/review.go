@@ -9,7 +9,7 @@ import (
 )
 
 // FileDiff is one path that a sandbox changed. A rename is a deletion and an
-// addition.
+// addition; RenamedFrom and RenamedTo join them.
 type FileDiff struct {
 	Path   string
 	Status ChangeStatus
@@ -27,6 +27,20 @@ type FileDiff struct {
 	// that the patch is too large to be sent, OldContentUnknown that what was is
 	// not known any more.
 	TooLarge, PatchOmitted, OldContentUnknown bool
+	// Group is the Name of the ChangeGroup that the change is in, "" for none.
+	Group string
+	// RenamedFrom is, of an added file, the deleted path that held the same content;
+	// RenamedTo is the reverse. "" if none is known.
+	RenamedFrom, RenamedTo string
+}
+
+// ChangeGroup is several changes that a review may show as one: what a tool
+// installed, what git ignores, or git's own record of commits. A change of a file
+// that git tracks is in no group.
+type ChangeGroup struct {
+	Name  string   // its directory
+	Lines []string // what it holds, for people; escaped for a terminal
+	Count int64    // of its changes
 }
 
 // FileState is what a path is, or was.
@@ -54,6 +68,7 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 		Risk: Risk(word("RISK_", f.Risk)), RiskReason: f.RiskReason, SourceChanged: f.SourceChanged,
 		Old: stateFrom(f.Old), New: stateFrom(f.New), Inserted: f.Inserted, Deleted: f.Deleted, Patch: patch, Binary: f.Binary,
 		TooLarge: f.TooLarge, PatchOmitted: f.PatchOmitted, OldContentUnknown: f.OldContentUnknown,
+		Group: f.Group, RenamedFrom: vpath.DecodeText(f.RenamedFrom), RenamedTo: vpath.DecodeText(f.RenamedTo),
 	}
 }
 
@@ -84,7 +99,8 @@ func (s *Sandbox) Diff(ctx context.Context, paths ...string) ([]FileDiff, error)
 // Review is what the sandbox changed, as it was shown.
 type Review struct {
 	Files  []FileDiff // as Diff returns them
-	Digest string     // names paths, types, modes, link targets and contents
+	Groups []ChangeGroup
+	Digest string // names paths, types, modes, link targets and contents
 }
 
 // Review is Diff with the digest that names what it shows, for ApplyReviewed.
@@ -108,6 +124,9 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, 
 		r.PageToken = token
 		page, err := s.c.sandboxes.Diff(ctx, r)
 		review.Digest = page.GetDigest()
+		for _, g := range page.GetGroups() {
+			review.Groups = append(review.Groups, ChangeGroup{g.Name, g.Lines, g.Count})
+		}
 		return page.GetFiles(), page.GetNextPageToken(), s.c.fail(ctx, "diff", err)
 	}, changeFrom) {
 		if err != nil {

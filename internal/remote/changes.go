@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -79,6 +80,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 	r := &sandboxv1.DiffRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), NamesOnly: namesOnly, ShownDigest: shown}
 	digest := ""
 	var files []sandbox.FileDiff
+	var groups []*sandboxv1.ChangeGroup
 	contents := map[vpath.Path]*sandboxv1.FileDiff{}
 	for {
 		page, err := c.sandboxes.Diff(ctx, r)
@@ -86,6 +88,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 			return nil, c.failed(err)
 		}
 		digest = page.Digest
+		groups = append(groups, page.Groups...)
 		for _, d := range page.Files {
 			f, err := fileDiffOf(d)
 			if err != nil {
@@ -104,16 +107,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 	if digest != "" && !sandbox.IsDigest(digest) {
 		return nil, fault.New(fault.Internal, "the server sent an invalid digest")
 	}
-	risk := func(f sandbox.FileDiff) sandbox.Risk {
-		if f.Mark == nil {
-			return sandbox.NoRisk
-		}
-		return f.Mark.Risk
-	}
-	slices.SortFunc(files, func(a, b sandbox.FileDiff) int {
-		return cmp.Or(cmp.Compare(risk(b), risk(a)), cmp.Compare(a.Path, b.Path))
-	})
-	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, digest, files, func(f *sandbox.FileDiff) (sandbox.Content, error) {
+	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, digest, files, groupsOf(files, groups), func(f *sandbox.FileDiff) (sandbox.Content, error) {
 		return contentOf(contents[f.Path], f)
 	}), nil
 }
@@ -129,7 +123,32 @@ func fileDiffOf(d *sandboxv1.FileDiff) (sandbox.FileDiff, error) {
 	if d.Risk != sandboxv1.Risk_RISK_UNSPECIFIED {
 		f.Mark = &sandbox.Mark{Risk: riskOf[d.Risk], Reason: vpath.Escape(d.RiskReason)}
 	}
-	return f, nil
+	f.Group = escapedOnce(d.Group)
+	if d.RenamedFrom != "" {
+		f.RenamedFrom, err = parsePath(d.RenamedFrom)
+	}
+	if d.RenamedTo != "" && err == nil {
+		f.RenamedTo, err = parsePath(d.RenamedTo)
+	}
+	return f, err
+}
+
+// escapedOnce escapes what the server should have escaped, and leaves alone what it
+// has.
+func escapedOnce(text string) string {
+	return strings.ReplaceAll(vpath.Escape(text), `\\`, `\`)
+}
+
+// groupsOf are the groups of files; the server says what they hold.
+func groupsOf(files []sandbox.FileDiff, said []*sandboxv1.ChangeGroup) []sandbox.Group {
+	lines := map[string][]string{}
+	for _, g := range said {
+		name := escapedOnce(g.Name)
+		for _, line := range g.Lines {
+			lines[name] = append(lines[name], escapedOnce(line))
+		}
+	}
+	return sandbox.GroupsOf(files, func(name string) []string { return lines[name] })
 }
 
 func sideOf(s *sandboxv1.FileState) *sandbox.Side {

@@ -128,12 +128,13 @@ func withoutReasons(paths []sandbox.PathResult) {
 }
 
 func wireApplied(result sandbox.ApplyResult) *sandboxv1.ApplyResponse {
+	listed := result.Listed()
 	answer := &sandboxv1.ApplyResponse{
-		ResultCount: int64(len(result.Paths)), AppliedCount: int64(result.Count(sandbox.Applied)),
+		ResultCount: int64(len(listed)), AppliedCount: int64(result.Count(sandbox.Applied)),
 		WrittenAgain: texts(result.Changed[:min(len(result.Changed), mostTold)]),
 	}
 	for _, wanted := range []bool{false, true} { // what was applied comes last
-		for _, p := range result.Paths {
+		for _, p := range listed {
 			if (p.Outcome == sandbox.Applied) == wanted && len(answer.Results) < mostTold {
 				answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
 					Path: p.Path.Text(), Outcome: outcomeOf[p.Outcome], Reason: p.Reason, Status: changeOf[p.Status],

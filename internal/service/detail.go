@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -120,7 +121,8 @@ func sentBytes(message string) int {
 // "conflict" or "refused" and have the path as their subject. It means that nothing
 // was applied: an apply that failed midway gets none.
 func withPaths(result sandbox.ApplyResult, err error) error {
-	if !fault.Is(err, fault.Precondition) || result.Count(sandbox.Applied) > 0 {
+	applied := slices.ContainsFunc(result.Paths, func(p sandbox.PathResult) bool { return p.Outcome == sandbox.Applied })
+	if !fault.Is(err, fault.Precondition) || applied {
 		return err
 	}
 	failure := &errdetails.PreconditionFailure{}

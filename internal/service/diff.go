@@ -65,6 +65,9 @@ func (c *sandboxServer) Diff(ctx context.Context, r *sandboxv1.DiffRequest) (ans
 		}
 		answer.Files = append(answer.Files, d)
 	}
+	for _, g := range review.Groups() {
+		answer.Groups = append(answer.Groups, &sandboxv1.ChangeGroup{Name: g.Name, Lines: g.Lines, Count: int64(g.Count)})
+	}
 	answer.Digest, err = remember(review, r, shown, files)
 	return answer, err
 }
@@ -103,7 +106,13 @@ func splitToken(token string) (digest, path string) {
 
 func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*sandboxv1.FileDiff, error) {
 	d := &sandboxv1.FileDiff{
-		Path: f.Path.Text(), Status: changeOf[f.Status], SourceChanged: f.Stale, Old: wireSide(f.Old), New: wireSide(f.New),
+		Path: f.Path.Text(), Status: changeOf[f.Status], SourceChanged: f.Stale, Old: wireSide(f.Old), New: wireSide(f.New), Group: f.Group,
+	}
+	if f.RenamedFrom != "" {
+		d.RenamedFrom = f.RenamedFrom.Text()
+	}
+	if f.RenamedTo != "" {
+		d.RenamedTo = f.RenamedTo.Text()
 	}
 	if f.Mark != nil {
 		d.Risk, d.RiskReason = riskOf[f.Mark.Risk], f.Mark.Reason

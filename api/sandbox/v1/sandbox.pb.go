@@ -188,7 +188,8 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
-// ChangeStatus says what became of a path. Renames are a deletion and an addition.
+// ChangeStatus says what became of a path. Renames are a deletion and an addition, which
+// FileDiff.renamed_from and renamed_to join.
 type ChangeStatus int32
 
 const (
@@ -2611,7 +2612,9 @@ type DiffResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// Names what this page and those before it show: paths, types, modes, link targets and contents.
 	// Apply takes exactly that with it. Empty with names_only: names alone are no review.
-	Digest        string `protobuf:"bytes,100,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest string `protobuf:"bytes,100,opt,name=digest,proto3" json:"digest,omitempty"`
+	// The groups that files name. On the last page, for all pages.
+	Groups        []*ChangeGroup `protobuf:"bytes,101,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2667,6 +2670,78 @@ func (x *DiffResponse) GetDigest() string {
 	return ""
 }
 
+func (x *DiffResponse) GetGroups() []*ChangeGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+// ChangeGroup is several changes that a review may show as one: what a tool installed, what git ignores, or
+// git's own record of commits. A change of a file that git tracks is in no group.
+type ChangeGroup struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its directory; FileDiff.group refers to it.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it holds, for people: "packages of a lock file", "2 commits on branch two: …". Escaped for a terminal.
+	Lines []string `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
+	// How many changes it has.
+	Count         int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeGroup) Reset() {
+	*x = ChangeGroup{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeGroup) ProtoMessage() {}
+
+func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
+func (*ChangeGroup) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ChangeGroup) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChangeGroup) GetLines() []string {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *ChangeGroup) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 type FileDiff struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
@@ -2694,13 +2769,19 @@ type FileDiff struct {
 	PatchOmitted bool `protobuf:"varint,14,opt,name=patch_omitted,json=patchOmitted,proto3" json:"patch_omitted,omitempty"`
 	// What was is not known any more, so there is no patch.
 	OldContentUnknown bool `protobuf:"varint,15,opt,name=old_content_unknown,json=oldContentUnknown,proto3" json:"old_content_unknown,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The name of the group that the change is in; empty for none.
+	Group string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`
+	// Of an added file: the deleted path that held the same content. Empty if none is known.
+	RenamedFrom string `protobuf:"bytes,101,opt,name=renamed_from,json=renamedFrom,proto3" json:"renamed_from,omitempty"`
+	// Of a deleted file: the reverse of renamed_from.
+	RenamedTo     string `protobuf:"bytes,102,opt,name=renamed_to,json=renamedTo,proto3" json:"renamed_to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2793,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2806,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -2833,6 +2914,27 @@ func (x *FileDiff) GetOldContentUnknown() bool {
 	return false
 }
 
+func (x *FileDiff) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FileDiff) GetRenamedFrom() string {
+	if x != nil {
+		return x.RenamedFrom
+	}
+	return ""
+}
+
+func (x *FileDiff) GetRenamedTo() string {
+	if x != nil {
+		return x.RenamedTo
+	}
+	return ""
+}
+
 type FileState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Type and permission bits, as st_mode (inode(7)).
@@ -2849,7 +2951,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2861,7 +2963,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2874,7 +2976,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -2922,7 +3024,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2934,7 +3036,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2947,7 +3049,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -2991,7 +3093,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3105,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3118,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3063,7 +3165,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3177,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3190,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3132,7 +3234,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3144,7 +3246,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3157,7 +3259,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3194,7 +3296,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3206,7 +3308,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3219,7 +3321,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -3277,7 +3379,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3391,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3404,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3340,7 +3442,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3454,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3467,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3400,7 +3502,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3412,7 +3514,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3425,7 +3527,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3452,7 +3554,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3464,7 +3566,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3477,7 +3579,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -3516,7 +3618,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3528,7 +3630,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3541,7 +3643,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -3612,7 +3714,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3624,7 +3726,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3637,7 +3739,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -3671,7 +3773,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3683,7 +3785,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3696,7 +3798,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -3746,7 +3848,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3758,7 +3860,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3873,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -3807,7 +3909,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3921,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3934,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -3894,7 +3996,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3906,7 +4008,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4021,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -3945,7 +4047,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4059,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4072,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -3993,7 +4095,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4005,7 +4107,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4120,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4054,7 +4156,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4066,7 +4168,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4079,7 +4181,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4113,7 +4215,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4227,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4240,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -4193,7 +4295,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4205,7 +4307,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4218,7 +4320,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4260,7 +4362,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4374,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4387,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4325,7 +4427,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4439,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4452,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4418,7 +4520,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4430,7 +4532,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4443,7 +4545,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4482,7 +4584,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4596,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4609,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4607,7 +4709,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4619,7 +4721,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[57]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4800,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4812,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4866,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4776,7 +4878,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +4925,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4835,7 +4937,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4848,7 +4950,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5134,11 +5236,16 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12!\n" +
-	"\fshown_digest\x18d \x01(\tR\vshownDigest\"z\n" +
+	"\fshown_digest\x18d \x01(\tR\vshownDigest\"\xab\x01\n" +
 	"\fDiffResponse\x12*\n" +
 	"\x05files\x18\x01 \x03(\v2\x14.sandbox.v1.FileDiffR\x05files\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x16\n" +
-	"\x06digest\x18d \x01(\tR\x06digest\"\x87\x04\n" +
+	"\x06digest\x18d \x01(\tR\x06digest\x12/\n" +
+	"\x06groups\x18e \x03(\v2\x17.sandbox.v1.ChangeGroupR\x06groups\"M\n" +
+	"\vChangeGroup\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05lines\x18\x02 \x03(\tR\x05lines\x12\x14\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"\xdf\x04\n" +
 	"\bFileDiff\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12$\n" +
@@ -5157,7 +5264,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vpatch_bytes\x18\r \x01(\fR\n" +
 	"patchBytes\x12#\n" +
 	"\rpatch_omitted\x18\x0e \x01(\bR\fpatchOmitted\x12.\n" +
-	"\x13old_content_unknown\x18\x0f \x01(\bR\x11oldContentUnknown\"r\n" +
+	"\x13old_content_unknown\x18\x0f \x01(\bR\x11oldContentUnknown\x12\x14\n" +
+	"\x05group\x18d \x01(\tR\x05group\x12!\n" +
+	"\frenamed_from\x18e \x01(\tR\vrenamedFrom\x12\x1d\n" +
+	"\n" +
+	"renamed_to\x18f \x01(\tR\trenamedTo\"r\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
@@ -5406,7 +5517,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -5443,182 +5554,184 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*SessionExecRequest)(nil),         // 32: sandbox.v1.SessionExecRequest
 	(*DiffRequest)(nil),                // 33: sandbox.v1.DiffRequest
 	(*DiffResponse)(nil),               // 34: sandbox.v1.DiffResponse
-	(*FileDiff)(nil),                   // 35: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 36: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 37: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 38: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 39: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 40: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 41: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 42: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 43: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 44: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 45: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 46: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 47: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 48: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 49: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 50: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 51: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 52: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 53: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 54: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 55: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 56: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 57: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 58: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 59: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 60: sandbox.v1.Stats
-	nil,                                // 61: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 62: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 63: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 64: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 65: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 66: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 67: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 68: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 69: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 70: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 71: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 72: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 73: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 74: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 75: google.protobuf.Duration
-	(Permission)(0),                    // 76: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 77: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 78: sandbox.v1.Empty
+	(*ChangeGroup)(nil),                // 35: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 36: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 37: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 38: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 39: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 40: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 41: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 42: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 43: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 44: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 45: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 46: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 47: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 48: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 49: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 50: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 51: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 52: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 53: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 54: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 55: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 56: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 57: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 58: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 59: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 60: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 61: sandbox.v1.Stats
+	nil,                                // 62: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 63: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 64: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 65: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 66: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 67: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 68: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 69: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 70: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 71: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 72: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 73: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 74: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 75: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 76: google.protobuf.Duration
+	(Permission)(0),                    // 77: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 78: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 79: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	72, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	73, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	61, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	74, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	74, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	74, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	74, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	73, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	74, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	62, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	75, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	75, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	75, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	75, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	8,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,  // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	72, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	75, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	62, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	73, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	76, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	63, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 13: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	8,  // 14: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,  // 15: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	63, // 16: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	64, // 16: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
 	9,  // 17: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	64, // 18: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	75, // 19: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	75, // 20: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	65, // 18: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	76, // 19: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	76, // 20: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
 	19, // 21: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
 	20, // 22: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	76, // 23: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	77, // 23: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
 	2,  // 24: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
 	7,  // 25: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
 	19, // 26: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
 	20, // 27: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	65, // 28: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	67, // 29: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	66, // 30: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	66, // 28: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	68, // 29: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	67, // 30: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
 	25, // 31: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	74, // 32: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	77, // 33: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	74, // 34: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	74, // 35: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	69, // 36: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	75, // 32: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	78, // 33: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	75, // 34: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	75, // 35: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	70, // 36: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
 	26, // 37: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	75, // 38: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	35, // 39: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	3,  // 40: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,  // 41: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	36, // 42: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	36, // 43: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,  // 44: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,  // 45: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	38, // 46: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	70, // 47: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	72, // 48: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	76, // 49: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	72, // 50: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	47, // 51: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	50, // 52: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	76, // 53: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	74, // 54: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,  // 55: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	20, // 56: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	74, // 57: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	74, // 58: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	74, // 59: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,  // 60: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	75, // 61: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	71, // 62: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	68, // 63: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	75, // 64: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	67, // 65: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	3,  // 66: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,  // 67: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	36, // 68: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	10, // 69: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	11, // 70: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	12, // 71: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	14, // 72: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	15, // 73: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	16, // 74: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	17, // 75: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	17, // 76: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	27, // 77: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	28, // 78: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	29, // 79: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	31, // 80: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	32, // 81: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	32, // 82: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	22, // 83: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	23, // 84: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	33, // 85: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	40, // 86: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	37, // 87: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	42, // 88: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	44, // 89: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	45, // 90: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	48, // 91: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	51, // 92: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	53, // 93: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	55, // 94: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	57, // 95: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	59, // 96: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,  // 97: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 98: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	13, // 99: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,  // 100: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 101: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	78, // 102: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	18, // 103: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	21, // 104: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	26, // 105: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	26, // 106: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	30, // 107: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	78, // 108: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	18, // 109: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	21, // 110: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	21, // 111: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	24, // 112: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	34, // 113: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	41, // 114: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	39, // 115: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	43, // 116: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,  // 117: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	46, // 118: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	49, // 119: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	52, // 120: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	54, // 121: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	56, // 122: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	58, // 123: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	60, // 124: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	97, // [97:125] is the sub-list for method output_type
-	69, // [69:97] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	76, // 38: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	36, // 39: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	35, // 40: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,  // 41: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,  // 42: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	37, // 43: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	37, // 44: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,  // 45: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,  // 46: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	39, // 47: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	71, // 48: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	73, // 49: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	77, // 50: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	73, // 51: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	48, // 52: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	51, // 53: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	77, // 54: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	75, // 55: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,  // 56: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	20, // 57: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	75, // 58: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	75, // 59: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	75, // 60: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,  // 61: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	76, // 62: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	72, // 63: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	69, // 64: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	76, // 65: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	68, // 66: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	3,  // 67: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,  // 68: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	37, // 69: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	10, // 70: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	11, // 71: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	12, // 72: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	14, // 73: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	15, // 74: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	16, // 75: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	17, // 76: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	17, // 77: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	27, // 78: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	28, // 79: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	29, // 80: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	31, // 81: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	32, // 82: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	32, // 83: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	22, // 84: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	23, // 85: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	33, // 86: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	41, // 87: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	38, // 88: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	43, // 89: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	45, // 90: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	46, // 91: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	49, // 92: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	52, // 93: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	54, // 94: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	56, // 95: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	58, // 96: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	60, // 97: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,  // 98: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 99: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	13, // 100: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,  // 101: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 102: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	79, // 103: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	18, // 104: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	21, // 105: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	26, // 106: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	26, // 107: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	30, // 108: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	79, // 109: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	18, // 110: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	21, // 111: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	21, // 112: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	24, // 113: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	34, // 114: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	42, // 115: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	40, // 116: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	44, // 117: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,  // 118: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	47, // 119: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	50, // 120: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	53, // 121: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	55, // 122: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	57, // 123: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	59, // 124: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	61, // 125: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	98, // [98:126] is the sub-list for method output_type
+	70, // [70:98] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -5637,20 +5750,20 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Resume_)(nil),
 	}
 	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[33].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[34].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[38].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[50].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[39].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[51].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[53].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   64,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -56,6 +56,7 @@ from .results import Denial, FileChange
 from .types import (
     ApplyResult,
     AuditEvent,
+    ChangeGroup,
     LogRecord,
     ChangeStatus,
     Codebase,
@@ -153,6 +154,7 @@ __all__ = [
     "AuditEvent",
     "LogRecord",
     "ChangeKind",
+    "ChangeGroup",
     "ChangeStatus",
     "Codebase",
     "Denial",

@@ -17,6 +17,7 @@ from ._streams import AuditStream, ExecStream, LogStream
 from ._watch import FileWatch, end_of
 from ._wire import (
     apply_result_of,
+    change_group_of,
     discard_result_of,
     encode_path,
     explanation_of,
@@ -97,6 +98,7 @@ class ChangeCalls(Calls):
             request = requests.diff(sandbox_id, wanted, names_only, shown, token)
             page = self._connection.call("Diff", request, Call("diff", sandbox_id), WORK)
             found.extend(map(file_diff_of, page.files))
+            found.groups.extend(map(change_group_of, page.groups))
             found.digest = page.digest
             token = next_page(token, page.next_page_token)
             if not token:

@@ -307,7 +307,15 @@ def file_diff_of(message: Any) -> t.FileDiff:
         patch_bytes=message.patch_bytes or message.patch.encode(),
         patch_omitted=message.patch_omitted,
         old_content_unknown=message.old_content_unknown,
+        group=message.group,
+        renamed_from=decode_path(message.renamed_from),
+        renamed_to=decode_path(message.renamed_to),
     )
+
+
+def change_group_of(message: Any) -> t.ChangeGroup:
+    """Return several changes that are shown as one."""
+    return t.ChangeGroup(name=message.name, lines=list(message.lines), count=message.count)
 
 
 def apply_result_of(message: Any) -> t.ApplyResult:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Dict, List, Literal, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union
 
 from .exceptions import CommandExecutionError
 from .results import Denial as Denial
@@ -267,16 +267,42 @@ class FileDiff:
     """Exactly the patch."""
     patch_omitted: bool = False
     old_content_unknown: bool = False
+    group: str = ""
+    """The name of the group that the change is in, empty for none; see ``Diff.groups``."""
+    renamed_from: str = ""
+    """Of an added file: the deleted path that held the same content."""
+    renamed_to: str = ""
+    """Of a deleted file: the reverse of ``renamed_from``."""
+
+
+@dataclass
+class ChangeGroup:
+    """Several changes that a review may show as one.
+
+    It is what a tool installed, what git ignores, or git's own record of commits. A change of a file that git tracks
+    is in no group.
+    """
+
+    name: str
+    lines: List[str]
+    """What it holds, for people; escaped for a terminal."""
+    count: int
 
 
 class Diff(List[FileDiff]):
     """What a sandbox changed: a list, what could act on the host first, then by path.
 
     ``digest`` names what it shows, for ``apply(reviewed=…)``: paths, types, modes, link targets and contents. It is
-    empty for a list of names.
+    empty for a list of names. ``groups`` are those that the changes name.
     """
 
     digest: str = ""
+    groups: List[ChangeGroup]
+
+    def __init__(self, changes: Iterable[FileDiff] = ()) -> None:
+        """Make a list of changes in no group."""
+        super().__init__(changes)
+        self.groups = []
 
 
 Reviewed = Union[Diff, str, None]

@@ -545,17 +545,29 @@ class DiffRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ..., names_only: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., shown_digest: _Optional[str] = ...) -> None: ...
 
 class DiffResponse(_message.Message):
-    __slots__ = ("files", "next_page_token", "digest")
+    __slots__ = ("files", "next_page_token", "digest", "groups")
     FILES_FIELD_NUMBER: _ClassVar[int]
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
     files: _containers.RepeatedCompositeFieldContainer[FileDiff]
     next_page_token: str
     digest: str
-    def __init__(self, files: _Optional[_Iterable[_Union[FileDiff, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+    groups: _containers.RepeatedCompositeFieldContainer[ChangeGroup]
+    def __init__(self, files: _Optional[_Iterable[_Union[FileDiff, _Mapping]]] = ..., next_page_token: _Optional[str] = ..., digest: _Optional[str] = ..., groups: _Optional[_Iterable[_Union[ChangeGroup, _Mapping]]] = ...) -> None: ...
+
+class ChangeGroup(_message.Message):
+    __slots__ = ("name", "lines", "count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    lines: _containers.RepeatedScalarFieldContainer[str]
+    count: int
+    def __init__(self, name: _Optional[str] = ..., lines: _Optional[_Iterable[str]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class FileDiff(_message.Message):
-    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown")
+    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown", "group", "renamed_from", "renamed_to")
     PATH_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RISK_FIELD_NUMBER: _ClassVar[int]
@@ -571,6 +583,9 @@ class FileDiff(_message.Message):
     PATCH_BYTES_FIELD_NUMBER: _ClassVar[int]
     PATCH_OMITTED_FIELD_NUMBER: _ClassVar[int]
     OLD_CONTENT_UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_TO_FIELD_NUMBER: _ClassVar[int]
     path: str
     status: ChangeStatus
     risk: Risk
@@ -586,7 +601,10 @@ class FileDiff(_message.Message):
     patch_bytes: bytes
     patch_omitted: bool
     old_content_unknown: bool
-    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ...) -> None: ...
+    group: str
+    renamed_from: str
+    renamed_to: str
+    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ..., group: _Optional[str] = ..., renamed_from: _Optional[str] = ..., renamed_to: _Optional[str] = ...) -> None: ...
 
 class FileState(_message.Message):
     __slots__ = ("mode", "size", "symlink_target", "sha256")
