@@ -20,6 +20,7 @@ type applyOptions struct {
 	Latest   bool
 	To       string
 	Rebase   bool
+	Verbose  bool
 }
 
 func newApply(e *env) *cobra.Command {
@@ -34,7 +35,8 @@ code is then 3. --latest takes what is there now.
 
 Every path is checked first: if the source at one of them has changed since the
 sandbox saw it, nothing is applied and the paths are named. Each file is then
-replaced whole, and leaves the delta once the source holds it.
+replaced whole, and leaves the delta once the source holds it. What changed in a
+.git directory is applied as a whole or not at all.
 
 --to applies the changes to another directory with the same checks: what is there
 must be what the sandbox saw, by content. The changes stay in the sandbox. If the
@@ -48,7 +50,7 @@ source was deleted and made again, --rebase takes the directory that is there no
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runApply, runServerApply, "dry-run", "json", "reviewed", "latest")
+	cmd.RunE = onChanges(e, &o, runApply, runServerApply, "dry-run", "json", "reviewed", "latest", "verbose")
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
 	cmd.Flags().StringVar(&o.Reviewed, "reviewed", "", "apply what diff showed with this `DIGEST`")
 	cmd.Flags().BoolVar(&o.Latest, "latest", false, "apply what is there now, shown or not")
@@ -56,6 +58,7 @@ source was deleted and made again, --rebase takes the directory that is there no
 	cmd.Flags().StringVar(&o.To, "to", "", "apply to this `DIR` instead of the source; the changes stay in the sandbox")
 	rebaseFlag(cmd, &o.Rebase)
 	cmd.MarkFlagsMutuallyExclusive("to", "rebase")
+	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in a group and, if a path stops the apply, the others")
 	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
@@ -104,29 +107,29 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 	if err != nil {
 		return err
 	}
-	marks, err := marksOnServer(ctx, s, sb, paths)
+	review, err := s.Review(ctx, sb, paths, true, "")
 	if err != nil {
 		return err
 	}
 	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, reviewed, p)
 	p.stop()
-	for i := range result.Paths {
-		result.Paths[i].Mark = cmp.Or(result.Paths[i].Mark, marks[result.Paths[i].Path])
-	}
+	showAs(review, &result)
 	return e.tellApplied(sb.Record.Name, result, err, o)
 }
 
-// marksOnServer are the marks of changed paths, which an apply does not tell.
-func marksOnServer(ctx context.Context, s control.Server, sb control.Sandbox, paths []vpath.Path) (map[vpath.Path]*sandbox.Mark, error) {
-	review, err := s.Review(ctx, sb, paths, true, "")
-	if err != nil {
-		return nil, err
-	}
-	marks := map[vpath.Path]*sandbox.Mark{}
+// showAs adds to a result how a review shows its paths, which a server's apply does
+// not say.
+func showAs(review *sandbox.Review, result *sandbox.ApplyResult) {
+	files := map[vpath.Path]sandbox.FileDiff{}
 	for _, f := range review.Files() {
-		marks[f.Path] = f.Mark
+		files[f.Path] = f
 	}
-	return marks, nil
+	for i := range result.Paths {
+		p := &result.Paths[i]
+		f := files[p.Path]
+		p.Mark, p.Group, p.RenamedFrom, p.RenamedTo = cmp.Or(p.Mark, f.Mark), f.Group, f.RenamedFrom, f.RenamedTo
+	}
+	result.Groups = review.Groups()
 }
 
 // tellApplied says how an apply went, which err says too.
@@ -141,7 +144,7 @@ func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o 
 		}
 		return err
 	}
-	if printErr := e.printApplied(result); err == nil {
+	if printErr := e.printApplied(result, o.Verbose); err == nil {
 		err = printErr
 	}
 	switch n := result.Count(sandbox.Applied); {
@@ -198,24 +201,6 @@ func (e *env) tellAppliedAll(result sandbox.ApplyResult, err error) error {
 	return nil
 }
 
-// printApplied prints a line for each path, the marked ones with their mark.
-func (e *env) printApplied(result sandbox.ApplyResult) error {
-	for _, p := range result.Paths {
-		line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
-		if p.Mark != nil {
-			line += "\t! " + p.Mark.Reason
-		}
-		if p.Reason != "" {
-			line += "\t" + vpath.Escape(p.Reason)
-		}
-		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
-			return err
-		}
-	}
-	e.sayWrittenAgain(result.Changed)
-	return nil
-}
-
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -229,20 +214,23 @@ type appliedPath struct {
 	Outcome sandbox.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
 	*sandbox.Mark
+	Group string `json:"group,omitempty"`
 }
 
 type applied struct {
-	SchemaVersion int           `json:"schema_version"`
-	DryRun        bool          `json:"dry_run"`
-	Results       []appliedPath `json:"results"`
-	WrittenAgain  []string      `json:"written_again,omitempty"`
+	SchemaVersion int                 `json:"schema_version"`
+	DryRun        bool                `json:"dry_run"`
+	Results       []appliedPath       `json:"results"`
+	Groups        []sandbox.JSONGroup `json:"groups,omitempty"`
+	WrittenAgain  []string            `json:"written_again,omitempty"`
 }
 
 func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
 	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
-	for _, p := range result.Paths {
+	doc.Groups = sandbox.JSONGroups(result.Groups)
+	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
-			Path: p.Path.String(), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark,
+			Path: p.Path.String(), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark, Group: p.Group,
 		})
 	}
 	return doc

@@ -18,6 +18,7 @@ type diffOptions struct {
 	NameStatus bool
 	JSON       bool
 	Raw        bool
+	Verbose    bool
 }
 
 func newDiff(e *env) *cobra.Command {
@@ -27,7 +28,9 @@ func newDiff(e *env) *cobra.Command {
 		Short: "Show what a sandbox changed",
 		Long: `Show what a sandbox changed, as a unified diff in git's format. Files that could
 act on the host once applied (hooks, .git/config, executables, editor and agent
-configuration) come first and are marked. Control characters in names and
+configuration) come first and are marked. Installed packages, what git ignores and
+git's own records are shown in groups, at the end; git's as commits, branches and
+tags. --verbose shows each of their files, too. Control characters in names and
 contents are shown escaped; --raw leaves those in contents as they are.`,
 		Example: `  agentfense diff fix
   agentfense diff fix src --stat
@@ -36,12 +39,13 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = onChanges(e, &o, runDiff, runServerDiff, "stat", "name-status", "json", "raw")
+	cmd.RunE = onChanges(e, &o, runDiff, runServerDiff, "stat", "name-status", "json", "raw", "verbose")
 	f := cmd.Flags()
 	f.BoolVar(&o.Stat, "stat", false, "print a line for each file, with the number of changed lines")
 	f.BoolVar(&o.NameStatus, "name-status", false, "print a letter and the path of each file: A added, M modified, D deleted, T type changed")
 	f.BoolVar(&o.Raw, "raw", false, "do not escape control characters in contents, for git apply")
 	jsonFlag(cmd, &o.JSON)
+	f.BoolVarP(&o.Verbose, "verbose", "v", false, "show each file that is in a group, too, as --name-status, --json and --raw do")
 	cmd.MarkFlagsMutuallyExclusive("stat", "name-status", "json", "raw")
 	return cmd
 }
@@ -147,10 +151,10 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), b
 	case o.NameStatus:
 		return review.WriteNameStatus(e.stdout)
 	case o.Stat:
-		return review.WriteStat(e.stdout)
+		return review.WriteStat(e.stdout, o.Verbose)
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
-	if err := review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour}); err != nil {
+	if err := review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
 		return err
 	}
 	p.stop()

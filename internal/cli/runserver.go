@@ -331,7 +331,7 @@ func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, 
 	if err != nil {
 		return err
 	}
-	sum := sandbox.Summary{Files: review.Files()}
+	sum := sandbox.Summary{Files: review.Files(), Groups: review.Groups()}
 	sum.Denials, err = sandbox.GroupDenials(func(do func(audit.Record) error) error {
 		return s.Audit(ctx, m.id(), before, false, do)
 	})

@@ -11,8 +11,15 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// summaryLines is how many files and how many rules the summary names.
-const summaryLines = 8
+// How much the summary tells.
+const (
+	summaryRoom    = 13 // lines of denials, changes and groups; two more surround them
+	summaryLines   = 8  // of denials where nothing has changed
+	summaryDenials = 4
+	summaryGroups  = 4
+	summaryPlain   = 3 // changes without a mark, at least, where there are so many
+	groupMarks     = 4 // kinds of marks of a group
+)
 
 // lastSeq returns the number of the last record of a log, 0 if there is none.
 func lastSeq(path string) (uint64, error) {
@@ -42,11 +49,14 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64, toGo bool) erro
 }
 
 func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
-	if len(s.Denials) > 0 {
-		e.printDenials(s.Denials)
-	}
 	if len(s.Files) == 0 {
+		e.printDenials(s.Denials, summaryLines)
 		return
+	}
+	denied := e.printDenials(s.Denials, summaryDenials)
+	groups := groupLines(s.Groups)
+	if len(groups) > summaryGroups {
+		groups = append(groups[:summaryGroups-1], fmt.Sprintf("… and %d more lines about groups", len(groups)-summaryGroups+1))
 	}
 	counts := make([]string, 0, 4)
 	for _, c := range []struct {
@@ -60,16 +70,9 @@ func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
 		}
 	}
 	e.say("%s: %s", name, strings.Join(counts, ", "))
-	for i, f := range s.Files {
-		if i == summaryLines {
-			fmt.Fprintf(e.stderr, "  … and %d more\n", len(s.Files)-i)
-			break
-		}
-		line := fmt.Sprintf("  %s %s", f.Status, shown(f.Path))
-		if f.Mark != nil {
-			line += e.colour(e.stderr, "33", fmt.Sprintf("  ! %s: %s", f.Mark.Risk, f.Mark.Reason))
-		}
-		fmt.Fprintln(e.stderr, line)
+	e.printFiles(s.Files, summaryRoom-denied-len(groups))
+	for _, line := range groups {
+		fmt.Fprintln(e.stderr, "  "+line)
 	}
 	if toGo {
 		e.say("thrown away (--rm): %s", plural(len(s.Files), "change"))
@@ -78,12 +81,78 @@ func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
 	e.say("review: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s", name)
 }
 
-// printDenials says what was refused, by rule.
-func (e *env) printDenials(groups []sandbox.DenialGroup) {
+// printFiles names the changes that are in no group, in at most room lines: the
+// marked ones first, but some of the others in any case.
+func (e *env) printFiles(files []sandbox.FileDiff, room int) {
+	var marked, plain []*sandbox.FileDiff
+	for i := range files {
+		f := &files[i]
+		switch {
+		case f.Group != "", f.RenamedTo != "":
+		case f.Mark != nil:
+			marked = append(marked, f)
+		default:
+			plain = append(plain, f)
+		}
+	}
+	total := len(marked) + len(plain)
+	if total > room {
+		room-- // for the last line
+		marked = marked[:min(len(marked), max(room-summaryPlain, room-len(plain)))]
+		plain = plain[:min(len(plain), room-len(marked))]
+	}
+	for _, f := range append(marked, plain...) {
+		line := fmt.Sprintf("  %s %s", f.Status, shown(f.Path))
+		if f.RenamedFrom != "" {
+			line = fmt.Sprintf("  R %s → %s", shown(f.RenamedFrom), shown(f.Path))
+		}
+		if f.Mark != nil {
+			line += e.colour(e.stderr, "33", fmt.Sprintf("  ! %s: %s", f.Mark.Risk, f.Mark.Reason))
+		}
+		fmt.Fprintln(e.stderr, line)
+	}
+	if rest := total - len(marked) - len(plain); rest > 0 {
+		fmt.Fprintf(e.stderr, "  … and %d more\n", rest)
+	}
+}
+
+// groupLines are the lines that tell of groups, each with its marks.
+func groupLines(groups []sandbox.Group) []string {
+	var lines []string
+	for _, g := range groups {
+		lines = append(lines, g.Title()+marksOf(&g))
+		for _, more := range g.Lines[min(1, len(g.Lines)):] {
+			lines = append(lines, g.Name+": "+more)
+		}
+	}
+	return lines
+}
+
+// marksOf counts the marks of a group. It does not tell of git's own state, which
+// changes with each commit.
+func marksOf(g *sandbox.Group) string {
+	var all []string
+	for _, m := range g.Marks {
+		if !m.IsUsual() {
+			all = append(all, fmt.Sprintf("%d %s", len(m.Paths), m.Reason))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	if len(all) > groupMarks {
+		all = append(all[:groupMarks], "…")
+	}
+	return "  ! " + strings.Join(all, ", ")
+}
+
+// printDenials says what was refused, by rule, in at most room lines, and returns
+// how many it took.
+func (e *env) printDenials(groups []sandbox.DenialGroup, room int) int {
 	for i, g := range groups {
-		if i == summaryLines {
+		if i == room-1 && len(groups) > room {
 			e.say("… and by %d more rules", len(groups)-i)
-			return
+			return room
 		}
 		if g.Omitted {
 			e.say("denied %s more: only counted, because the audit log has reached its budget", times(g.Count))
@@ -95,6 +164,7 @@ func (e *env) printDenials(groups []sandbox.DenialGroup) {
 		}
 		e.say("denied %s: %s %s", times(g.Count), strings.Join(g.Paths, ", "), rule)
 	}
+	return len(groups)
 }
 
 func times(n int) string {

@@ -81,6 +81,9 @@ func (m *marker) addAlias(link vpath.Path, target string) {
 	}
 }
 
+// byTheLink stands in the reason of a mark before the link by which it is deserved.
+const byTheLink = ", by the link "
+
 // byLinks returns the mark that p deserves by its other names.
 func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *Mark) {
 	links := m.linksTo()
@@ -92,7 +95,7 @@ func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *Mark) {
 		at := names[i]
 		if i > 0 {
 			if found := m.lookUp(at, isDir); found != nil {
-				mark = graver(mark, &Mark{found.Risk, found.Reason + ", by the link " + quote(at)})
+				mark = graver(mark, &Mark{found.Risk, found.Reason + byTheLink + quote(at)})
 			}
 		}
 		for end := at; !end.IsRoot(); end = end.Dir() {

@@ -35,6 +35,7 @@ type applier struct {
 	// drop lets the delta forget; all says that it is everything planned.
 	drop func(v []Version, all bool) (stale []vpath.Path, err error)
 
+	broken  map[vpath.Path]bool // git directories of which a change has failed
 	touched map[vpath.Path]bool // directories whose names are not durable yet
 	late    []*step             // directories that get their mode when they are full
 	tried   int                 // steps
@@ -52,7 +53,7 @@ type applier struct {
 // takes the place of a deleted directory. A directory's mode changes first if
 // its owner can then fill it, else last.
 func (a *applier) run(ctx context.Context) error {
-	a.touched = map[vpath.Path]bool{}
+	a.touched, a.broken = map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	var opened, dirs, files, deletions, instead, closed []*step
 	for _, s := range a.plan.steps {
 		switch {
@@ -72,6 +73,7 @@ func (a *applier) run(ctx context.Context) error {
 		}
 	}
 	slices.Reverse(deletions)
+	slices.SortStableFunc(files, func(a, b *step) int { return gitRank(a.Path) - gitRank(b.Path) })
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
@@ -113,6 +115,10 @@ func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 		s.stop(Skipped, "its directory could not be made")
 		return false
 	}
+	if a.isBroken(s) {
+		s.stop(Skipped, PartOfRepository)
+		return false
+	}
 	return s.outcome == Applied
 }
 
@@ -125,6 +131,7 @@ func (a *applier) finish(s *step, err error) {
 		a.touched[s.Path.Dir()] = true
 		return
 	}
+	a.breakWhole(s)
 	kind := hostfile.Kind(err)
 	hosts := kind == fault.Exhausted || kind == fault.Unavailable || errors.Is(err, unix.EROFS)
 	if !hosts && !errors.Is(err, errMoved) && a.hasMovedOn(s) {

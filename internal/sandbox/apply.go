@@ -37,6 +37,12 @@ type PathResult struct {
 	Outcome Outcome
 	Reason  string // why, unless applied
 	Mark    *Mark
+	// Implied says that it is a directory that a review does not list, because
+	// something below it tells of it.
+	Implied bool
+	// Group, RenamedFrom and RenamedTo are as in FileDiff.
+	Group                  string
+	RenamedFrom, RenamedTo vpath.Path
 	// Overwrote says that the source was not what the sandbox saw, and the
 	// sandbox's version took its place.
 	Overwrote bool
@@ -71,7 +77,8 @@ type ApplyOptions struct {
 
 // ApplyResult tells what became of each selected path, by path.
 type ApplyResult struct {
-	Paths []PathResult
+	Paths  []PathResult
+	Groups []Group // of the changes
 	// Changed are paths that were applied while the sandbox wrote to them
 	// again; the later version is still in the delta.
 	Changed []vpath.Path
@@ -87,15 +94,33 @@ func (r *ApplyResult) Skip() {
 	}
 }
 
-// Count returns how many paths had the outcome.
+// Count returns how many changes had the outcome, counted as a review counts
+// them.
 func (r *ApplyResult) Count(o Outcome) int {
 	n := 0
 	for _, p := range r.Paths {
-		if p.Outcome == o {
+		if p.Outcome == o && p.IsListed() {
 			n++
 		}
 	}
 	return n
+}
+
+// Listed returns the paths that a person is told of.
+func (r *ApplyResult) Listed() []PathResult {
+	var list []PathResult
+	for _, p := range r.Paths {
+		if p.IsListed() {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// IsListed reports whether a person is told of the path: a review lists it, or
+// something stopped it that is not told at another path.
+func (p *PathResult) IsListed() bool {
+	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped
 }
 
 // Apply brings the sandbox's changes into its source.
@@ -129,6 +154,9 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	w.noteMade = o.placed != nil
 	changes, err := w.changes(o.Paths, true)
 	if err != nil {
+		return result, err
+	}
+	if err := w.checkWhole(changes, o.Paths, s.Name()); err != nil {
 		return result, err
 	}
 	p, err := w.planReviewed(changes, o)
@@ -188,10 +216,7 @@ func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err erro
 	}
 	p.findGone(o.Paths)
 	p.holdBack()
-	if o.DryRun {
-		err = p.lookAhead()
-	}
-	return p, err
+	return p, p.lookAhead(o.DryRun)
 }
 
 // settled tells what is no change any more because of the apply.
@@ -223,6 +248,7 @@ func (p *plan) answer(how OnConflict, name string) error {
 		p.skip()
 		return err
 	}
+	p.keepWhole()
 	for _, s := range p.steps {
 		s.was = s.Base // clearDir makes room and takes it away
 	}
@@ -283,12 +309,15 @@ func (p *plan) paths() []vpath.Path {
 
 // result lists the outcomes at the paths that have one to tell of.
 func (p *plan) result() ApplyResult {
-	var r ApplyResult
+	r := ApplyResult{Groups: p.groups}
 	for _, s := range p.steps {
 		if s.status == 0 {
 			continue
 		}
-		r.Paths = append(r.Paths, PathResult{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Mark: s.mark, Overwrote: s.overwrites})
+		r.Paths = append(r.Paths, PathResult{
+			Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
+			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
+		})
 	}
 	if len(p.gone) > 0 {
 		r.Paths = append(r.Paths, p.goneResults()...)

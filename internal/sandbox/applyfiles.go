@@ -226,10 +226,15 @@ func (a *applier) commit(b *batch) {
 	crash.At("sync: staged")
 	for _, s := range b.steps {
 		placed := err
-		if err == nil {
+		switch {
+		case err == nil && a.isBroken(s):
+			s.stop(Skipped, PartOfRepository)
+			b.unstage(a, s)
+			continue
+		case err == nil:
 			placed = a.act(s, func(s *step, e entry) error { return a.place(b, s, e) })
-		} else if b.files[s] != nil {
-			_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(b.files[s]) })
+		default:
+			b.unstage(a, s)
 		}
 		a.finish(s, placed)
 		crash.At("sync: one placed")
@@ -241,6 +246,13 @@ func (a *applier) commit(b *batch) {
 	}
 	for _, f := range b.files {
 		f.close()
+	}
+}
+
+// unstage removes what is staged for s.
+func (b *batch) unstage(a *applier, s *step) {
+	if file := b.files[s]; file != nil {
+		_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(file) })
 	}
 }
 

@@ -26,6 +26,11 @@ type FileDiff struct {
 	// Stale says that the source has changed since the sandbox saw it: apply
 	// will refuse. The diff is against what the sandbox saw.
 	Stale bool
+	// Group is the name of the group that the change is shown in, "" for none.
+	Group string
+	// RenamedFrom is where an added file was before: a deleted path with the same
+	// content. RenamedTo is the reverse, at the deleted path. "": none is known.
+	RenamedFrom, RenamedTo vpath.Path
 
 	change change
 }
@@ -58,7 +63,9 @@ type Review struct {
 	name  string // the sandbox's
 	id    ID
 	files []FileDiff
-	work  *work // nil: of ReviewOf
+	// groups are those of files, by name.
+	groups []Group
+	work   *work // nil: of ReviewOf
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
@@ -68,10 +75,11 @@ type Review struct {
 	digest  string       // see Remember
 }
 
-// ReviewOf shows changes that are known from elsewhere, in the order of files.
-// digest names what is shown, "" for a list of names.
-func ReviewOf(name string, id ID, digest string, files []FileDiff, content func(*FileDiff) (Content, error)) *Review {
-	return &Review{name: name, id: id, digest: digest, files: files, content: content}
+// ReviewOf shows changes that are known from elsewhere. digest names what is
+// shown, "" for a list of names.
+func ReviewOf(name string, id ID, digest string, files []FileDiff, groups []Group, content func(*FileDiff) (Content, error)) *Review {
+	sortFiles(files, nil)
+	return &Review{name: name, id: id, digest: digest, files: files, groups: groups, content: content}
 }
 
 // Review opens the changes at and below the paths; without paths, all.
@@ -88,7 +96,7 @@ func (s *Sandbox) Review(paths ...vpath.Path) (*Review, error) {
 		return nil, errors.Join(err, w.close())
 	}
 	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: manifest{}, shown: manifest{}}
-	if r.files, err = w.fileDiffs(changes, r.implied); err != nil {
+	if r.files, r.groups, err = w.fileDiffs(changes, r.implied); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
 	r.content = r.compare
@@ -103,40 +111,75 @@ func (r *Review) Close() error {
 	return r.work.close()
 }
 
-// Files returns the changed paths: those that remove hidden files from git
-// first, then those marked RunsOnHost, then those TrustedLater, then the others,
-// each by path.
+// Files returns the changed paths: those in no group first, and of them those
+// that remove hidden files from git, then those marked RunsOnHost, then those
+// TrustedLater, then the others, each by path.
 func (r *Review) Files() []FileDiff { return r.files }
 
-// fileDiffs lists changes. Directories that it leaves out it adds to implied.
-func (w *work) fileDiffs(changes []change, implied manifest) ([]FileDiff, error) {
+// Groups returns what the changes are shown in, by name.
+func (r *Review) Groups() []Group { return r.groups }
+
+// fileDiffs lists changes, and the groups that they are in. Directories that it
+// leaves out it adds to left.
+func (w *work) fileDiffs(changes []change, left manifest) ([]FileDiff, []Group, error) {
 	var files []FileDiff
-	told := map[vpath.Path]bool{} // directories with a listed change below
+	silent := implied(changes)
 	for _, c := range slices.Backward(changes) {
 		if c.status == 0 || c.kept != "" {
 			continue
 		}
-		f := FileDiff{Path: c.Path, Status: c.status, Stale: !c.fresh, change: c}
-		f.Old, f.New = w.sides(&c)
-		silent := f.isDirOnly() && c.status != Modified && told[c.Path]
-		for dir := range c.Path.Ancestors() {
-			told[dir] = true
-		}
-		if silent {
-			implied[c.Path] = entryOf(&c, "")
+		if silent[c.Path] {
+			left[c.Path] = entryOf(&c, "")
 			continue
 		}
+		f := FileDiff{Path: c.Path, Status: c.status, Stale: !c.fresh, change: c}
+		f.Old, f.New = w.sides(&c)
 		var err error
 		if f.Mark, err = w.mark(&f); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		files = append(files, f)
 	}
 	removing := w.markRemovals(files)
+	groups, err := w.group(files)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.findRenames(files)
+	sortFiles(files, removing)
+	return files, groups, nil
+}
+
+// implied are the directories among changes that are not listed: something
+// listed below tells of them.
+func implied(changes []change) map[vpath.Path]bool {
+	told := map[vpath.Path]bool{} // directories with a listed change below
+	silent := map[vpath.Path]bool{}
+	for _, c := range slices.Backward(changes) {
+		if c.status == 0 || c.kept != "" {
+			continue
+		}
+		if told[c.Path] && c.status != Modified && c.isDirOnly() {
+			silent[c.Path] = true
+		}
+		for dir := range c.Path.Ancestors() {
+			told[dir] = true
+		}
+	}
+	return silent
+}
+
+// isDirOnly reports whether neither side is anything but a directory.
+func (c *change) isDirOnly() bool {
+	was := c.baseMode()
+	return (was == 0 || isDir(was)) && (c.Kind == layer.Deleted || isDir(c.Info.Mode))
+}
+
+// sortFiles sorts as Files says.
+func sortFiles(files []FileDiff, removing map[vpath.Path]bool) {
 	slices.SortFunc(files, func(a, b FileDiff) int {
-		return cmp.Or(first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
+		return cmp.Or(first(a.Group == "", b.Group == ""), first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
 	})
-	return files, nil
 }
 
 func (f *FileDiff) risk() Risk {

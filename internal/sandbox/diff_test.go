@@ -80,11 +80,17 @@ func TestPatch(t *testing.T) {
 			"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n",
 		},
 		{
-			"a rename is a deletion and an addition",
+			"a rename without another change",
 			tree{"f": "1\n"},
 			func(a *agent) { a.rename("/f", "/g") },
+			"diff --git a/f b/g\nsimilarity index 100%\nrename from f\nrename to g\n",
+		},
+		{
+			"a rename with another change is a deletion and an addition",
+			tree{"f": "1\n"},
+			func(a *agent) { a.rename("/f", "/g"); a.write("/g", "2\n") },
 			"diff --git a/f b/f\ndeleted file mode 100644\n--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-1\n" +
-				"diff --git a/g b/g\nnew file mode 100644\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+1\n",
+				"diff --git a/g b/g\nnew file mode 100644\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+2\n",
 		},
 		{
 			"a link's target",
@@ -268,7 +274,7 @@ func TestStatAndNameStatus(t *testing.T) {
 	if want := "A\t\"run\\033\"\nD\tREADME.md\nM\tb\nM\tm\n"; names != want {
 		t.Errorf("name-status = %q, want %q", names, want)
 	}
-	stat := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteStat(w) })
+	stat := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteStat(w, false) })
 	want := " \"run\\033\" | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
 		" 4 files changed, 4 inserted, 3 deleted\n"
 	if diff := cmp.Diff(want, stat); diff != "" {

@@ -18,7 +18,8 @@ type DiscardOptions struct {
 
 // DiscardResult tells what was thrown away.
 type DiscardResult struct {
-	// Paths are those at which the view shows the source again.
+	// Paths are the changes as a review lists them: there the view shows the source
+	// again.
 	Paths []vpath.Path
 	// Changed are paths that the sandbox wrote to meanwhile; they are still in
 	// the delta.
@@ -42,9 +43,10 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 		return result, err
 	}
 	versions := make([]Version, len(changes))
+	silent := implied(changes)
 	for i, c := range changes {
 		versions[i] = c.version()
-		if c.status != 0 && c.kept == "" {
+		if c.status != 0 && c.kept == "" && !silent[c.Path] {
 			result.Paths = append(result.Paths, c.Path)
 		}
 	}

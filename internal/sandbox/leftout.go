@@ -9,6 +9,10 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
+// PartOfRepository is the reason at what is left out because another change of its
+// git repository is.
+const PartOfRepository = "the changes of a git repository are applied as a whole, and another one is left out"
+
 // Why a path is left out of an apply of what was reviewed.
 const (
 	notShown   = "it was not among the changes when they were shown"
@@ -79,10 +83,12 @@ func (p *plan) differsNow(s *step) (string, error) {
 	return "", nil
 }
 
-// lookAhead says for a dry run what the copying would find.
-func (p *plan) lookAhead() error {
+// lookAhead says what the copying would find: for a dry run, and in git
+// directories, of which all is left out or nothing.
+func (p *plan) lookAhead(dryRun bool) error {
 	for _, s := range p.steps {
-		if s.outcome != Applied || s.status == 0 {
+		_, _, inGit := gitDirOf(s.Path)
+		if s.outcome != Applied || s.status == 0 || !dryRun && !inGit {
 			continue
 		}
 		why, err := p.differsNow(s)
@@ -103,7 +109,7 @@ func (p *plan) lookAhead() error {
 func (p *plan) holdBack() {
 	missing := slices.ContainsFunc(p.gone, func(at vpath.Path) bool { return p.reviewed[at].isAddedFile() })
 	for _, s := range p.steps {
-		missing = missing || s.outcome == ChangedSinceReview && p.reviewed[s.Path].isAddedFile()
+		missing = missing || s.outcome == ChangedSinceReview && !s.withRest && p.reviewed[s.Path].isAddedFile()
 	}
 	if !missing {
 		return

@@ -15,11 +15,17 @@ import (
 )
 
 // WriteNameStatus writes a line for each changed path: git's letter, a tab
-// and the name as git quotes it.
+// and the name as git quotes it. A rename is one line, with both names.
 func (r *Review) WriteNameStatus(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	for _, f := range r.files {
-		fmt.Fprintf(b, "%s\t%s\n", f.Status, quote(f.Path))
+		switch {
+		case f.RenamedTo != "":
+		case f.RenamedFrom != "":
+			fmt.Fprintf(b, "R100\t%s\t%s\n", quote(f.RenamedFrom), quote(f.Path))
+		default:
+			fmt.Fprintf(b, "%s\t%s\n", f.Status, quote(f.Path))
+		}
 	}
 	return b.Flush()
 }
@@ -28,31 +34,90 @@ func (r *Review) WriteNameStatus(w io.Writer) error {
 const statWidth = 40
 
 // WriteStat writes a line for each changed path with how much of it changed,
-// and a last one with the sums, as git diff --stat does.
-func (r *Review) WriteStat(w io.Writer) error {
-	type row struct{ name, text string }
-	var rows []row
-	width, inserted, deleted := 0, 0, 0
+// and a last one with the sums, as git diff --stat does. With verbose it does so
+// for the changes in groups, too; else a group is one line.
+func (r *Review) WriteStat(w io.Writer, verbose bool) error {
+	var rows []statRow
+	inserted, deleted := 0, 0
 	for i := range r.files {
 		f := &r.files[i]
-		text, plus, minus, err := r.statOf(f)
+		if f.RenamedTo != "" || f.Group != "" && !verbose {
+			continue
+		}
+		row, err := r.statRow(f)
 		if err != nil {
 			return err
 		}
-		if f.Mark != nil {
-			text += fmt.Sprintf("  [%s: %s]", f.Mark.Risk, f.Mark.Reason)
+		rows = append(rows, row)
+		inserted, deleted = inserted+row.inserted, deleted+row.deleted
+	}
+	if !verbose {
+		for i := range r.groups {
+			rows = append(rows, groupRows(&r.groups[i])...)
 		}
-		rows = append(rows, row{quote(f.Path), text})
-		width = max(width, utf8.RuneCountInString(rows[i].name))
-		inserted, deleted = inserted+plus, deleted+minus
+	}
+	width := 0
+	for _, row := range rows {
+		width = max(width, utf8.RuneCountInString(row.name))
 	}
 	b := bufio.NewWriter(w)
 	for _, row := range rows {
 		pad := width - utf8.RuneCountInString(row.name)
 		fmt.Fprintf(b, " %s%s | %s\n", row.name, strings.Repeat(" ", pad), row.text)
 	}
-	fmt.Fprintf(b, " %s changed, %d inserted, %d deleted\n", count(len(rows), "file"), inserted, deleted)
+	sum := fmt.Sprintf(" %s changed, %d inserted, %d deleted", count(len(r.files), "file"), inserted, deleted)
+	if n := r.grouped(); n > 0 && !verbose {
+		sum += fmt.Sprintf(" (lines of %s in groups not counted)", count(n, "file"))
+	}
+	fmt.Fprintln(b, sum)
 	return b.Flush()
+}
+
+// grouped is how many of the changes are in groups.
+func (r *Review) grouped() int {
+	n := 0
+	for _, g := range r.groups {
+		n += g.Count
+	}
+	return n
+}
+
+type statRow struct {
+	name, text        string
+	inserted, deleted int
+}
+
+func (r *Review) statRow(f *FileDiff) (statRow, error) {
+	row := statRow{name: quote(f.Path)}
+	var err error
+	if f.RenamedFrom != "" {
+		row.name, row.text = quote(f.RenamedFrom)+" => "+row.name, "renamed"
+	} else if row.text, row.inserted, row.deleted, err = r.statOf(f); err != nil {
+		return row, err
+	}
+	if f.Mark != nil {
+		row.text += fmt.Sprintf("  [%s: %s]", f.Mark.Risk, f.Mark.Reason)
+	}
+	return row, nil
+}
+
+// groupRows are a group's lines, of which the first has its marks.
+func groupRows(g *Group) []statRow {
+	rows := []statRow{{name: g.Name, text: count(g.Count, "file")}}
+	for i, line := range g.Lines {
+		if i == 0 {
+			rows[0].text += ", " + line
+			continue
+		}
+		rows = append(rows, statRow{name: g.Name, text: line})
+	}
+	for _, m := range g.Marks {
+		if m.IsUsual() {
+			continue
+		}
+		rows[0].text += fmt.Sprintf("  [%s: %d %s]", m.Risk, len(m.Paths), m.Reason)
+	}
+	return rows
 }
 
 // statOf sums the parts of f.
@@ -110,15 +175,34 @@ type jsonFile struct {
 	Path   string `json:"path"`
 	Status Status `json:"status"`
 	*Mark
-	Stale    bool       `json:"source_changed,omitempty"`
-	Old      *jsonSide  `json:"old,omitempty"`
-	New      *jsonSide  `json:"new,omitempty"`
-	Binary   bool       `json:"binary,omitempty"`
-	TooLarge bool       `json:"too_large,omitempty"`
-	Unknown  bool       `json:"old_content_unknown,omitempty"`
-	Inserted int        `json:"inserted"`
-	Deleted  int        `json:"deleted"`
-	Hunks    []jsonHunk `json:"hunks,omitempty"`
+	Group       string     `json:"group,omitempty"`
+	RenamedFrom string     `json:"renamed_from,omitempty"`
+	RenamedTo   string     `json:"renamed_to,omitempty"`
+	Stale       bool       `json:"source_changed,omitempty"`
+	Old         *jsonSide  `json:"old,omitempty"`
+	New         *jsonSide  `json:"new,omitempty"`
+	Binary      bool       `json:"binary,omitempty"`
+	TooLarge    bool       `json:"too_large,omitempty"`
+	Unknown     bool       `json:"old_content_unknown,omitempty"`
+	Inserted    int        `json:"inserted"`
+	Deleted     int        `json:"deleted"`
+	Hunks       []jsonHunk `json:"hunks,omitempty"`
+}
+
+// JSONGroup is the JSON form of a Group.
+type JSONGroup struct {
+	Name  string   `json:"name"`
+	Count int      `json:"count"`
+	Lines []string `json:"lines"`
+}
+
+// JSONGroups are the JSON forms of groups.
+func JSONGroups(groups []Group) []JSONGroup {
+	out := make([]JSONGroup, len(groups))
+	for i, g := range groups {
+		out[i] = JSONGroup{g.Name, g.Count, g.Lines}
+	}
+	return out
 }
 
 type jsonSide struct {
@@ -172,18 +256,28 @@ func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest
 	if digest, err = remember(); err != nil {
 		return "", err
 	}
-	fmt.Fprintf(b, "],\"digest\":%q}\n", digest)
+	groups, err := json.Marshal(JSONGroups(r.groups))
+	if err != nil {
+		return "", fault.New(fault.Internal, "diff: %w", err)
+	}
+	fmt.Fprintf(b, "],\"groups\":%s,\"digest\":%q}\n", vpath.EscapeJSON(groups), digest)
 	return digest, b.Flush()
 }
 
 func jsonOf(f *FileDiff, c *Content) jsonFile {
 	j := jsonFile{
-		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Stale: f.Stale,
+		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Group: f.Group, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
 	}
 	if j.New != nil {
 		j.New.SHA256 = c.SHA256
+	}
+	if f.RenamedFrom != "" {
+		j.RenamedFrom = f.RenamedFrom.String()
+	}
+	if f.RenamedTo != "" {
+		j.RenamedTo = f.RenamedTo.String()
 	}
 	for _, h := range c.Hunks {
 		out := jsonHunk{OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines}

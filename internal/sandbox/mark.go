@@ -37,6 +37,9 @@ type Mark struct {
 	Reason string `json:"risk_reason"`
 }
 
+// executable is the reason of the mark of a file that may be run.
+const executable = "executable"
+
 // marker finds the marks of a sandbox's changes. A mark holds for whatever
 // part of the changes is applied: a path counts as being there if the source
 // has it or the delta makes it.
@@ -85,7 +88,7 @@ func (m *marker) of(p vpath.Path, was uint32, is Side) *Mark {
 	var more *Mark
 	switch {
 	case kind == unix.S_IFREG && is.Mode&0o111 != 0:
-		more = &Mark{RunsOnHost, "executable"}
+		more = &Mark{RunsOnHost, executable}
 	case kind == unix.S_IFLNK:
 		more = m.ofLink(p, is.Target)
 		if more == nil && isDir(was) {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/textdiff"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -21,6 +22,8 @@ type PatchOptions struct {
 	Raw bool
 	// Colour highlights as git does.
 	Colour bool
+	// Verbose writes also the changes that are in groups. Raw does, too.
+	Verbose bool
 }
 
 // notAPatch stands between a file's names and its first hunk where the hunks
@@ -48,23 +51,61 @@ func (r *Review) WriteFilePatch(w io.Writer, f *FileDiff, o PatchOptions) (Conte
 
 // WritePatch writes the changes as a unified diff in git's format. What git
 // has no form for stands in lines that start with "#": the marks, empty
-// directories, special files.
+// directories, special files, and at the end the groups.
 func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
 	p := patchWriter{w: bufio.NewWriter(w), o: o}
-	p.marks(r.files)
-	for _, f := range r.files {
-		if f.Stale {
-			p.line(colourWarn, "# the source has changed since: "+quote(f.Path))
+	whole := o.Verbose || o.Raw
+	p.marks(r.files, whole)
+	for i := range r.files {
+		f := &r.files[i]
+		var err error
+		switch {
+		case f.Group != "" && !whole, f.RenamedTo != "":
+			err = r.take(f)
+		case f.RenamedFrom != "":
+			p.rename(f)
+			err = r.take(f)
+		default:
+			err = r.writeFile(&p, f)
 		}
-		for _, part := range f.parts() {
-			content, err := r.Content(&part)
-			if err != nil {
-				return err
-			}
-			p.file(&part, content)
+		if err != nil {
+			return err
 		}
 	}
+	if !whole {
+		p.groups(r.groups)
+	}
 	return p.w.Flush()
+}
+
+func (r *Review) writeFile(p *patchWriter, f *FileDiff) error {
+	if f.Stale {
+		p.line(colourWarn, "# the source has changed since: "+quote(f.Path))
+	}
+	for _, part := range f.parts() {
+		content, err := r.Content(&part)
+		if err != nil {
+			return err
+		}
+		p.file(&part, content)
+	}
+	return nil
+}
+
+// take counts f as shown without a comparison: its path, and by the digest what
+// it holds.
+func (r *Review) take(f *FileDiff) error {
+	if r.work == nil {
+		return nil
+	}
+	e, err := r.work.entryNow(&f.change)
+	switch {
+	case err == nil && (!e.isRegular() || e.SHA256 != ""):
+		r.shown[f.Path] = e
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition), fault.Is(err, fault.Denied):
+		return nil // gone again, from a live sandbox: it is not shown
+	}
+	return err
 }
 
 type patchWriter struct {
@@ -90,11 +131,11 @@ func (p *patchWriter) line(colour, text string) {
 	p.w.WriteByte('\n')
 }
 
-// marks lists the marked files before everything else.
-func (p *patchWriter) marks(files []FileDiff) {
+// marks lists the marked files before everything else, unless their groups do.
+func (p *patchWriter) marks(files []FileDiff, whole bool) {
 	marked := false
 	for _, f := range files {
-		if f.Mark != nil {
+		if f.Mark != nil && (f.Group == "" || whole) {
 			p.line(colourWarn, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, quote(f.Path), f.Mark.Reason))
 			marked = true
 		}
@@ -140,6 +181,52 @@ func (p *patchWriter) header(f *FileDiff) {
 		p.line(colourMeta, "old mode "+gitMode(f.Old))
 		p.line(colourMeta, "new mode "+gitMode(f.New))
 	}
+}
+
+// rename writes the two halves of a rename as one, which git apply takes.
+func (p *patchWriter) rename(f *FileDiff) {
+	p.line(colourMeta, "diff --git "+quoteSide("a", f.RenamedFrom)+" "+quoteSide("b", f.Path))
+	p.line(colourMeta, "similarity index 100%")
+	p.line(colourMeta, "rename from "+quote(f.RenamedFrom))
+	p.line(colourMeta, "rename to "+quote(f.Path))
+}
+
+// groups says what the groups hold.
+func (p *patchWriter) groups(groups []Group) {
+	for _, g := range groups {
+		p.line(colourMeta, "# "+g.Title()+" (--verbose shows each)")
+		for _, line := range g.Lines[min(1, len(g.Lines)):] {
+			p.line("", fmt.Sprintf("# %s: %s", g.Name, line))
+		}
+		for _, m := range g.Marks {
+			if m.IsUsual() {
+				continue
+			}
+			p.line(colourWarn, fmt.Sprintf("#   %s (%s): %s", m.Risk, m.Reason, namesOf(m)))
+		}
+	}
+}
+
+// How many paths with a mark a group names.
+const (
+	namesThatRun   = 50
+	namesOfTrusted = 10
+)
+
+func namesOf(m GroupMark) string {
+	most := namesOfTrusted
+	if m.Risk == RunsOnHost {
+		most = namesThatRun
+	}
+	var names []string
+	for i, p := range m.Paths {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(m.Paths)-i))
+			break
+		}
+		names = append(names, quote(p))
+	}
+	return strings.Join(names, ", ")
 }
 
 func (p *patchWriter) content(f *FileDiff, c Content) {

@@ -15,12 +15,14 @@ import (
 // step is one change on its way into the source.
 type step struct {
 	change
-	outcome Outcome // Applied is what is planned, until it is done
-	reason  string
-	mark    *Mark
-	done    bool // nothing is left to do but to drop it
-	inPlace bool // the source's file only gets another mode
-	remade  bool // the source's directory only lacks its mode, see work.unfinished
+	outcome  Outcome // Applied is what is planned, until it is done
+	reason   string
+	shown    FileDiff // how a review shows it
+	implied  bool     // a review does not list it
+	withRest bool     // left out because another change of its git directory is
+	done     bool     // nothing is left to do but to drop it
+	inPlace  bool     // the source's file only gets another mode
+	remade   bool     // the source's directory only lacks its mode, see work.unfinished
 	// overwrites says that the source was not what the sandbox saw.
 	overwrites bool
 	was        *layer.Base // what is replaced
@@ -38,6 +40,8 @@ type plan struct {
 	work  *work
 	steps []*step
 	at    map[vpath.Path]*step
+	// groups are those of the changes.
+	groups []Group
 	// reviewed is what may be applied, nil for what is there now; gone is what of
 	// it is no change any more.
 	reviewed manifest
@@ -57,22 +61,21 @@ func (w *work) plan(changes []change, reviewed manifest) (*plan, error) {
 		}
 	}
 	p.keepDirs()
-	return p, p.markSteps()
+	return p, p.showSteps(changes)
 }
 
-// markSteps marks the steps before any is taken: the marks are those of the
-// review.
-func (p *plan) markSteps() error {
-	for _, s := range p.steps {
-		if s.status == 0 {
-			continue
-		}
-		f := FileDiff{Path: s.Path}
-		f.Old, f.New = p.work.sides(&s.change)
-		var err error
-		if s.mark, err = p.work.mark(&f); err != nil {
-			return err
-		}
+// showSteps finds out how a review shows the steps, before any is taken.
+func (p *plan) showSteps(changes []change) error {
+	files, groups, err := p.work.fileDiffs(changes, manifest{})
+	if err != nil {
+		return err
+	}
+	p.groups = groups
+	for _, f := range files {
+		p.at[f.Path].shown = f
+	}
+	for dir := range implied(changes) {
+		p.at[dir].implied = true
 	}
 	return nil
 }

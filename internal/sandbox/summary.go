@@ -10,8 +10,10 @@ import (
 
 // Summary is what a person is told when a run has ended.
 type Summary struct {
-	// Files are the changed paths, the marked ones first.
+	// Files are the changed paths, as Review.Files has them.
 	Files []FileDiff
+	// Groups are what some of them are shown in.
+	Groups []Group
 	// Denials are what the policy refused, by rule, the most frequent first.
 	Denials []DenialGroup
 }
@@ -48,7 +50,7 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 	if err != nil {
 		return sum, err
 	}
-	sum.Files = r.Files()
+	sum.Files, sum.Groups = r.Files(), r.Groups()
 	if err := r.Close(); err != nil {
 		return sum, err
 	}

@@ -98,7 +98,7 @@ cd nested; echo more >> b.txt; git commit -qam second; git ls-tree -r --name-onl
 			t.Errorf("inside: got %q, want %q", r.Stdout, want)
 		}
 		agentfense(t, s, "diff", s.Name)
-		if got := agentfense(t, s, "apply", s.Name); !strings.Contains(got, "applied\tM\t.git/index") {
+		if got := agentfense(t, s, "apply", s.Name, "--verbose"); !strings.Contains(got, "applied\tM\t.git/index") {
 			t.Errorf("what was reviewed was not applied: %s", got)
 		}
 		for dir, want := range map[string]string{

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// printApplied prints a line for each path: first those that were not applied,
+// then the marked ones, each with its mark, then the others. A group is one line
+// for each outcome. Where a path stopped the apply, the others are only counted.
+// verbose prints a line for each path.
+func (e *env) printApplied(result sandbox.ApplyResult, verbose bool) error {
+	paths := result.Listed()
+	slices.SortStableFunc(paths, func(a, b sandbox.PathResult) int { return placeInList(&a) - placeInList(&b) })
+	stopped := result.Count(sandbox.Conflict)+result.Count(sandbox.Refused) > 0
+	lines := appliedLines{groups: map[appliedGroup]int{}}
+	others := 0
+	for i := range paths {
+		p := &paths[i]
+		switch {
+		case stopped && p.Outcome == sandbox.Skipped && !verbose:
+			others++
+		case verbose:
+			lines.path(p)
+		default:
+			lines.fold(p)
+		}
+	}
+	for _, line := range append(lines.list, lines.ofGroups(result.Groups)...) {
+		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
+			return err
+		}
+	}
+	if others > 0 {
+		e.say("%s not applied, because of these: --verbose lists them", plural(others, "other change"))
+	}
+	e.sayWrittenAgain(result.Changed)
+	return nil
+}
+
+// inGroup is the place of what a group may tell.
+const inGroup = 4
+
+// placeInList is where a path stands in the list of an apply.
+func placeInList(p *sandbox.PathResult) int {
+	switch {
+	case p.Outcome == sandbox.Conflict, p.Outcome == sandbox.Refused, p.Outcome == sandbox.Failed:
+		return 0
+	case p.Outcome == sandbox.ChangedSinceReview:
+		return 1
+	case p.Group != "":
+		return inGroup
+	case p.Mark != nil:
+		return 2
+	}
+	return 3
+}
+
+// appliedLines are the lines of an apply.
+type appliedLines struct {
+	list   []string
+	groups map[appliedGroup]int // the number of its paths
+}
+
+type appliedGroup struct {
+	name    string
+	outcome sandbox.Outcome
+	reason  string
+}
+
+// fold adds p as a line, or to what is told of its group.
+func (l *appliedLines) fold(p *sandbox.PathResult) {
+	switch {
+	case p.Group != "" && (placeInList(p) == inGroup || p.Reason == sandbox.PartOfRepository):
+		l.groups[appliedGroup{p.Group, p.Outcome, p.Reason}]++
+	case p.RenamedTo != "" && p.Outcome == sandbox.Applied:
+		// it is told at what it became
+	default:
+		l.path(p)
+	}
+}
+
+func (l *appliedLines) path(p *sandbox.PathResult) {
+	line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
+	if p.RenamedFrom != "" {
+		line += "\trenamed from " + shown(p.RenamedFrom)
+	}
+	if p.Mark != nil {
+		line += "\t! " + p.Mark.Reason
+	}
+	if p.Reason != "" {
+		line += "\t" + vpath.Escape(p.Reason)
+	}
+	l.list = append(l.list, line)
+}
+
+// ofGroups are the lines of the groups.
+func (l *appliedLines) ofGroups(groups []sandbox.Group) []string {
+	var lines []string
+	for _, g := range groups {
+		for _, told := range l.told(g.Name) {
+			line := fmt.Sprintf("%s\t%s\t%s", told.outcome, plural(l.groups[told], "file"), g.Name)
+			if len(g.Lines) > 0 {
+				line += "\t" + g.Lines[0]
+			}
+			if told.reason != "" {
+				line += "\t" + vpath.Escape(told.reason)
+			}
+			lines = append(lines, line+marksOf(&g))
+			for _, more := range g.Lines[min(1, len(g.Lines)):] {
+				lines = append(lines, fmt.Sprintf("%s\t\t%s\t%s", told.outcome, g.Name, more))
+			}
+		}
+	}
+	return lines
+}
+
+// told are the outcomes of the group with this name.
+func (l *appliedLines) told(name string) []appliedGroup {
+	var list []appliedGroup
+	for g := range l.groups {
+		if g.name == name {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, func(a, b appliedGroup) int {
+		return cmp.Or(cmp.Compare(a.outcome, b.outcome), cmp.Compare(a.reason, b.reason))
+	})
+	return list
+}

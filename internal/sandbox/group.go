@@ -1,0 +1,275 @@
+package sandbox
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// Group is several changes that a review shows as one.
+//
+// A change is in a group only if git ignores it, if it lies below a directory
+// that a tool generates and that is new, or if it is git's own record of
+// commits. A change with a mark is in a group only where the mark is usual for
+// what the group holds; the group then shows the mark. A change of a file that
+// git tracks is in no group, and neither is one at which the source has changed
+// since.
+type Group struct {
+	// Name tells the group from others of a review: the path of a directory,
+	// escaped.
+	Name string
+	// Lines say what the group holds, without the number of its changes.
+	Lines []string
+	// Marks are the marks of its changes, the gravest first.
+	Marks []GroupMark
+	Count int // of its changes
+}
+
+// GroupMark is a mark that changes of a group have.
+type GroupMark struct {
+	Mark
+	Paths []vpath.Path // that have it
+}
+
+// IsUsual reports whether the mark tells nothing here: git writes its own state with
+// each commit, and of hooks only samples are in a group.
+func (m *GroupMark) IsUsual() bool { return m.Reason == gitsOwnState || m.Reason == gitHook }
+
+// groupKind is what may be shown as one.
+type groupKind struct {
+	what    string // for people
+	beside  []string
+	inside  []string
+	expects func(f *FileDiff) bool // the mark of f is usual
+}
+
+// lockfiles say what node_modules holds: those of npm, yarn, pnpm and bun.
+var lockfiles = []string{"package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "bun.lock", "bun.lockb"}
+
+// The kinds of directories that tools generate.
+var (
+	venvKind    = groupKind{what: "Python virtual environment", inside: []string{"pyvenv.cfg"}, expects: isInstalled}
+	modulesKind = groupKind{what: "packages of a lock file", beside: lockfiles, expects: isInstalled}
+	targetKind  = groupKind{what: "built by cargo", inside: []string{"CACHEDIR.TAG"}, expects: isInstalled}
+	cacheKind   = groupKind{what: "cache", inside: []string{"CACHEDIR.TAG"}, expects: unmarked}
+
+	compiledKind = groupKind{what: "compiled Python", expects: hasReason("compiled python")}
+	ignoredKind  = groupKind{what: "git ignores it", expects: unmarked}
+)
+
+var generatedDirs = map[string]*groupKind{
+	".venv": &venvKind, "venv": &venvKind, "env": &venvKind,
+	"node_modules":  &modulesKind,
+	"target":        &targetKind,
+	".pytest_cache": &cacheKind, ".ruff_cache": &cacheKind, ".mypy_cache": &cacheKind,
+}
+
+func unmarked(f *FileDiff) bool { return f.Mark == nil }
+
+func hasReason(reason string) func(*FileDiff) bool {
+	return func(f *FileDiff) bool { return f.Mark == nil || f.Mark.Reason == reason }
+}
+
+// isInstalled reports whether the mark of f is usual for an installed package:
+// its programs, and files that tools obey where they work in that package. What
+// acts without being asked for by name is not, nor a link that leads somewhere.
+func isInstalled(f *FileDiff) bool {
+	switch {
+	case f.Mark == nil:
+		return true
+	case f.Mark.Risk == RunsOnHost:
+		reason, _, _ := strings.Cut(f.Mark.Reason, byTheLink)
+		return reason == "installed program" || reason == executable
+	}
+	return f.New != nil && f.New.Mode&typeBits == unix.S_IFREG
+}
+
+// grouper puts changes into groups.
+type grouper struct {
+	work   *work
+	marker *marker
+	known  map[vpath.Path]*groupKind // directories by what they are, nil for others
+	news   map[vpath.Path]bool
+	ignore *gitIgnored
+	groups map[string]*Group
+	what   map[string]*groupKind
+}
+
+// group puts those of files into groups that belong there, and returns the
+// groups by name.
+func (w *work) group(files []FileDiff) ([]Group, error) {
+	m, err := w.marks()
+	if err != nil {
+		return nil, err
+	}
+	g := &grouper{
+		work: w, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
+		ignore: &gitIgnored{work: w}, groups: map[string]*Group{}, what: map[string]*groupKind{},
+	}
+	for i := range files {
+		g.place(&files[i])
+	}
+	g.tellGit(files)
+	return GroupsOf(files, func(name string) []string {
+		if kind := g.what[name]; kind != nil {
+			return []string{kind.what}
+		}
+		return g.groups[name].Lines
+	}), nil
+}
+
+// GroupsOf are the groups that the files name, by name. lines says what a group
+// holds.
+func GroupsOf(files []FileDiff, lines func(name string) []string) []Group {
+	byName := map[string]*Group{}
+	var list []*Group
+	for i := range files {
+		f := &files[i]
+		if f.Group == "" {
+			continue
+		}
+		g := byName[f.Group]
+		if g == nil {
+			g = &Group{Name: f.Group, Lines: lines(f.Group)}
+			byName[f.Group] = g
+			list = append(list, g)
+		}
+		g.add(f)
+	}
+	out := make([]Group, 0, len(list))
+	for _, g := range list {
+		for _, m := range g.Marks {
+			slices.Sort(m.Paths)
+		}
+		slices.SortFunc(g.Marks, func(a, b GroupMark) int {
+			return cmp.Or(cmp.Compare(b.Risk, a.Risk), cmp.Compare(a.Reason, b.Reason))
+		})
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Group) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+func (g *Group) add(f *FileDiff) {
+	g.Count++
+	if f.Mark == nil {
+		return
+	}
+	mark := *f.Mark
+	mark.Reason, _, _ = strings.Cut(mark.Reason, byTheLink)
+	for i := range g.Marks {
+		if g.Marks[i].Mark == mark {
+			g.Marks[i].Paths = append(g.Marks[i].Paths, f.Path)
+			return
+		}
+	}
+	g.Marks = append(g.Marks, GroupMark{mark, []vpath.Path{f.Path}})
+}
+
+// Title is the first line that shows the group.
+func (g *Group) Title() string {
+	title := fmt.Sprintf("%s: %s", g.Name, count(g.Count, "file"))
+	if len(g.Lines) > 0 {
+		title += ", " + g.Lines[0]
+	}
+	return title
+}
+
+// place puts f into its group, if it has one.
+func (g *grouper) place(f *FileDiff) {
+	if f.Stale || f.Status == Retyped {
+		return
+	}
+	if dir, rel, ok := gitDirOf(f.Path); ok {
+		g.placeGit(f, dir, rel)
+		return
+	}
+	for dir := range f.Path.Ancestors() {
+		kind := g.kindOf(dir)
+		if kind == nil {
+			continue
+		}
+		if (f.Status == Added && g.isNew(dir) || g.ignore.has(dir)) && kind.expects(f) {
+			f.Group = quote(dir)
+			g.what[f.Group] = kind
+		}
+		return
+	}
+	if g.isCompiled(f) {
+		f.Group = compiledGroup
+		g.what[f.Group] = &compiledKind
+	}
+}
+
+// compiledGroup is the group of what Python compiles, in whichever directory.
+const compiledGroup = "__pycache__"
+
+func (g *grouper) isCompiled(f *FileDiff) bool {
+	return f.Path.Dir().Base() == "__pycache__" && len(f.Path.Base()) > 4 && f.Path.Base()[len(f.Path.Base())-4:] == ".pyc" &&
+		f.Status == Added && f.New != nil && f.New.Mode&typeBits == unix.S_IFREG && f.Mark != nil && compiledKind.expects(f)
+}
+
+// kindOf says what the directory is, nil for one of which each change is shown.
+func (g *grouper) kindOf(dir vpath.Path) *groupKind {
+	if dir.IsRoot() {
+		return nil
+	}
+	if kind, known := g.known[dir]; known {
+		return kind
+	}
+	kind := generatedDirs[dir.Base()]
+	if kind != nil && (!g.hasEvidence(dir, kind) || !g.isNew(dir) && !g.ignore.has(dir)) {
+		kind = nil
+	}
+	if kind == nil && g.ignore.has(dir) {
+		kind = &ignoredKind
+	}
+	g.known[dir] = kind
+	return kind
+}
+
+// hasEvidence reports whether what the tool leaves in the directory, or beside it
+// or above, is there: a name alone shows nothing.
+func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind) bool {
+	for _, name := range kind.inside {
+		if g.hasFile(dir.Child(name)) {
+			return true
+		}
+	}
+	for above := range dir.Ancestors() {
+		for _, name := range kind.beside {
+			if g.hasFile(above.Child(name)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (g *grouper) hasFile(p vpath.Path) bool {
+	if c := g.marker.tree.delta[p]; c != nil {
+		return c.Info.Mode&typeBits == unix.S_IFREG
+	}
+	return g.marker.tree.source(p).mode&typeBits == unix.S_IFREG
+}
+
+// isNew reports whether the sandbox made the directory where the source has
+// nothing.
+func (g *grouper) isNew(dir vpath.Path) bool {
+	if is, known := g.news[dir]; known {
+		return is
+	}
+	c := g.marker.tree.delta[dir]
+	is := c != nil && isDir(c.Info.Mode) && c.Base != nil && c.Base.Absent
+	if is {
+		_, err := g.work.stack.SourceInfo(dir)
+		is = isAbsent(err)
+	}
+	g.news[dir] = is
+	return is
+}
