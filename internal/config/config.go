@@ -143,6 +143,7 @@ type Limits struct {
 	Connections        int           // of all clients; 0: what the limit of open files allows
 	ConnectionsPerPeer int           // of one address, or user of this host
 	CallsPerOwner      int           // at once; 0: what the limit of open files allows
+	ExecsPerOwner      int           // commands at once, detached ones too; 0: as CallsPerOwner
 	FirstCallTimeout   time.Duration // until a connection shows credentials
 }
 

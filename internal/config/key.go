@@ -63,6 +63,7 @@ var settings = []setting{
 	{"limits.connections", func(c *Config, v value) error { return v.places(&c.Limits.Connections, true) }},
 	{"limits.connections_per_peer", func(c *Config, v value) error { return v.places(&c.Limits.ConnectionsPerPeer, false) }},
 	{"limits.calls_per_owner", func(c *Config, v value) error { return v.count(&c.Limits.CallsPerOwner, 0) }},
+	{"limits.execs_per_owner", func(c *Config, v value) error { return v.count(&c.Limits.ExecsPerOwner, 0) }},
 	{"limits.first_call_timeout", func(c *Config, v value) error { return v.interval(&c.Limits.FirstCallTimeout) }},
 
 	{"audit.max_bytes_per_sandbox", func(c *Config, v value) error { return v.auditBytes(&c.Audit.MaxBytesPerSandbox) }},

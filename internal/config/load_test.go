@@ -111,6 +111,7 @@ limits:
   connections: 400
   connections_per_peer: 40
   calls_per_owner: 50
+  execs_per_owner: 20
   first_call_timeout: 3s
 audit:
   max_bytes_per_sandbox: 1M
@@ -146,7 +147,7 @@ logging:
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
 			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
 			MaxCodebasesPerOwner: 9, MaxCodebaseBytesPerOwner: 3 << 30, MaxCodebaseFilesPerOwner: 60000,
-			Connections: 400, ConnectionsPerPeer: 40, CallsPerOwner: 50, FirstCallTimeout: 3 * time.Second,
+			Connections: 400, ConnectionsPerPeer: 40, CallsPerOwner: 50, ExecsPerOwner: 20, FirstCallTimeout: 3 * time.Second,
 		},
 		Audit:   config.Audit{MaxBytesPerSandbox: 1 << 20, Retention: 48 * time.Hour},
 		Logging: config.Logging{Level: slog.LevelDebug, Format: config.LogJSON},

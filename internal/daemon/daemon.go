@@ -7,6 +7,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -121,6 +122,7 @@ func open(ctx context.Context, o Options) (p *parts, err error) {
 		return p, err
 	}
 	o.Config.Limits.CallsPerOwner = callsPerOwner(o.Config.Limits, p.files)
+	o.Config.Limits.ExecsPerOwner = cmp.Or(o.Config.Limits.ExecsPerOwner, o.Config.Limits.CallsPerOwner)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())

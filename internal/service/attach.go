@@ -118,7 +118,7 @@ func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Res
 	if !slices.ContainsFunc(execs, func(x supervise.KeptExec) bool { return x.ID == r.GetExecId() }) {
 		return nil, ident.NoSuch("exec", r.GetExecId())
 	}
-	j := &job{sandbox: sb, client: client, named: true, gone: ident.NoSuch("exec", r.GetExecId())}
+	j := &job{sandbox: sb, client: client, named: true, resumed: true, gone: ident.NoSuch("exec", r.GetExecId())}
 	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*supervise.Running, error) {
 		return client.Attach(ctx, r.GetExecId(), [2]int64{r.GetStdoutOffset(), r.GetStderrOffset()}, files...)
 	})

@@ -51,7 +51,12 @@ func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client
 		if x.Exit != nil {
 			continue
 		}
+		leave, err := s.execs.enter(sb.Record().Served.OwnerID, ration{}) // it runs, however many there are
+		if err != nil {
+			return err
+		}
 		s.background.Go(func() {
+			defer leave()
 			running, err := client.Attach(s.stopped, x.ID, [2]int64{})
 			if err == nil {
 				_, err = running.Wait(s.stopped)

@@ -47,6 +47,7 @@ type job struct {
 	timeout time.Duration
 	detach  bool  // it goes on when the client is gone
 	named   bool  // its output comes after its name
+	resumed bool  // it has been running
 	gone    error // if there is no supervisor, or it does not know what is asked for
 	// begun, unless nil, is called when it runs: with its name, for one whose
 	// streams are kept, and how much of its output is kept no longer.
@@ -224,6 +225,13 @@ type ended struct {
 // perform runs a job, its output going to two writers, and carries over what
 // it has changed. A command that could not be started ends as under a shell.
 func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer) (ended, error) {
+	if !j.resumed {
+		leave, err := s.enterExec(ctx, j.sandbox)
+		if err != nil {
+			return ended{}, neverStarted(err)
+		}
+		defer leave()
+	}
 	done, err := s.holdFor(ctx, j.sandbox)
 	if err != nil {
 		return ended{}, err

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -273,5 +274,54 @@ func TestAConflictThatIsRefusedStaysInTheSandbox(t *testing.T) {
 	r, err := w.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{SandboxId: sb, Command: "cat f"})
 	if err != nil || r.Stdout != "inside" {
 		t.Errorf("the sandbox has %v, %v, want its own", r, err)
+	}
+}
+
+// A detached command counts for as long as it runs, though its call is over.
+func TestCommandsOfAnOwnerAreBounded(t *testing.T) {
+	w := newWorld(t, func(c *config.Config) { c.Limits.ExecsPerOwner = 1 })
+	mine, hers := w.as("me", store.AllScopes), w.as("she", store.AllScopes)
+	sb, other := w.sandbox(mine, w.codebase(mine, "me")), w.sandbox(hers, w.codebase(hers, "she"))
+	run := func(ctx context.Context, id string) error {
+		_, err := w.sandboxes.Exec(ctx, &sandboxv1.ExecRequest{SandboxId: id, Command: "true"})
+		return err
+	}
+	for range 20 { // one after another they are as many as one likes
+		if err := run(mine, sb); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, leave := context.WithCancel(mine)
+	stream, err := w.sandboxes.ExecStream(ctx, &sandboxv1.ExecRequest{SandboxId: sb, Command: "sleep 1000", Detach: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := stream.Recv(); err != nil || m.ExecId == "" {
+		t.Fatalf("began with %v, %v", m, err)
+	}
+	leave()
+	err = run(mine, sb)
+	wantCode(t, "a second command", err, codes.ResourceExhausted)
+	wantLimit(t, err, "execs", 1)
+	if text := status.Convert(err).Message(); !strings.Contains(text, "let one end first, or raise limits.execs_per_owner") {
+		t.Errorf("the error does not say what to do: %s", text)
+	}
+	if err := run(hers, other); err != nil {
+		t.Errorf("another owner's: %v", err)
+	}
+	if err := run(t.Context(), sb); err != nil {
+		t.Errorf("the operator's: %v", err)
+	}
+	if _, err := w.sandboxes.StopSandbox(mine, &sandboxv1.StopSandboxRequest{SandboxId: sb}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.sandboxes.StartSandbox(mine, &sandboxv1.StartSandboxRequest{SandboxId: sb}); err != nil {
+		t.Fatal(err)
+	}
+	for err = run(mine, sb); status.Code(err) == codes.ResourceExhausted; err = run(mine, sb) { // its end has a goroutine of its own
+		runtime.Gosched()
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/sandbox"
 )
 
 // maxStrangers bounds the calls without credentials at once: each can have the
@@ -78,31 +79,55 @@ func (s *seats) removeLocked(peer string, seat *list.Element) {
 	}
 }
 
-// underWay counts the calls at once of each owner, so that one owner's do not
-// take what the server has of descriptors and memory.
+// underWay counts what each owner has going at once, so that one owner's calls or
+// commands do not take what the server has of descriptors and memory.
 type underWay struct {
 	mu sync.Mutex
 	of map[string]int // by owner
 }
 
-// begin counts a call until ctx ends; most 0 is no bound. Errors: Exhausted.
+// ration is how many of a resource an owner may have at once.
+type ration struct {
+	most     int    // 0: any number
+	resource string // in the plural
+	key      string // of the configuration
+}
+
+// begin counts a call until ctx ends. Errors: Exhausted.
 func (u *underWay) begin(ctx context.Context, owner string, most int) error {
+	leave, err := u.enter(owner, ration{most, "calls", "limits.calls_per_owner"})
+	if err == nil {
+		context.AfterFunc(ctx, leave)
+	}
+	return err
+}
+
+// enter counts one more until leave is called, once. Errors: Exhausted.
+func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if most > 0 && u.of[owner] >= most {
-		return fault.New(fault.Exhausted, "its owner has %w under way: let one end first, or raise limits.calls_per_owner",
-			&fault.Limit{Most: int64(most), Resource: "calls"})
+	if r.most > 0 && u.of[owner] >= r.most {
+		return nil, fault.New(fault.Exhausted, "its owner has %w under way: let one end first, or raise %s",
+			&fault.Limit{Most: int64(r.most), Resource: r.resource}, r.key)
 	}
 	if u.of == nil {
 		u.of = map[string]int{}
 	}
 	u.of[owner]++
-	context.AfterFunc(ctx, func() {
+	return func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.of[owner]--; u.of[owner] == 0 {
 			delete(u.of, owner)
 		}
-	})
-	return nil
+	}, nil
+}
+
+// enterExec counts a command of a sandbox until leave is called: for the
+// sandbox's owner, unless the operator runs it. Errors: Exhausted.
+func (s *Service) enterExec(ctx context.Context, sb *sandbox.Sandbox) (leave func(), err error) {
+	if callerOf(ctx).Operator {
+		return func() {}, nil
+	}
+	return s.execs.enter(sb.Record().Served.OwnerID, ration{s.config.Limits.ExecsPerOwner, "execs", "limits.execs_per_owner"})
 }

@@ -52,6 +52,7 @@ type Service struct {
 	syncs    keyed // by sandbox
 	expiries expiries
 	calls    underWay
+	execs    underWay
 	holders  holders
 	sessions sessionIndex
 	hidden   hidden
