@@ -78,10 +78,11 @@ func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
 	d.ino, d.mode = info.Ino, info.Mode
 	if d.mtime == (unix.Timespec{}) {
 		d.mtime, d.ctime, d.real = info.Mtime, info.Mtime, info.Mtime
+		d.atime = info.Atime
 	}
 	a.Mtime, a.Mtimensec = uint64(d.mtime.Sec), uint32(d.mtime.Nsec)
 	a.Ctime, a.Ctimensec = uint64(d.ctime.Sec), uint32(d.ctime.Nsec)
-	a.Atime, a.Atimensec = a.Mtime, a.Mtimensec
+	a.Atime, a.Atimensec = uint64(d.atime.Sec), uint32(d.atime.Nsec)
 }
 
 // recheck lists a directory that cannot be watched again when its own time

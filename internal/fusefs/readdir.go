@@ -35,8 +35,12 @@ type dir struct {
 	gid     uint32
 	mtime   unix.Timespec // zero: not seen yet
 	ctime   unix.Timespec
-	real    unix.Timespec // the directory's own when it was last looked at
-	reader  sequence      // who reads the files in here one after the other
+	// atime is the directory's own when it was seen first, or what somebody set.
+	// It does not move with readers outside: relatime would tell by it that a hidden
+	// name has come or gone.
+	atime  unix.Timespec
+	real   unix.Timespec // the directory's own when it was last looked at
+	reader sequence      // who reads the files in here one after the other
 }
 
 // dirent is a visible name. Its offset is never another name's: there is no

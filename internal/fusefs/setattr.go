@@ -39,7 +39,7 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 		return st
 	}
 	if n.isDir() {
-		n.dir.setTimes(a.Mtime)
+		n.dir.setTimes(a.Atime, a.Mtime)
 	}
 	fs.fillAttr(n, &info, out)
 	if p, ok := fs.nodes.path(n); ok && a != (layer.SetAttr{}) {
@@ -113,11 +113,14 @@ func (fs *FS) setAttr(n *node, a layer.SetAttr) (layer.Info, fuse.Status) {
 	return info, fuse.OK
 }
 
-// setTimes shows the time somebody set, and that something changed.
-func (d *dir) setTimes(mtime *unix.Timespec) {
+// setTimes shows the times somebody set, and that something changed.
+func (d *dir) setTimes(atime, mtime *unix.Timespec) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ctime = now()
+	if atime != nil {
+		d.atime = *atime
+	}
 	if mtime != nil {
 		d.mtime = *mtime
 	}

@@ -26,7 +26,16 @@ type watcher struct {
 	nodes  map[int32]*node
 	limit  int
 	remote bool // changes elsewhere come without an event
+
+	// Of run alone: lost says that events were lost, so that everything is looked at
+	// again once what waits has been read; skipped is how many reads that took.
+	lost    bool
+	skipped int
 }
+
+// maxSkipped is how many reads of events may pass before what was lost is made up
+// for: a large tree that goes may bring them for seconds.
+const maxSkipped = 64
 
 const (
 	watchNames   = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO
@@ -139,6 +148,23 @@ func (w *watcher) run() {
 			return
 		}
 		w.events(buf[:n])
+		if w.lost {
+			w.makeUp()
+		}
+	}
+}
+
+// makeUp looks at everything again after events were lost. It is slow where much is
+// known, so those that wait already are read before, and need no look of their own.
+func (w *watcher) makeUp() {
+	waiting, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ)
+	if w.skipped++; err == nil && waiting > 0 && w.skipped < maxSkipped {
+		return
+	}
+	w.lost, w.skipped = false, 0
+	w.fs.invalidateAll()
+	if w.fs.watched.Load() {
+		w.fs.o.OnSource(Change{Path: vpath.Root, Kind: Lost})
 	}
 }
 
@@ -151,10 +177,7 @@ func (w *watcher) events(b []byte) {
 		name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:size], []byte{0})
 		b = b[size:]
 		if mask&unix.IN_Q_OVERFLOW != 0 {
-			w.fs.invalidateAll()
-			if w.fs.watched.Load() {
-				w.fs.o.OnSource(Change{Path: vpath.Root, Kind: Lost})
-			}
+			w.lost = true
 			continue
 		}
 		w.mu.Lock()
@@ -164,6 +187,7 @@ func (w *watcher) events(b []byte) {
 		case n == nil:
 		case mask&unix.IN_IGNORED != 0:
 			w.unwatch(n)
+		case w.lost:
 		case len(name) == 0:
 			w.fs.notify.inode(n.id)
 		default:
@@ -186,7 +210,7 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 	}
 	child := fs.nodes.child(parent, name)
 	if mask&watchNames != 0 {
-		fs.entryChanged(parent, p, name, child, mask&unix.IN_ISDIR != 0)
+		fs.entryChanged(parent, p, name, child, mask)
 	} else if child != nil && child.is(flagSource) {
 		fs.notify.inode(child.id)
 	}
@@ -196,15 +220,21 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 }
 
 // entryChanged is for a name that came, went or names another file now.
-func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node, directory bool) {
+func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node, mask uint32) {
 	p = p.Child(name)
 	isDir := child != nil && child.isDir()
-	if directory || isDir {
+	if mask&unix.IN_ISDIR != 0 || isDir {
 		fs.o.Layer.Invalidate(p)
 	}
 	parent.dir.changed()
 	stays, merged := fs.stays(child, p)
-	if isDir && !(stays && !merged) {
+	switch {
+	case !isDir, stays && !merged:
+	case !stays && mask&unix.IN_DELETE != 0:
+		// It was empty: what was in it has gone before, one by one. To look for it
+		// among all that is watched would take a large tree's square.
+		fs.watcher.unwatch(child)
+	default:
 		fs.unwatchBelow(child)
 	}
 	switch {
@@ -314,6 +344,9 @@ func (fs *FS) renew(n *node, p vpath.Path) {
 		fs.renewDir(n, p)
 	}
 	if stays, _ := fs.stays(n, p); parent != nil && !stays {
+		if n.isDir() {
+			fs.watcher.unwatch(n) // the event that says so may be lost
+		}
 		fs.notify.entry(parent.id, name)
 	}
 	if !n.isDir() {

@@ -315,3 +315,29 @@ func TestSourceThatCannotBeReadInParts(t *testing.T) {
 		t.Errorf("printed %q", got)
 	}
 }
+
+// TestATreeThatGoesAndComesAgainShows: many directories that were looked into are
+// removed, and others of the same names are made, which are watched then.
+func TestATreeThatGoesAndComesAgainShows(t *testing.T) {
+	files := tree{}
+	for i := range 300 {
+		files[fmt.Sprintf("t/d%d/sub/f", i)] = "old"
+	}
+	v := mount(t, files, "**=write")
+	for i := range 300 {
+		v.names(fmt.Sprintf("t/d%d/sub", i))
+	}
+	v.change(func(s string) error {
+		if err := os.RemoveAll(s + "/t"); err != nil {
+			return err
+		}
+		tree{"t/d7/sub/new": "new"}.make(t, s)
+		return nil
+	})
+	eventually(t, "the new tree shows", func() bool {
+		_, err := os.Stat(v.path("t/d8"))
+		return os.IsNotExist(err) && v.holds("t/d7/sub/new", "new") && v.names("t/d7/sub") == "new"
+	})
+	v.change(func(s string) error { return os.WriteFile(s+"/t/d7/sub/later", nil, 0o644) })
+	eventually(t, "what came later shows", func() bool { return v.names("t/d7/sub") == "later new" })
+}
