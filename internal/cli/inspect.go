@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/supervise"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -129,8 +130,27 @@ func (d inspection) rows() [][]string {
 			[]string{"enforced by:", strings.Join(d.Running.Enforced, ", ")})
 	}
 	rows = append(rows, []string{"policy:", r.PolicyNote})
-	for _, rule := range r.Rules {
-		rows = append(rows, []string{"", rule.String()})
+	return append(rows, ruleRows(r.Rules)...)
+}
+
+// ruleRows tell of each rule, with its priority. Of the rules that hide the names
+// of secrets only how many there are.
+func ruleRows(rules []policy.Rule) [][]string {
+	var rows [][]string
+	secrets := map[string]bool{}
+	for _, s := range policy.Secrets() {
+		secrets[s.Pattern] = true
+	}
+	hidden := 0
+	for _, rule := range rules {
+		if rule.Origin == policy.OriginRule && rule.Permission == policy.None && rule.Priority == policy.SecretPriority && secrets[rule.Pattern] {
+			hidden++
+			continue
+		}
+		rows = append(rows, []string{"", fmt.Sprintf("%s, priority %d", rule, rule.Priority)})
+	}
+	if hidden > 0 {
+		rows = append(rows, []string{"", fmt.Sprintf("none rules for %s of secrets, priority %d (see --json)", plural(hidden, "name"), policy.SecretPriority)})
 	}
 	return rows
 }

@@ -21,8 +21,9 @@ func newPolicyCheck(e *env) *cobra.Command {
 		Short: "Check a policy file and warn of what is probably not meant",
 		Long: `Check a policy file (default: .agentfense.yaml). Errors name the line and the
 nearest valid word. Warnings, which do not change the exit code, tell of rules
-that never decide, that tie, or that let names of hidden directories show. Notes
-tell of rules that match nothing in the current directory, and of hidden files
+that never decide, that tie, that let names of hidden directories show, that mean
+an existing directory without what is in it, and of a policy that shows nothing.
+Notes tell of rules that match nothing in the current directory, and of hidden files
 of which git there keeps the content.`,
 		Example: `  agentfense policy check
   agentfense policy check policy.yaml --json`,
@@ -58,7 +59,7 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 	if err != nil {
 		return err
 	}
-	warnings := p.Check()
+	warnings := append(p.Check(), entryWarnings(".", p)...)
 	idle, err := unmatched(".", rules)
 	if err != nil {
 		return err

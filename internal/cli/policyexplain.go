@@ -2,11 +2,16 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/control"
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -18,19 +23,18 @@ func newPolicyExplain(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] PATH…",
 		Short: "Tell what a policy says of a path, by which rule and why",
-		Long: `Tell what a policy says of each path, which need not exist. Without a flag it is
-the policy that run would use here: .agentfense.yaml, else agent-safe.`,
+		Long: `Tell what a policy says of each path, which need not exist. A path begins at the
+workspace's root, with or without a slash; one of this host below the source, and
+one that begins with ./ or ../, is taken as that. Of an existing directory it also
+says what the directory shows. Without a flag it is the policy that run would use
+here: .agentfense.yaml, else agent-safe.`,
 		Example: `  agentfense policy explain --preset development .env
   agentfense policy explain --sandbox fix src/main.go`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := workspacePaths(args)
-		if err != nil {
-			return err
-		}
-		here := func() error { return runPolicyExplain(cmd.Context(), e, o, paths, asJSON) }
+		here := func() error { return runPolicyExplain(cmd.Context(), e, o, args, asJSON) }
 		if o.Sandbox == "" {
 			if err := refuseFor(cmd, "without --sandbox"); err != nil {
 				return err
@@ -38,7 +42,8 @@ the policy that run would use here: .agentfense.yaml, else agent-safe.`,
 			return here()
 		}
 		return e.either(cmd, here, func(ctx context.Context, s control.Server) error {
-			return runServerExplain(ctx, e, s, o.Sandbox, paths, asJSON)
+			paths, bad := explained("", args)
+			return errors.Join(runServerExplain(ctx, e, s, o.Sandbox, paths, asJSON), bad)
 		}, "sandbox", "json")
 	}
 	o.register(cmd, e)
@@ -53,23 +58,79 @@ type explanationJSON struct {
 	Reason      string            `json:"reason"`
 	Ancestor    string            `json:"ancestor,omitempty"`    // escaped; the directory with which it is hidden
 	Below       *int              `json:"below_index,omitempty"` // the rule that may grant something below
+	Directory   bool              `json:"directory,omitempty"`   // it exists and is one
 	Matches     []ruleJSON        `json:"matches"`
 }
 
-func runPolicyExplain(ctx context.Context, e *env, o policySource, paths []vpath.Path, asJSON bool) error {
+// explanation is one of a path, of which more is known than its text.
+type explanation struct {
+	policy.Explanation
+	isDir bool // an existing directory
+}
+
+// explained reads paths of the command line for a source, "" if it is not here.
+// One that cannot be is in the error, and the others are returned.
+func explained(source string, args []string) ([]vpath.Path, error) {
+	var paths []vpath.Path
+	var errs []error
+	for _, arg := range args {
+		path, err := workspacePath(insideSource(source, arg))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		paths = append(paths, path)
+	}
+	return paths, errors.Join(errs...)
+}
+
+// insideSource returns a path of this host below source as the workspace has it,
+// and any other as it is. A relative path is one of this host only if it says so
+// by ./ or ../.
+func insideSource(source, arg string) string {
+	local := strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "../")
+	if source == "" || arg == "" || !local && !filepath.IsAbs(arg) {
+		return arg
+	}
+	abs, err := filepath.Abs(arg)
+	if err != nil {
+		return arg
+	}
+	candidates := []string{abs}
+	if dir, err := filepath.EvalSymlinks(filepath.Dir(abs)); err == nil {
+		candidates = append(candidates, filepath.Join(dir, filepath.Base(abs)))
+	}
+	for _, c := range candidates {
+		if rel, err := filepath.Rel(source, c); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return arg
+}
+
+func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string, asJSON bool) error {
+	dir, err := o.defaultDir(e)
+	if err == nil {
+		dir, err = realPath(dir)
+	}
+	if err != nil {
+		return fault.New(fault.NotFound, "policy explain: %w", err)
+	}
+	paths, bad := explained(dir, args)
 	p, err := o.compile(e, ".")
 	if err != nil {
 		return err
 	}
-	var found []policy.Explanation
+	var found []explanation
 	for _, path := range paths {
-		found = append(found, p.Explain(path))
+		info, err := os.Lstat(filepath.Join(dir, path.Rel()))
+		found = append(found, explanation{p.Explain(path), err == nil && info.IsDir()})
 	}
 	tracked, err := o.lookAtGit(ctx, e, p)
 	if err != nil {
 		return err
 	}
-	return e.printExplanations(found, p.Rules(), tracked, asJSON)
+	return errors.Join(e.printExplanations(found, p.Rules(), tracked, asJSON), bad)
 }
 
 // lookAtGit looks at the repository of the workspace that the policy is for.
@@ -91,18 +152,18 @@ func runServerExplain(ctx context.Context, e *env, s control.Server, name string
 	if err != nil {
 		return err
 	}
-	var found []policy.Explanation
+	var found []explanation
 	for _, path := range paths {
 		x, err := s.Explain(ctx, sb, path)
 		if err != nil {
 			return err
 		}
-		found = append(found, x)
+		found = append(found, explanation{Explanation: x})
 	}
 	return e.printExplanations(found, sb.Record.Rules, sandbox.Tracked{}, asJSON)
 }
 
-func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule, tracked sandbox.Tracked, asJSON bool) error {
+func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked sandbox.Tracked, asJSON bool) error {
 	docs := []explanationJSON{}
 	for _, x := range found {
 		if !asJSON {
@@ -114,7 +175,7 @@ func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule,
 		doc := explanationJSON{
 			Path: vpath.Escape(string(x.Path)), Permission: x.Decision.Permission,
 			Traversable: x.Decision.Traversable, Reason: x.Decision.Reason, Matches: []ruleJSON{},
-			Ancestor: x.Ancestor.String(),
+			Ancestor: x.Ancestor.String(), Directory: x.isDir,
 		}
 		if x.Below != policy.NoRule {
 			doc.Below = &x.Below
@@ -134,7 +195,7 @@ func (e *env) printExplanations(found []policy.Explanation, rules []policy.Rule,
 	}{schemaVersion, docs, trackedJSONOf(tracked)})
 }
 
-func printExplanation(e *env, rules []policy.Rule, x policy.Explanation) error {
+func printExplanation(e *env, rules []policy.Rule, x explanation) error {
 	d := x.Decision
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
@@ -143,6 +204,8 @@ func printExplanation(e *env, rules []policy.Rule, x policy.Explanation) error {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}
 	switch {
+	case x.isDir && !d.Traversable && d.Permission != policy.None:
+		fmt.Fprintln(e.stdout, "  it is a directory; what is in it has decisions of its own: agentfense policy tree")
 	case d.Traversable && x.Below != policy.NoRule:
 		fmt.Fprintf(e.stdout, "  a directory here shows as view, listing only what is granted below it: %s\n", rules[x.Below])
 	case d.Traversable:

@@ -17,12 +17,13 @@ func newPolicyTree(e *env) *cobra.Command {
 	var o policySource
 	var dir string
 	var depth int
-	var all bool
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "tree [flags]",
 		Short: "Show a directory with the permission of each path",
 		Example: `  agentfense policy tree --preset development
-  agentfense policy tree --depth 1 --all`,
+  agentfense policy tree --depth 1 --all
+  agentfense policy tree --json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if o.Sandbox != "" {
@@ -44,14 +45,21 @@ func newPolicyTree(e *env) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t := treePrinter{e: e, policy: p, all: all, depth: depth}
-			return t.print(source, vpath.Root, 0)
+			t := treePrinter{e: e, policy: p, all: all, depth: depth, asJSON: asJSON, entries: []treeEntryJSON{}}
+			if err := t.print(source, vpath.Root, 0); err != nil || !asJSON {
+				return err
+			}
+			return e.printJSON(struct {
+				SchemaVersion int             `json:"schema_version"`
+				Entries       []treeEntryJSON `json:"entries"`
+			}{schemaVersion, t.entries})
 		},
 	}
 	o.register(cmd, e)
 	cmd.Flags().StringVar(&dir, "dir", "", "the directory (default: the source of --sandbox, else the current one)")
 	cmd.Flags().IntVar(&depth, "depth", 0, "how many levels to show (0 = all)")
 	cmd.Flags().BoolVar(&all, "all", false, "show what is hidden, too")
+	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
@@ -66,12 +74,24 @@ func (o *policySource) defaultDir(e *env) (string, error) {
 	return string(sb.Record().Source.Path), nil
 }
 
+// treeEntryJSON is an entry of a tree in a JSON document.
+type treeEntryJSON struct {
+	Path       string            `json:"path"` // escaped
+	Directory  bool              `json:"directory,omitempty"`
+	Permission policy.Permission `json:"permission"` // of a directory what it shows
+	RuleIndex  int               `json:"rule_index"` // -1: none decides
+	Reason     string            `json:"reason"`
+}
+
 // treePrinter prints a real directory as a policy shows it.
 type treePrinter struct {
 	e      *env
 	policy *policy.Policy
 	all    bool
 	depth  int
+
+	asJSON  bool
+	entries []treeEntryJSON // in place of what is printed
 }
 
 func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
@@ -90,8 +110,11 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		if permission == policy.None && !t.all {
 			continue
 		}
-		_, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s\n", permission, strings.Repeat("  ", level), name)
-		if err != nil {
+		if t.asJSON {
+			t.entries = append(t.entries, treeEntryJSON{
+				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason,
+			})
+		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s\n", permission, strings.Repeat("  ", level), name); err != nil {
 			return err
 		}
 		descend := entry.IsDir() && permission != policy.None && (t.depth == 0 || level+1 < t.depth)

@@ -19,7 +19,7 @@ import (
 
 // serverFlags are those of run and create that say what a server's sandbox is.
 var serverFlags = []string{
-	"codebase", "dir", "preset", "policy", "write", "read", "view", "hide",
+	"codebase", "dir", "yes", "preset", "policy", "write", "read", "view", "hide",
 	"runtime", "image", "net", "memory", "cpus", "pids", "disk",
 }
 
@@ -70,6 +70,11 @@ func (m *made) forget(ctx context.Context, s control.Server, err error) error {
 func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.Server, cmd *cobra.Command) (*made, error) {
 	if err := o.checkForServer(); err != nil {
 		return nil, err
+	}
+	if o.Codebase == "" {
+		if err := o.confirmBroad(e, o.directory()); err != nil {
+			return nil, err
+		}
 	}
 	rules, err := o.serverRules(ctx, e, s, o.Codebase)
 	if err != nil {

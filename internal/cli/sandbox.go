@@ -81,6 +81,9 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 		return nil, err
 	}
 	source, err := o.source(home)
+	if err == nil {
+		err = o.confirmBroad(e, string(source.Path))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type sandboxOptions struct {
 	Dir  string
 	// Codebase is a server's, in place of Dir.
 	Codebase string
+	Yes      bool // a broad Dir is meant
 	Preset   string
 	Policy   string
 	Write    []string
@@ -61,6 +62,7 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.Dir, "dir", "", "source directory (default: the current one)")
+	f.BoolVarP(&o.Yes, "yes", "y", false, "do not ask before a sandbox is made of your home directory")
 	f.StringVar(&o.Codebase, "codebase", "", "on a server: `ID` of the codebase that is the source (default: --dir is uploaded)")
 	f.StringVar(&o.Preset, "preset", "", "start from a preset: "+strings.Join(policy.PresetNames(), ", ")+" (default agent-safe)")
 	f.StringVar(&o.Policy, "policy", "", "take the rules from a policy file instead of the preset")

@@ -20,6 +20,8 @@ const (
 	WarnTraversable WarningKind = "traversable" // the rule lets hidden directories' names show
 	WarnLiteral     WarningKind = "literal"     // wildcards in a pattern of type file or directory
 	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
+	WarnNothing     WarningKind = "nothing"     // no rule shows anything
+	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
 // Warning is something in a policy that is allowed and probably not meant.
@@ -40,6 +42,10 @@ func (p *Policy) Check() []Warning {
 		c.checkTraversable(i)
 	}
 	c.warnOpened()
+	if len(p.rules) > 0 && c.topGrant == 0 {
+		c.warn(WarnNothing, 0, NoRule, `every rule says none, and what no rule matches is none too: nothing is visible; `+
+			`name a preset or add a rule such as {pattern: "**", permission: read}`)
+	}
 	slices.SortStableFunc(c.found, func(a, b Warning) int { return cmp.Compare(a.Rule, b.Rule) })
 	return slices.CompactFunc(c.found, func(a, b Warning) bool {
 		return a.Kind == b.Kind && a.Rule == b.Rule && a.Other == b.Other

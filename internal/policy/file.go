@@ -26,6 +26,7 @@ type Document struct {
 	Preset  string // "" if none is named
 	Rules   []Rule // the file's own; AllRules has the preset's too
 	Marks   []Mark // more of what is marked in a review; built-in marks stay
+	Expect  []Expectation
 }
 
 // Mark is a path of a project that acts on the host once it is changed: a
@@ -97,6 +98,7 @@ func (l *loader) readFile(n *yaml.Node) error {
 		{"preset", l.readPreset},
 		{"rules", l.readRules},
 		{"marks", l.readMarks},
+		{"expect", l.readExpectations},
 	})
 	switch {
 	case err != nil:

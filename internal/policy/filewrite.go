@@ -19,14 +19,21 @@ type written struct {
 	Priority   int32  `yaml:"priority,omitempty"`
 }
 
+// expected is the form in which Write has an expectation.
+type expected struct {
+	Path       string `yaml:"path"`
+	Permission string `yaml:"permission"`
+}
+
 // Write writes d as a policy file, which Load reads again. A rule's Source is
 // not in it. Errors: Invalid for what a file cannot hold; those of w.
 func (d *Document) Write(w io.Writer) error {
 	file := struct {
-		Version int       `yaml:"version"`
-		Preset  string    `yaml:"preset,omitempty"`
-		Rules   []written `yaml:"rules"`
-		Marks   []Mark    `yaml:"marks,omitempty"`
+		Version int        `yaml:"version"`
+		Preset  string     `yaml:"preset,omitempty"`
+		Rules   []written  `yaml:"rules"`
+		Marks   []Mark     `yaml:"marks,omitempty"`
+		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
 		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority}
@@ -34,6 +41,13 @@ func (d *Document) Write(w io.Writer) error {
 			one.Type = r.Type.String()
 		}
 		file.Rules = append(file.Rules, one)
+	}
+	for _, x := range d.Expect {
+		path := string(x.Path)
+		if x.Dir && !x.Path.IsRoot() {
+			path += "/"
+		}
+		file.Expect = append(file.Expect, expected{path, x.Permission.String()})
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {

@@ -24,9 +24,9 @@ type preset struct {
 	open    bool // it shows secrets too
 }
 
-// secretPriority is that of the rules that hide secrets: above what a preset or
+// SecretPriority is that of the rules that hide secrets: above what a preset or
 // a client grants (client.GrantPriority).
-const secretPriority = 100
+const SecretPriority = 100
 
 // presets are part of the public API (docs/policy.md, the Python package's
 // PRESETS): all of type glob. The rules that hide secrets come after these.
@@ -101,7 +101,7 @@ func Preset(name string) ([]Rule, error) {
 	}
 	if !p.open {
 		for _, s := range secrets() {
-			add(s.Pattern, None, secretPriority)
+			add(s.Pattern, None, SecretPriority)
 		}
 	}
 	return rules, nil

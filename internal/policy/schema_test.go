@@ -63,6 +63,18 @@ func wantSchema() *jsonschema.Schema {
 		Required:             []string{"pattern", "reason"},
 		AdditionalProperties: nothingElse(),
 	}
+	expectation := &jsonschema.Schema{
+		Type:        "object",
+		Description: "What the policy decides at a path.",
+		Properties: map[string]*jsonschema.Schema{
+			"path":       {Types: []string{"string", "number", "boolean"}, MinLength: &one, Description: "A path from the workspace's root; with a slash at its end a directory."},
+			"permission": words("What is expected.", Permissions()),
+		},
+		PropertyOrder:        []string{"path", "permission"},
+		Required:             []string{"path", "permission"},
+		AdditionalProperties: nothingElse(),
+	}
+	mostExpectations := MaxExpectations
 	return &jsonschema.Schema{
 		Schema: "https://json-schema.org/draft/2020-12/schema",
 		Title:  "agentfense policy", Description: "What a sandbox may see and change of a directory.",
@@ -72,8 +84,9 @@ func wantSchema() *jsonschema.Schema {
 			"preset":  words("A preset whose rules come first.", slices.Concat(PresetNames(), FirstPresetNames())),
 			"rules":   {Type: "array", Items: rule, Description: "The rules; their order is without meaning."},
 			"marks":   {Type: "array", Items: mark, MaxItems: &mostMarks, Description: "More files that a review marks; the built-in marks stay."},
+			"expect":  {Type: "array", Items: expectation, MaxItems: &mostExpectations, Description: "What agentfense policy test checks."},
 		},
-		PropertyOrder:        []string{"version", "preset", "rules", "marks"},
+		PropertyOrder:        []string{"version", "preset", "rules", "marks", "expect"},
 		Required:             []string{"version"},
 		AnyOf:                []*jsonschema.Schema{{Required: []string{"preset"}}, {Required: []string{"rules"}}},
 		AdditionalProperties: nothingElse(),

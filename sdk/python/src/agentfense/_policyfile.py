@@ -259,7 +259,7 @@ class _Reader:
 
     def readers(self) -> Dict[str, Callable[[_Node], Any]]:
         """Return what reads the value of each key."""
-        return {"version": self.version, "preset": self.preset, "rules": self.rules, "marks": self.marks}
+        return {"version": self.version, "preset": self.preset, "rules": self.rules, "marks": self.marks, "expect": self.expect}
 
     def marks(self, node: _Node) -> None:
         """Check the marks, which are for the reviews of the command line."""
@@ -269,6 +269,20 @@ class _Reader:
             self.fail(node.line, f"{len(node.inside)} marks: at most {_MOST_MARKS} are allowed")
         for item in node.inside:
             self.mark(item)
+
+    def expect(self, node: _Node) -> None:
+        """Check the expectations, which are for ``agentfense policy test``."""
+        if node.kind != "SequenceStartEvent":
+            self.fail(node.line, f"expect is a list, not {node.shape}")
+        for item in node.inside:
+            fields: Dict[str, Callable[[_Node], Any]] = {
+                "path": lambda value: self.text(value, "path"),
+                "permission": lambda value: self.word(value, "permission", _PERMISSIONS),
+            }
+            values = self.fields(item, "expectation", fields)
+            for key in fields:
+                if key not in values:
+                    self.fail(item.line, f"{key} is missing in the expectation")
 
     def mark(self, node: _Node) -> None:
         """Check one mark."""
