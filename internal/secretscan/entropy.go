@@ -1,0 +1,116 @@
+package secretscan
+
+import (
+	"bytes"
+	"math"
+	"regexp"
+)
+
+// markers are in the names of variables that hold secrets, but for their first
+// letter, whose case differs.
+var markers = [][]byte{
+	[]byte("ecret"), []byte("ECRET"), []byte("assw"), []byte("ASSW"), []byte("oken"), []byte("OKEN"),
+	[]byte("pi_key"), []byte("PI_KEY"), []byte("piKey"), []byte("pikey"), []byte("ccess_key"), []byte("CCESS_KEY"), []byte("ccessKey"),
+	[]byte("rivate_key"), []byte("RIVATE_KEY"),
+}
+
+// assigned takes what follows a marker: the rest of the name, the sign, and a
+// quoted or a bare value.
+var assigned = regexp.MustCompile(`\A[A-Za-z0-9_-]{0,24}["']?\s{0,8}(?::=|=>|=|:)\s{0,8}(?:"([^"\s]{16,200})"|'([^'\s]{16,200})'|([^\s"',;]{16,200})[ \t]*(?:\r?\n|\z))`)
+
+// The least entropy of a secret, in bits a character. detect-secrets has 4.5 for
+// base64 and 3.0 for hexadecimal digits alone; with the name of a variable that
+// says what it is, less is enough.
+const (
+	leastEntropy    = 3.5
+	leastEntropyHex = 3.0
+)
+
+// findAssignment returns the first variable whose name says that it is a secret
+// and whose value looks random.
+func findAssignment(text []byte) (Finding, bool) {
+	first := -1
+	for _, m := range markers {
+		for from := 0; first < 0 || from < first; {
+			i := bytes.Index(text[from:], m)
+			if i < 0 {
+				break
+			}
+			i += from
+			from = i + len(m)
+			rest := text[from:min(len(text), from+300)]
+			if !isAssigned(rest) {
+				continue
+			}
+			groups := assigned.FindSubmatch(rest)
+			if groups == nil || !isRandom(bytes.Join(groups[1:], nil)) {
+				continue
+			}
+			if first < 0 || i < first {
+				first = i
+			}
+		}
+	}
+	if first < 0 {
+		return Finding{}, false
+	}
+	return Finding{Line: lineOf(text, first), Kind: Entropy, Reason: "a variable for a secret has a random value"}, true
+}
+
+// isAssigned reports quickly whether assigned may match.
+func isAssigned(rest []byte) bool {
+	i := 0
+	for i < len(rest) && (isWord(rest[i]) || rest[i] == '-') {
+		i++
+	}
+	for i < len(rest) && (rest[i] == '"' || rest[i] == '\'' || rest[i] == ' ' || rest[i] == '\t') {
+		i++
+	}
+	return i < len(rest) && (rest[i] == ':' || rest[i] == '=')
+}
+
+// isRandom reports whether value looks like a key or a generated password, and
+// neither like words, a path, a reference to a variable nor a digest.
+func isRandom(value []byte) bool {
+	letters, digits, hex := 0, 0, true
+	for _, c := range value {
+		switch {
+		case c >= '0' && c <= '9':
+			digits++
+		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+			letters++
+			hex = hex && (c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F')
+		case bytes.IndexByte([]byte("+/=_-.!@#%^*~&?"), c) >= 0:
+			hex = hex && c == '-'
+		default:
+			return false // ( { $ < and the like: code or a reference
+		}
+	}
+	if digits < 2 || letters < 4 || isPlaceholder(value) || bytes.Contains(value, []byte("://")) || value[0] == '/' || value[0] == '.' || bytes.Count(value, []byte(".")) > 1 {
+		return false
+	}
+	if bytes.HasPrefix(value, []byte("sha")) && bytes.Contains(value, []byte("-")) {
+		return false // the integrity of a package
+	}
+	least := leastEntropy
+	if hex {
+		least = leastEntropyHex
+	}
+	return entropyOf(value) >= least
+}
+
+// entropyOf is Shannon's, in bits a character.
+func entropyOf(value []byte) float64 {
+	var counts [256]int
+	for _, c := range value {
+		counts[c]++
+	}
+	sum := 0.0
+	for _, n := range counts {
+		if n > 0 {
+			p := float64(n) / float64(len(value))
+			sum -= p * math.Log2(p)
+		}
+	}
+	return sum
+}
