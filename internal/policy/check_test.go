@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 		{"a rule below a file that is none", []string{"/**=read", "/a=none@1", "/a/b=read"}, []string{"shadowed 2 1"}},
 		{"a rule below a none rule that does not win there", []string{"/a=none@1", "/a=view@2", "/a/b=read"}, []string{"shadowed 0 1"}},
 		{"the same rule twice", []string{"/a=read", "/a=read"}, []string{"duplicate 1 0"}},
-		{"the same pattern written differently", []string{"*.pem=none", "**/*.pem=none glob"}, []string{"duplicate 1 0"}},
+		{"the same pattern written differently", []string{"*.pem=none", "**/*.pem=none glob"}, []string{"nothing 0 -1", "duplicate 1 0"}},
 		{"the same pattern with two permissions", []string{"/a=write", "/a=view"}, []string{"tie 0 1"}},
 		{"a flag that a none rule beats", []string{"/**=view", "**/.env*=none@100", "--read *.env.local"}, nil},
 		{"a flag that a none rule always beats", []string{"/**=view", "**/.env*=none@100", "--read **/.env.*"}, []string{"shadowed 2 1"}},
@@ -38,6 +38,7 @@ func TestCheck(t *testing.T) {
 		{"a rule for any depth below a directory", []string{"/src/**/*.go=read"}, []string{"traversable 0 -1"}},
 		{"a rule for any depth where all is visible", []string{"/**=view", "*.md=read"}, nil},
 		{"wildcards in a literal type", []string{"**/*.pem=none file", "/[a]=none directory"}, []string{"literal 0 -1", "nothing 0 -1", "literal 1 -1"}},
+		{"rules that all say none", []string{"/a=none", "--hide b"}, []string{"nothing 0 -1"}},
 		{"a space at the end", []string{"/a =read file"}, []string{"space 0 -1"}},
 	}
 	for _, tt := range tests {
