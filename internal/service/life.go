@@ -44,11 +44,32 @@ func (s *Service) Recover(ctx context.Context) error {
 	if err := s.recoverCodebases(ctx); err != nil {
 		return err
 	}
-	for _, sb := range served {
-		s.recoverSandbox(ctx, sb)
-	}
+	inParallel(served, func(sb *sandbox.Sandbox) { s.recoverSandbox(ctx, sb) })
 	s.background.Go(s.cleanUp)
 	return nil
+}
+
+// recoverAtOnce is how many sandboxes are looked at at once: most of the time goes
+// by waiting, for supervisors to answer and for the disk.
+const recoverAtOnce = 16
+
+// inParallel does something with each of all, with recoverAtOnce at once, and
+// returns when it has.
+func inParallel[T any](all []T, do func(T)) {
+	var workers sync.WaitGroup
+	next := make(chan T)
+	for range min(len(all), recoverAtOnce) {
+		workers.Go(func() {
+			for each := range next {
+				do(each)
+			}
+		})
+	}
+	for _, each := range all {
+		next <- each
+	}
+	close(next)
+	workers.Wait()
 }
 
 // recoverCodebases removes the codebases that were half made, which the database
@@ -230,6 +251,7 @@ const pruneEvery = time.Hour
 func (s *Service) cleanUp() {
 	tick := time.NewTicker(s.config.Sandbox.CleanupInterval)
 	defer tick.Stop()
+	s.pruneLogs()
 	pruned := time.Now()
 	for {
 		select {
