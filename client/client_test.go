@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -352,6 +353,33 @@ func TestUploadedCodebase(t *testing.T) {
 		t.Errorf("%d sandboxes", n)
 	}
 	if err := errors.Join(box.Destroy(ctx), c.DeleteCodebase(ctx, base.ID)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUserIsWhomCommandsAre: whoever runs the server, 7 and 0 are but numbers inside.
+func TestUserIsWhomCommandsAre(t *testing.T) {
+	c := open(t)
+	base, err := c.LinkCodebase(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{0, 7} {
+		box, err := c.CreateSandbox(t.Context(), base.ID, client.WithPreset("read-only"), client.WithUser(uid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, want := run(t, box, "id -u; id -g"), fmt.Sprintf("%d\n%d\n", uid, uid); string(r.Stdout) != want {
+			t.Errorf("user %d is %q", uid, r.Stdout)
+		}
+		if err := box.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.CreateSandbox(t.Context(), base.ID, client.WithUser(65534)); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a user that is nobody: %v, want ErrInvalid", err)
+	}
+	if err := c.DeleteCodebase(t.Context(), base.ID); err != nil {
 		t.Error(err)
 	}
 }

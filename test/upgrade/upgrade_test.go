@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,6 +106,8 @@ func TestASandboxOfAnEarlierReleaseRunsUnderItsRules(t *testing.T) {
 	home, source := unpack(t)
 	wants(t, agentfense(t, home, 0, "policy", "explain", "--sandbox", "other", "/notes.md"), "none")
 	out := agentfense(t, home, 0, "run", "--rebase", "--name", "other", "--dir", source, "--", "sh", "-c", "ls; ! echo x > kept.txt")
+	who := strconv.Itoa(os.Geteuid()) // as 0.3.0 had it, and no other number
+	wants(t, "\n"+agentfense(t, home, 0, "exec", "other", "--", "sh", "-c", "id -u; stat -c %u ."), "\n"+who+"\n"+who+"\n")
 	wants(t, out, "kept.txt")
 	if strings.Contains(strings.SplitN(out, "agentfense:", 2)[0], "notes.md") {
 		t.Errorf("a file that 0.3.0 hides is listed:\n%s", out)

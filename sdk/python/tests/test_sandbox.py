@@ -179,6 +179,19 @@ def test_a_file_that_may_only_be_written(sandbox: Sandbox, project: Path) -> Non
         assert sandbox.run(f"chmod 600 {name} && cat {name}").stdout == "second"
 
 
+@pytest.mark.parametrize("user", [0, 7])
+def test_the_user_is_whom_commands_are(home: Path, project: Path, user: int) -> None:
+    with Sandbox.from_local(project, user=user) as sb:
+        assert sb.run("id -u; id -g").stdout == f"{user}\n{user}\n"
+
+
+def test_a_user_is_a_number_inside(home: Path, project: Path) -> None:
+    with pytest.raises(InvalidConfigurationError):
+        Sandbox.from_local(project, user=65534)
+    with pytest.raises(TypeError):
+        Sandbox.from_local(project, user="root")  # type: ignore[arg-type]
+
+
 def test_a_directory_that_contains_the_state_directory(home: Path, project: Path) -> None:
     over = home.parent
     shutil.copytree(project, over / "project")
