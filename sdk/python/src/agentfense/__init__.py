@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, List
 from . import exceptions, presets, types
 from ._version import __version__
 from .exceptions import (
+    ChangesLostWarning,
     CodebaseError,
     CodebaseNotFoundError,
     CommandExecutionError,
@@ -82,6 +83,7 @@ from .types import (
     Session,
     SessionStatus,
     Stats,
+    SyncMode,
     UploadResult,
     ViewEntry,
 )
@@ -182,6 +184,7 @@ __all__ = [
     "SandboxStatus",
     "Session",
     "SessionStatus",
+    "SyncMode",
     "Stats",
     "UploadResult",
     "ViewEntry",
@@ -196,6 +199,7 @@ __all__ = [
     "get_preset_dicts",
     "list_presets",
     "register_preset",
+    "ChangesLostWarning",
     "CodebaseError",
     "CodebaseNotFoundError",
     "CommandExecutionError",

@@ -10,32 +10,48 @@ from ._connection import AsyncConnection, Connection
 from ._interrupts import complete, complete_async
 from .async_client import AsyncSandboxClient
 from .client import SandboxClient
-from .exceptions import CodebaseNotFoundError, ConnectionError, SandboxError, SandboxNotFoundError
+from .exceptions import (
+    ChangesLostWarning,
+    CodebaseNotFoundError,
+    ConnectionError,
+    SandboxError,
+    SandboxNotFoundError,
+)
 from .types import Codebase, Sandbox
 
 
 def remove(
     client: SandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str], *, unused_only: bool = False
-) -> None:
-    """Remove a sandbox, and then a codebase. What is not there is removed already."""
+) -> int:
+    """Remove a sandbox, and then a codebase, and return how many changes were lost.
+
+    What is not there is removed already.
+    """
+    lost = 0
     if sandbox_id is not None:
         with suppress(SandboxNotFoundError):
-            client.destroy_sandbox(sandbox_id, unused_only=unused_only)
+            lost = client.destroy_sandbox(sandbox_id, unused_only=unused_only)
     if codebase_id is not None:
         with suppress(CodebaseNotFoundError):
             client.delete_codebase(codebase_id)
+    return lost
 
 
 async def remove_async(
     client: AsyncSandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str], *, unused_only: bool = False
-) -> None:
-    """Remove a sandbox, and then a codebase. What is not there is removed already."""
+) -> int:
+    """Remove a sandbox, and then a codebase, and return how many changes were lost.
+
+    What is not there is removed already.
+    """
+    lost = 0
     if sandbox_id is not None:
         with suppress(SandboxNotFoundError):
-            await client.destroy_sandbox(sandbox_id, unused_only=unused_only)
+            lost = await client.destroy_sandbox(sandbox_id, unused_only=unused_only)
     if codebase_id is not None:
         with suppress(CodebaseNotFoundError):
             await client.delete_codebase(codebase_id)
+    return lost
 
 
 def clean_up(client: SandboxClient, work: Callable[[SandboxClient], None]) -> None:
@@ -119,3 +135,15 @@ def warn_of_rest(sandbox_id: str, why: SandboxError) -> None:
     # Filters may make an exception of it, which would hide that one.
     with suppress(RuntimeWarning):
         warnings.warn(f"sandbox {sandbox_id} could not be destroyed: {why}", RuntimeWarning, stacklevel=3)
+
+
+def warn_of_lost(sandbox_id: str, lost: int, stacklevel: int = 3) -> None:
+    """Say how many changes were lost with a sandbox, if any were."""
+    if lost:
+        changes = "1 change" if lost == 1 else f"{lost} changes"
+        warnings.warn(
+            f"sandbox {sandbox_id} was destroyed with {changes} not applied: call apply() to keep changes, "
+            "or discard() to drop them",
+            ChangesLostWarning,
+            stacklevel=stacklevel,
+        )

@@ -149,11 +149,11 @@ class Connection(_Base):
         if not self._versions.hear(self.endpoint.text, call.initial_metadata(), call.code()):
             raise error_of(call, self.about(Call("connect")))
 
-    def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], None]) -> Any:
+    def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], object]) -> Any:
         """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
         return self.finish(lambda: self.call(method, request, about), undo)
 
-    def finish(self, making: Callable[[], T], undo: Callable[[T], None]) -> T:
+    def finish(self, making: Callable[[], T], undo: Callable[[T], object]) -> T:
         """Return what ``making`` makes. What is made in spite of an interrupt is undone."""
         return finish(making, undo, GREET + ANSWER + GRACE)
 
@@ -291,12 +291,12 @@ class AsyncConnection(_Base):
         self._versions.check(where)
 
     async def make(
-        self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, None]]
+        self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, object]]
     ) -> Any:
         """Return the server's answer, which is something new. What is made in spite of a cancellation is undone."""
         return await self.finish(self.call(method, request, about), undo)
 
-    async def finish(self, making: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+    async def finish(self, making: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, object]]) -> T:
         """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
         return await finish_async(making, undo)
 

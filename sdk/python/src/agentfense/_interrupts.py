@@ -57,7 +57,7 @@ class _Work(Generic[T]):
         return awaited(self.done.result)
 
 
-def finish(making: Callable[[], T], undo: Callable[[T], None], limit: float) -> T:
+def finish(making: Callable[[], T], undo: Callable[[T], object], limit: float) -> T:
     """Return what ``making`` makes. What is made in spite of an interrupt, within ``limit`` seconds, is undone."""
     work = _Work(making)
 
@@ -88,7 +88,9 @@ def complete(work: Callable[[], T]) -> T:
         raise
 
 
-async def finish_async(making: Coroutine[object, object, T], undo: Callable[[T], Coroutine[object, object, None]]) -> T:
+async def finish_async(
+    making: Coroutine[object, object, T], undo: Callable[[T], Coroutine[object, object, object]]
+) -> T:
     """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
     made = asyncio.ensure_future(making)
 

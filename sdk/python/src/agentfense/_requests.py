@@ -24,6 +24,7 @@ from ._wire import (
     wire_rules,
     wire_runtime,
     wire_stdin,
+    wire_sync,
 )
 from .exceptions import InvalidConfigurationError
 from .policy import NO_RULES
@@ -49,6 +50,7 @@ def create_sandbox(
     resources: Resources,
     name: Optional[str],
     user: Optional[int],
+    sync: Union[t.SyncMode, str, None],
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -61,6 +63,7 @@ def create_sandbox(
         resources=wire_resources(resources),
         name=text_of(name or "", "name"),
         user="" if user is None else str(operator.index(user)),
+        sync=wire_sync(sync),
     )
 
 
@@ -292,7 +295,7 @@ def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes
 def upload_tree(codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
     """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out."""
     directory = utils.check_directory(path)
-    for entry in utils.walk_entries(directory, utils.ignore_matcher(directory, ignore_patterns)):
+    for entry in utils.walk_entries(directory, utils.upload_matcher(directory, ignore_patterns)):
         mode = stat.S_IMODE(entry.status.st_mode)
         if entry.is_dir:
             yield upload_metadata(codebase_id, entry.path, directory=True, mode=mode)

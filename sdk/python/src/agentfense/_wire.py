@@ -190,7 +190,23 @@ def sandbox_of(message: Any) -> t.Sandbox:
         name=message.name,
         owner_id=message.owner_id,
         sync_held=message.sync_held,
+        sync=_SYNC.get(message.sync),
     )
+
+
+_SYNC = {
+    sandbox_pb2.SYNC_MODE_ON_EXEC: t.SyncMode.ON_EXEC,
+    sandbox_pb2.SYNC_MODE_ON_STOP: t.SyncMode.ON_STOP,
+    sandbox_pb2.SYNC_MODE_MANUAL: t.SyncMode.MANUAL,
+}
+
+
+def wire_sync(sync: Union[t.SyncMode, str, None]) -> Any:
+    """Return the API's value. ValueError for an unknown one."""
+    if sync is None:
+        return int(sandbox_pb2.SYNC_MODE_UNSPECIFIED)
+    wanted = t.SyncMode(sync)
+    return next(value for value, mode in _SYNC.items() if mode is wanted)
 
 
 # Commands

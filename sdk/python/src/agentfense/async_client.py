@@ -88,10 +88,14 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         *,
         name: Optional[str] = None,
         user: Optional[int] = None,
+        sync: Optional[t.SyncMode] = None,
     ) -> t.Sandbox:
-        """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible."""
+        """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible.
+
+        ``sync`` is when its changes reach an uploaded codebase; None is as the server is configured.
+        """
         request = requests.create_sandbox(
-            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user
+            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user, sync
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = await self._connection.make(
@@ -136,14 +140,17 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
-    async def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> None:
-        """End and forget a sandbox, and what it changed.
+    async def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> int:
+        """End and forget a sandbox, and return how many changes were lost with it.
+
+        Those are lost that were neither applied nor carried over.
 
         With ``unused_only`` only if nothing is lost with it: SandboxError while a command or a session runs in it, and
         where it holds changes.
         """
         request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
-        await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
+        answer = await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
+        return int(answer.discarded_count)
 
     async def get_stats(self, sandbox_id: str) -> t.Stats:
         """Return what a running sandbox uses."""

@@ -196,6 +196,10 @@ class ResourceLimitExceededError(SandboxError):
         """How many; None where no limit of the server's was met, or it is not told."""
 
 
+class ChangesLostWarning(UserWarning):
+    """A sandbox was destroyed with changes that were neither applied nor carried over."""
+
+
 class InvalidConfigurationError(SandboxError):
     """What was asked for makes no sense, or this host or server cannot do it."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
-from ._cleanup import clean_up, give_up, remove, warn_of_rest
+from ._cleanup import clean_up, give_up, remove, warn_of_lost, warn_of_rest
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._interrupts import complete
@@ -15,7 +16,7 @@ from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream, LogStream
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
-from .exceptions import SandboxError
+from .exceptions import ChangesLostWarning, SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
@@ -73,7 +74,8 @@ class Sandbox(SandboxExecs):
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
         except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets.
         Elsewhere, or with ``ignore_patterns``, it is uploaded, but for what the default patterns, .gitignore and
-        .sandboxignore leave out.
+        .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which brings those of an
+        uploaded directory into the server's copy.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -119,7 +121,16 @@ class Sandbox(SandboxExecs):
                 client.upload_tree(made.id, directory, ignore_patterns)
                 made = client.get_codebase(made.id)
             info = client.create_sandbox(
-                made.id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+                made.id,
+                rules,
+                labels,
+                expires_in,
+                runtime,
+                image,
+                resources,
+                name=name,
+                user=user,
+                sync=None if link else t.SyncMode.MANUAL,
             )
             return cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
@@ -220,6 +231,10 @@ class Sandbox(SandboxExecs):
         return self._codebase
 
     @property
+    def _waits(self) -> bool:
+        return self._codebase.linked or self._info.sync is t.SyncMode.MANUAL
+
+    @property
     def client(self) -> SandboxClient:
         """The API under it."""
         return self._client
@@ -244,22 +259,32 @@ class Sandbox(SandboxExecs):
         """End and forget it, and with ``delete_codebase`` its codebase; a second time does nothing.
 
         None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
-        lost; a linked directory stays as it is.
+        lost: a ChangesLostWarning counts them. A linked directory stays as it is.
 
         An interrupt or a cancellation waits for its end; a second interrupt does not. Where this user's own server was
         lost, the one in its place does it, which is started if need be.
         """
+        warn_of_lost(self.id, self._destroy(delete_codebase))
+
+    def _destroy(self, delete_codebase: Optional[bool] = None) -> int:
+        """Do what ``destroy`` does, and return how many changes were lost."""
         if self._destroyed:
-            return
+            return 0
         owned = self._owns_codebase if delete_codebase is None else delete_codebase
         codebase_id = self.codebase_id if owned else None
+        lost = 0
+
+        def work(server: SandboxClient) -> None:
+            nonlocal lost
+            lost = remove(server, self.id, codebase_id)
 
         def end() -> None:
-            clean_up(self._client, lambda server: remove(server, self.id, codebase_id))
+            clean_up(self._client, work)
             self._destroyed = True
             self._client.close()
 
         complete(end)
+        return lost
 
     def close(self) -> None:
         """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
@@ -278,11 +303,14 @@ class Sandbox(SandboxExecs):
         if self._left:
             return
         try:
-            self.destroy()
+            lost = self._destroy()
         except SandboxError as why:
             if kind is None:
                 raise
             warn_of_rest(self.id, why)
+            return
+        with suppress(*(() if kind is None else (ChangesLostWarning,))):  # it would hide the exception
+            warn_of_lost(self.id, lost)
 
     # Commands
 
@@ -335,24 +363,24 @@ class Sandbox(SandboxExecs):
         return self.read_file_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
 
     def read_file_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
-        """Return a file's content: of the codebase, or of the sandbox's view if the codebase is a linked directory.
+        """Return a file's content: of the sandbox's view if its changes wait for ``apply``, else of the codebase.
 
         ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
         """
-        if self._codebase.linked:
+        if self._waits:
             return self.files.read_bytes(path, max_bytes=max_bytes)
         return self._client.download_file(self.codebase_id, inside_path(path), max_bytes=max_bytes)
 
     def write_file(self, path: PathLike, content: Union[str, bytes]) -> None:
-        """Store a file: in the codebase, or in the sandbox's view, under its policy, if the codebase is linked."""
-        if self._codebase.linked:
+        """Store a file: in the sandbox's view, by its policy, if changes wait for ``apply``; else in the codebase."""
+        if self._waits:
             self.files.write(path, content)
         else:
             self._client.upload_file(self.codebase_id, inside_path(path), content)
 
     def list_files(self, path: PathLike = "", recursive: bool = False) -> List[str]:
-        """Return the paths in a directory, or of all below it: of the codebase, or of the view if it is linked."""
-        if self._codebase.linked:
+        """Return the paths in a directory, or of all below it: where ``read_file`` reads."""
+        if self._waits:
             return [entry.path for entry in self.files.list(path, recursive)]
         return [file.path for file in self._client.list_files(self.codebase_id, inside_path(path), recursive)]
 

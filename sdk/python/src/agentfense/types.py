@@ -22,6 +22,7 @@ from .words import RuleOrigin as RuleOrigin
 from .words import RuntimeType as RuntimeType
 from .words import SandboxStatus as SandboxStatus
 from .words import SessionStatus as SessionStatus
+from .words import SyncMode as SyncMode
 
 
 @dataclass
@@ -102,6 +103,8 @@ class Sandbox:
     owner_id: str = ""
     sync_held: bool = False
     """Its changes reach the codebase by ``apply`` alone: a token without that scope has run a command in it."""
+    sync: Optional[SyncMode] = None
+    """When its changes reach the codebase; None is a server that does not tell."""
 
 
 @dataclass

@@ -112,8 +112,18 @@ def _patterns(text: str) -> List[str]:
 def ignore_matcher(
     directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None, include_default_ignores: bool = True
 ) -> Matcher:
-    """Return what an upload of a directory leaves out; later patterns win, as in a .gitignore."""
-    lines: List[str] = list(DEFAULT_IGNORE_PATTERNS) if include_default_ignores else []
+    """Return what ``walk_directory`` leaves out; later patterns win, as in a .gitignore."""
+    return _matcher(directory, DEFAULT_IGNORE_PATTERNS if include_default_ignores else (), ignore_patterns)
+
+
+def upload_matcher(directory: PathLike, ignore_patterns: Optional[Sequence[str]] = None) -> Matcher:
+    """Return what an upload of a directory leaves out: of the default patterns all but the repository."""
+    defaults = [pattern for pattern in DEFAULT_IGNORE_PATTERNS if pattern != ".git"]
+    return _matcher(directory, defaults, ignore_patterns)
+
+
+def _matcher(directory: PathLike, defaults: Sequence[str], ignore_patterns: Optional[Sequence[str]]) -> Matcher:
+    lines: List[str] = list(defaults)
     for name in IGNORE_FILES:
         lines += parse_ignore_file(Path(directory, name))
     for text in strings_of(ignore_patterns, "ignore_patterns"):

@@ -86,6 +86,17 @@ class Outcome(str, Enum):
     """Left out: it is not what was reviewed."""
 
 
+class SyncMode(str, Enum):
+    """When what a sandbox changes reaches its codebase."""
+
+    ON_EXEC = "on_exec"
+    """When a command ends."""
+    ON_STOP = "on_stop"
+    """When the sandbox stops."""
+    MANUAL = "manual"
+    """By ``apply`` alone: the changes wait for a review."""
+
+
 class ChangeKind(str, Enum):
     """What became of a path of a sandbox's view."""
 
