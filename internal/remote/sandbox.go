@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -58,11 +59,12 @@ func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 	if err != nil {
 		return control.Sandbox{}, err
 	}
+	note := policy.Attribute(rules, sentNote)
 	return control.Sandbox{
 		Status: statusOf[s.Status],
 		Record: sandbox.Record{
 			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(vpath.Escape(s.Id)), Name: vpath.Escape(s.Name), Workspace: workspace,
-			Rules: rules, PolicyNote: sentNote, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
+			Rules: rules, PolicyNote: note, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
 			Limits: limitsOf(s.Resources), CreatedAt: timeOf(s.CreatedAt),
 			Served: &sandbox.Served{
 				CodebaseID: vpath.Escape(s.CodebaseId), OwnerID: s.OwnerId, Labels: s.Labels, Sync: syncOf[s.Sync], ExpiresAt: timeOf(s.ExpiresAt),

@@ -28,7 +28,7 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, r *sandboxv1.SetPolicyReq
 	if err := checkRuleRoom(sb.Record(), rules); err != nil {
 		return nil, err
 	}
-	err = sb.ReplaceRules(rules, sentNote, "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(r *sandbox.Record) { r.Served.Sent = sent })
+	err = sb.ReplaceRules(rules, policy.Attribute(rules, sentNote), "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(r *sandbox.Record) { r.Served.Sent = sent })
 	if err != nil {
 		return nil, err
 	}

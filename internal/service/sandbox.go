@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/store"
 	"github.com/agentfense/agentfense/internal/supervise"
@@ -60,7 +61,8 @@ func indexed(sb *sandbox.Sandbox) store.Sandbox {
 	}
 }
 
-// sentNote says, for people, where the rules of a server's sandbox are from.
+// sentNote says, for people, where rules of a server's sandbox are from that are no
+// preset's.
 const sentNote = "sent to the server"
 
 // workspace is where the codebase is inside.
@@ -122,7 +124,7 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	}
 	source, err := s.home.ResolveSource(path)
 	return sandbox.Record{
-		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: sentNote,
+		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: policy.Attribute(rules, sentNote),
 		Runtime: how.name, Image: how.image, UID: uid, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
 	}, err
 }

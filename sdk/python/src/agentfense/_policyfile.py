@@ -259,7 +259,13 @@ class _Reader:
 
     def readers(self) -> Dict[str, Callable[[_Node], Any]]:
         """Return what reads the value of each key."""
-        return {"version": self.version, "preset": self.preset, "rules": self.rules, "marks": self.marks, "expect": self.expect}
+        return {
+            "version": self.version,
+            "preset": self.preset,
+            "rules": self.rules,
+            "marks": self.marks,
+            "expect": self.expect,
+        }
 
     def marks(self, node: _Node) -> None:
         """Check the marks, which are for the reviews of the command line."""

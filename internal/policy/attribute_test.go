@@ -1,0 +1,41 @@
+package policy_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/policy"
+)
+
+func TestEachPresetIsRecognised(t *testing.T) {
+	for _, name := range slices.Concat(policy.PresetNames(), policy.FirstPresetNames()) {
+		want := "preset " + name
+		if name == "view-only@v1" { // its rules have not changed
+			want = "preset view-only"
+		}
+		rules := presetRules(t, name)
+		more := policy.Rule{Pattern: "/x", Permission: policy.Read, Origin: policy.OriginFlag, Source: "sent"}
+		for i := range rules {
+			rules[i].Source = "sent"
+		}
+		if got := policy.Attribute(slices.Clone(rules), "sent"); got != want {
+			t.Errorf("%s: Attribute = %q", name, got)
+		}
+		rules = append(rules, more)
+		if got := policy.Attribute(rules, "sent"); got != want+" and 1 more" || rules[0].Source != want || rules[len(rules)-1].Source != "sent" {
+			t.Errorf("%s with a rule: Attribute = %q, %v", name, got, rules)
+		}
+		if len(rules) == 2 {
+			rules[0].Source, rules[1].Origin = "sent", policy.OriginRule
+			if got := policy.Attribute(rules, "sent"); got != "sent" || rules[0].Source != "sent" {
+				t.Errorf("%s before a rule of its own: Attribute = %q", name, got)
+			}
+		}
+		if len(rules) > 2 && strings.HasPrefix(name, "development") {
+			if got := policy.Attribute(rules[1:], "sent"); got != "sent" {
+				t.Errorf("%s without its first rule: Attribute = %q", name, got)
+			}
+		}
+	}
+}
