@@ -51,6 +51,7 @@ func TestOnDocker(t *testing.T) {
 		"detached commands":            TestCommandsThatAreDetached,
 		"files":                        TestFilesAreWhatACommandSees,
 		"a file system":                TestViewIsAFileSystem,
+		"errors":                       TestNothingStaysAfterAnError,
 		"a canceled beginning":         TestNothingStaysAfterACancellation,
 	} {
 		t.Run(name, test)

@@ -234,8 +234,12 @@ func TestNothingStaysAfterAnError(t *testing.T) {
 		"an unknown runtime": {dir: dir, options: []client.LocalOption{client.WithRuntime("vm")}, want: client.ErrInvalid},
 		"contradicting":      {dir: dir, options: []client.LocalOption{client.WithLink(), client.WithIgnorePatterns("x")}, want: client.ErrInvalid},
 		"malformed patterns": {dir: dir, options: []client.LocalOption{client.WithIgnorePatterns(strings.Repeat("x", 2000))}, want: client.ErrInvalid},
+		// Whether a daemon runs here or not.
+		"a malformed image": {
+			dir: dir, options: []client.LocalOption{client.WithRuntime(client.Docker), client.WithImage("no such image")}, want: client.ErrInvalid,
+		},
 		"an absent image": {
-			dir: dir, options: []client.LocalOption{client.WithRuntime(client.Docker), client.WithImage("no such image")}, want: client.ErrPrecondition,
+			dir: dir, options: []client.LocalOption{client.WithRuntime(client.Docker), client.WithImage("localhost/no-such-image:none")}, want: client.ErrPrecondition,
 		},
 		"a dead server":    {dir: dir, options: []client.LocalOption{client.WithEndpoint("127.0.0.1:1")}, want: client.ErrUnavailable},
 		"no endpoint":      {dir: dir, options: []client.LocalOption{client.WithEndpoint("ftp://x")}, want: client.ErrInvalid},

@@ -115,6 +115,8 @@ func (o *sandboxOptions) check() error {
 	switch {
 	case !slices.Contains(runtimeNames, o.Runtime):
 		return fault.New(fault.Invalid, "--runtime %s: want bwrap or docker%s", o.Runtime, didYouMean(o.Runtime, runtimeNames))
+	case o.Image != "" && !config.IsImage(o.Image):
+		return fault.New(fault.Invalid, "--image %s: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12", vpath.Quote(o.Image))
 	case o.Image != "" && o.Runtime != sandbox.RuntimeDocker:
 		return fault.New(fault.Invalid, "--image %s: only with --runtime docker", o.Image)
 	case o.Net != "none" && o.Net != "host":

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io/fs"
 	"path"
 	"regexp"
 	"slices"
@@ -31,6 +32,12 @@ func (d DockerRuntime) Allows(image string) bool {
 		allowed, ok := parseImage(i)
 		return ok && !isID(i) && allowed.matches(asked)
 	})
+}
+
+// IsImage reports whether docker could take s for the name or the ID of an image.
+func IsImage(s string) bool {
+	_, ok := parseImage(s)
+	return !strings.Contains(s, "*") && fs.ValidPath(s) && (ok || maybeID.MatchString(s))
 }
 
 var (

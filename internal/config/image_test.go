@@ -112,3 +112,15 @@ func TestListsAreReadStrictly(t *testing.T) {
 		t.Errorf("an empty item: %v", err)
 	}
 }
+
+func TestIsImage(t *testing.T) {
+	for image, want := range map[string]bool{
+		"debian": true, "debian:12": true, "localhost:5000/a/b:c": true, "ghcr.io/x/y@sha256:" + strings.Repeat("a", 64): true,
+		"sha256:" + strings.Repeat("a", 64): true, "0123abc": true,
+		"": false, "no such image": false, "debian:*": false, "Debian": false, "debian:": false, "../containers/x": false, "a?b": false, "a/../b": false, "/a": false,
+	} {
+		if got := config.IsImage(image); got != want {
+			t.Errorf("IsImage(%q) = %t, want %t", image, got, want)
+		}
+	}
+}

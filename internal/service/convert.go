@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -134,8 +133,8 @@ func (s *Service) readRuntime(runtime sandboxv1.RuntimeType, image string) (conf
 	switch {
 	case !known:
 		return confinement{}, fault.New(fault.Invalid, "runtime: %d is none", runtime)
-	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !fs.ValidPath(image):
-		return confinement{}, fault.New(fault.Invalid, "image: is no name of one")
+	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !config.IsImage(image):
+		return confinement{}, fault.New(fault.Invalid, "image: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12")
 	case cmp.Or(name, string(c.Type)) == sandbox.RuntimeDocker:
 		return confinement{sandbox.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil
 	case image != "":
