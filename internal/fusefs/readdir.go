@@ -31,8 +31,6 @@ type dir struct {
 	state   policy.State
 	ino     uint64 // and the rest, as it was shown last
 	mode    uint32
-	uid     uint32
-	gid     uint32
 	mtime   unix.Timespec // zero: not seen yet
 	ctime   unix.Timespec
 	// atime is the directory's own when it was seen first, or what somebody set.

@@ -101,11 +101,18 @@ func (r *reader) read(path string, depth int) {
 			r.user.Name = v.value
 		case v.section == "user" && v.sub == "" && v.name == "email":
 			r.user.Email = v.value
-		case v.name != "path" || v.value == "":
-		case v.section == "include" && v.sub == "", v.section == "includeif" && r.applies(v.sub, path):
+		case r.includes(v, path):
 			r.read(r.resolve(v.value, path), depth+1)
 		}
 	}
+}
+
+// includes reports whether v, in the file at path, includes another.
+func (r *reader) includes(v variable, path string) bool {
+	if v.name != "path" || v.value == "" {
+		return false
+	}
+	return v.section == "include" && v.sub == "" || v.section == "includeif" && r.applies(v.sub, path)
 }
 
 // readFile reads a regular file, also by a link of the user's.

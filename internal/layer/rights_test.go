@@ -53,8 +53,7 @@ type owned struct {
 func newRightsBench(t *testing.T, files map[string]string, as map[string]owned) *bench {
 	t.Helper()
 	needs.Root(t)
-	var b *bench
-	b = newBench(t, files, func(o *Options) { o.User = &User{UID: me} })
+	b := newBench(t, files, func(o *Options) { o.User = &User{UID: me} })
 	b.close()
 	b.Stack = nil
 	root := filepath.Dir(b.source)

@@ -144,14 +144,13 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
 		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case r.UID != nil && *r.UID > maxUID && *r.UID != r.HostUID:
-		return fault.New(fault.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
-	case r.UID != nil && r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
-		return fault.New(fault.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
 	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
 		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
+	}
+	if err := r.checkUID(); err != nil {
+		return err
 	}
 	if err := policy.CheckMarks(r.Marks); err != nil {
 		return fault.New(fault.Precondition, "%w", err)
@@ -160,6 +159,18 @@ func (r *Record) check() error {
 		return nil
 	}
 	return CheckName(r.Name)
+}
+
+// checkUID refuses a user inside that the runtime cannot have.
+func (r *Record) checkUID() error {
+	switch {
+	case r.UID == nil:
+	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
+		return fault.New(fault.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
+	case r.Runtime != RuntimeDocker && *r.UID > maxUID:
+		return fault.New(fault.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
+	}
+	return nil
 }
 
 func (r *Record) encode() ([]byte, error) {
