@@ -114,17 +114,9 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if err != nil {
 		return err
 	}
-	sb, isNew, err := o.openOrCreate(e, cmd, home)
+	sb, isNew, err := o.prepare(e, cmd, home)
 	if err != nil {
 		return err
-	}
-	if err := e.sayMounts(sb); err != nil {
-		return err
-	}
-	if len(o.Env) > 0 {
-		if err := sb.RememberVariables(o.Env); err != nil {
-			return err
-		}
 	}
 	before, err := lastSeq(sb.AuditPath())
 	if err != nil {
@@ -132,10 +124,6 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	}
 	look := startGitLook(ctx, sb)
 	defer look.end()
-	unnamed := isNew && o.Name == ""
-	if unnamed && term.IsTerminal(int(e.stderr.Fd())) {
-		e.say("sandbox %s", sb.Name())
-	}
 	live, err := e.enter(ctx, home, sb, o.Exclusive)
 	if err != nil {
 		if isNew {
@@ -159,11 +147,27 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	if o.Detach {
 		return err
 	}
-	err = e.finishRun(ctx, home, sb, o, exit, err, before)
-	if unnamed && !o.Remove {
-		err = errors.Join(err, e.leaveNothing(home, sb, o.Apply && !exit.Untouched))
+	return e.finishRun(ctx, home, sb, o, exit, err, before)
+}
+
+// prepare finds or makes the sandbox, and says what is to be known before the command
+// runs.
+func (o *runOptions) prepare(e *env, cmd *cobra.Command, home *sandbox.Home) (sb *sandbox.Sandbox, isNew bool, err error) {
+	if sb, isNew, err = o.openOrCreate(e, cmd, home); err != nil {
+		return nil, false, err
 	}
-	return err
+	if err := e.sayMounts(sb); err != nil {
+		return nil, false, err
+	}
+	if len(o.Env) > 0 {
+		if err := sb.RememberVariables(o.Env); err != nil {
+			return nil, false, err
+		}
+	}
+	if o.Name == "" && term.IsTerminal(int(e.stderr.Fd())) {
+		e.say("sandbox %s", sb.Name())
+	}
+	return sb, isNew, nil
 }
 
 // sayNamedSo says, of a command that could not be started, which word may have
@@ -233,15 +237,21 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, li
 // summary, removal. The exit code stays the command's, unless what the person
 // asked for afterwards could not be done.
 func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, o runOptions, exit supervise.Exit, runErr error, before uint64) error {
-	if runErr != nil {
-		return runErr // the sandbox stays, whatever happened to it
+	if runErr != nil { // the sandbox stays, whatever happened to it
+		if o.Name == "" {
+			e.say("sandbox %s stays", sb.Name())
+		}
+		return runErr
 	}
 	code := exitOf(exit)
 	e.explainExit(exit)
 	apply := o.Apply && code == exitOK
 	after := e.afterRun(ctx, sb, before, apply, o.Remove)
-	if o.Remove && (after == nil || !apply) { // what could not be applied stays
+	switch {
+	case o.Remove && (after == nil || !apply): // what could not be applied stays
 		after = errors.Join(after, e.remove(home, sb.Name()))
+	case o.Name == "" && after == nil:
+		after = e.leaveNothing(home, sb, apply && !exit.Untouched)
 	}
 	if after == nil && code != exitOK {
 		return exitError(code)
