@@ -77,26 +77,30 @@ func isRandom(value []byte) bool {
 		switch {
 		case c >= '0' && c <= '9':
 			digits++
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
+		case isWord(c) && c != '_':
 			letters++
-			hex = hex && (c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F')
+			hex = hex && bytes.IndexByte([]byte("abcdefABCDEF"), c) >= 0
 		case bytes.IndexByte([]byte("+/=_-.!@#%^*~&?"), c) >= 0:
 			hex = hex && c == '-'
 		default:
 			return false // ( { $ < and the like: code or a reference
 		}
 	}
-	if digits < 2 || letters < 4 || isPlaceholder(value) || bytes.Contains(value, []byte("://")) || value[0] == '/' || value[0] == '.' || bytes.Count(value, []byte(".")) > 1 {
+	if digits < 2 || letters < 4 || isPlaceholder(value) || isReference(value) {
 		return false
-	}
-	if bytes.HasPrefix(value, []byte("sha")) && bytes.Contains(value, []byte("-")) {
-		return false // the integrity of a package
 	}
 	least := leastEntropy
 	if hex {
 		least = leastEntropyHex
 	}
 	return entropyOf(value) >= least
+}
+
+// isReference reports whether value looks like a path, an address, the name of a
+// type, or the integrity of a package.
+func isReference(value []byte) bool {
+	return value[0] == '/' || value[0] == '.' || bytes.Contains(value, []byte("://")) || bytes.Count(value, []byte(".")) > 1 ||
+		bytes.HasPrefix(value, []byte("sha")) && bytes.Contains(value, []byte("-"))
 }
 
 // entropyOf is Shannon's, in bits a character.
