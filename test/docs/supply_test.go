@@ -27,6 +27,7 @@ var supply = []struct {
 }{
 	{"pip install -q 'agentfense>=", wheels},
 	{"go get ", proxy},
+	{"go mod edit -replace ", unpublished}, // behind "go get ", of which it takes the proxy
 	{"PIP_INDEX_URL", index},
 }
 
@@ -90,6 +91,12 @@ func proxy(t *testing.T) []string {
 		"GOPROXY=file://" + served + ",file://" + filepath.Join(downloads, "cache/download"), "GOSUMDB=off",
 		"GOMODCACHE=" + cache, "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0",
 	}
+}
+
+// unpublished is a proxy of Go modules that does not have this one.
+func unpublished(t *testing.T) []string {
+	_, downloads, _ := strings.Cut(caches(t)[1], "=")
+	return []string{"GOPROXY=file://" + filepath.Join(downloads, "cache/download")}
 }
 
 // moduleZip is this module as a proxy has it.
