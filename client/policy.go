@@ -38,6 +38,10 @@ type PermissionRule struct {
 	Type       PatternType
 	Priority   int32
 	Origin     RuleOrigin
+	// Strict, of a rule of None, refuses whatever is made where the rule hides what the
+	// source has. Without it a program may make entries of its own there, which are
+	// never applied.
+	Strict bool
 }
 
 // RuleOrigin is who made a rule. A flag of the command line ranks in its own way,
@@ -71,7 +75,7 @@ func Preset(name string) ([]PermissionRule, error) {
 	}
 	rules := make([]PermissionRule, len(found))
 	for i, r := range found {
-		rules[i] = PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: Glob, Priority: r.Priority}
+		rules[i] = PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: Glob, Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own}
 	}
 	return rules, nil
 }
@@ -103,7 +107,7 @@ func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionR
 		if !ok {
 			return nil, failure(operation, "rule "+r.Pattern+`: unknown origin "`+string(r.Origin)+`"`, ErrInvalid)
 		}
-		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin}
+		sent[i] = &sandboxv1.PermissionRule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Own: r.Permission == None && !r.Strict}
 	}
 	return sent, nil
 }
@@ -115,6 +119,7 @@ func rulesFrom(sent []*sandboxv1.PermissionRule) []PermissionRule {
 			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority,
 			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)),
 		}
+		rules[i].Strict = rules[i].Permission == None && !r.Own
 		for word, kind := range patternTypes {
 			if kind == r.Type && word != "" {
 				rules[i].Type = word

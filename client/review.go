@@ -32,6 +32,10 @@ type FileDiff struct {
 	// RenamedFrom is, of an added file, the deleted path that held the same content;
 	// RenamedTo is the reverse. "" if none is known.
 	RenamedFrom, RenamedTo string
+	// Own says that it was made where the policy hides what the source has. It is never
+	// applied, and has no patch. LeftOut says why no apply takes a change, "" if one may.
+	Own     bool
+	LeftOut string
 }
 
 // ChangeGroup is several changes that a review may show as one: what a tool
@@ -69,6 +73,7 @@ func changeFrom(f *sandboxv1.FileDiff) FileDiff {
 		Old: stateFrom(f.Old), New: stateFrom(f.New), Inserted: f.Inserted, Deleted: f.Deleted, Patch: patch, Binary: f.Binary,
 		TooLarge: f.TooLarge, PatchOmitted: f.PatchOmitted, OldContentUnknown: f.OldContentUnknown,
 		Group: f.Group, RenamedFrom: vpath.DecodeText(f.RenamedFrom), RenamedTo: vpath.DecodeText(f.RenamedTo),
+		Own: f.Own, LeftOut: f.LeftOut,
 	}
 }
 

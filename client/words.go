@@ -42,6 +42,8 @@ const (
 	OutcomeSkipped  Outcome = "skipped"  // not tried, because something stopped the whole
 	// OutcomeChangedSinceReview is left out: it is not what ApplyReviewed names.
 	OutcomeChangedSinceReview Outcome = "changed_since_review"
+	// OutcomeLeftOut is what no apply takes: see FileDiff.LeftOut.
+	OutcomeLeftOut Outcome = "left_out"
 )
 
 // ChangeKind is what became of a path of a sandbox's view.

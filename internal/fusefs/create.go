@@ -27,11 +27,13 @@ func (fs *FS) spotAt(id uint64, name string) (spot, fuse.Status) {
 	if len(name) > vpath.NameMax {
 		return spot{}, fuse.Status(unix.ENAMETOOLONG)
 	}
-	return spot{parent, dir, name, dir.Child(name), fs.decide(parent, dir, name)}, fuse.OK
+	name, d := fs.keyOf(fs.stateOf(parent, dir), dir, name)
+	return spot{parent, dir, name, dir.Child(name), d}, fuse.OK
 }
 
 // vacantAt is spotAt for a name to be made. Whether something is there does
-// not matter to the answer at a path that is not write.
+// not matter to the answer at a path that is not write; an own entry is then
+// made, where the policy lets the program, see claim.
 func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (spot, fuse.Status) {
 	s, st := fs.spotAt(in.NodeId, name)
 	if !st.Ok() {
@@ -43,6 +45,9 @@ func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (spot, fuse.St
 func (fs *FS) mayMake(s *spot, operation string, c *fuse.Caller) fuse.Status {
 	if reserved(s.parent, s.name) {
 		return refused
+	}
+	if s.d.Own {
+		return fs.claim(s)
 	}
 	if s.d.Permission < policy.Write {
 		fs.deny(denied{path: s.path, operation: operation, d: s.d, caller: c})

@@ -75,6 +75,7 @@ func (fs *FS) deny(d denied) {
 	if fs.o.OnDenial == nil {
 		return
 	}
+	d.path = d.path.Plain()
 	k := denialKind{d.path, d.operation, d.caller.Pid, fs.ownerOf(d.caller.Pid)}
 	q := &fs.denials
 	q.mu.Lock()

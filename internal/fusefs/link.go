@@ -9,7 +9,7 @@ import (
 )
 
 // Link gives a file a further name. Both names must be write: a link never
-// takes a file into another class. The names share the node from then on.
+// takes a file into another class, nor into or out of own entries. The names share the node from then on.
 func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLink)
 	fs.copyLinked(in, name)
@@ -27,20 +27,23 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	if !st.Ok() {
 		return st
 	}
+	if st := fs.mayLink(n, &s); !st.Ok() {
+		return st
+	}
 	info, st := fs.link(n, &s)
 	if !st.Ok() {
 		return st
 	}
 	t := &fs.nodes
 	t.mu.Lock()
-	if stale := t.childLocked(s.parent, name); stale != nil {
-		fs.abandonLocked(stale, s.parent, name)
+	if stale := t.childLocked(s.parent, s.name); stale != nil {
+		fs.abandonLocked(stale, s.parent, s.name)
 	}
 	if n.parent == nil {
 		t.extraLocked(n).orphan = nil
-		t.placeLocked(n, s.parent, name)
+		t.placeLocked(n, s.parent, s.name)
 	} else {
-		t.linkLocked(n, s.parent, name)
+		t.linkLocked(n, s.parent, s.name)
 		fs.registerLocked(n, info.ID)
 	}
 	n.known++

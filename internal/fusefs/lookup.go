@@ -32,8 +32,8 @@ func (fs *FS) dirAt(id uint64) (*node, vpath.Path, fuse.Status) {
 	return n, p, fuse.OK
 }
 
-// Lookup finds a name. At a none path it decides without looking at the disk,
-// and no answer is kept by the kernel, so that every attempt is seen.
+// Lookup finds a name. At a none path it decides by what the program made there,
+// without looking at the source, and no answer is kept by the kernel, so that every attempt is seen.
 func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLookup)
 	fs.moves.RLock()
@@ -46,9 +46,11 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 		return fuse.Status(unix.ENAMETOOLONG)
 	}
 	state := fs.stateOf(parent, p)
-	d := state.DecideChild(name)
+	name, d := fs.keyOf(state, p, name)
 	if d.Permission == policy.None && !d.Traversable {
-		fs.deny(denied{path: p.Child(name), d: d, caller: &in.Caller})
+		if !d.Own || fs.o.OnDenial == nil || !currentCall(in.Pid).makes() {
+			fs.deny(denied{path: p.Child(name), d: d, caller: &in.Caller})
+		}
 		return absent
 	}
 	fs.watcher.watch(parent, p)

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // kernel is what the notifier needs of *fuseconn.Conn.
@@ -39,7 +41,9 @@ func (q *notifier) init() {
 
 // entry makes the kernel look name up again. It must not name a directory that
 // still exists: getcwd(2) would fail in it.
-func (q *notifier) entry(parent uint64, name string) { q.push(notice{node: parent, name: name}) }
+func (q *notifier) entry(parent uint64, name string) {
+	q.push(notice{node: parent, name: vpath.PlainName(name)})
+}
 
 // inode makes the kernel drop what it knows of node: attributes, pages, names.
 func (q *notifier) inode(node uint64) { q.push(notice{node: node}) }

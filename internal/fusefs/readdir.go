@@ -99,13 +99,14 @@ func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 // addPlus adds an entry with its attributes, or skips it if it is not there
 // any more. It reports whether there was room.
 func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, out *fuse.DirEntryList) bool {
-	n, info, st := fs.find(parent, p, e.Name)
+	key, _ := fs.keyOf(fs.stateOf(parent, p), p, e.Name)
+	n, info, st := fs.find(parent, p, key)
 	if st == fuse.ENOENT {
 		return true
 	}
 	if st.Ok() {
 		state := fs.stateOf(parent, p)
-		d := state.DecideChild(e.Name)
+		d := state.DecideChild(key)
 		if !visible(d, info.Mode) {
 			fs.forget(n, 1)
 			return true
@@ -197,7 +198,7 @@ func (fs *FS) entries(n *node, p vpath.Path, begin bool) ([]dirent, fuse.Status)
 			shown = append(shown, e)
 		}
 	}
-	d.renumber(shown)
+	d.renumber(layer.AsSeen(shown))
 	return d.entries, fuse.OK
 }
 

@@ -36,7 +36,7 @@ func (fs *FS) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Sta
 	if !st.Ok() {
 		return st
 	}
-	n := fs.nodes.child(s.parent, name)
+	n := fs.nodes.child(s.parent, s.name)
 	if n != nil {
 		mu := fs.stripe(n)
 		mu.Lock()
@@ -99,7 +99,7 @@ func (fs *FS) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Stat
 	if err := fs.o.Layer.Rmdir(s.path, fs.showsIn(s.path)); err != nil {
 		return fs.fail("rmdir", s.path, err)
 	}
-	n := fs.nodes.child(s.parent, name)
+	n := fs.nodes.child(s.parent, s.name)
 	if n != nil && n.isDir() {
 		fs.watcher.unwatch(n)
 	}

@@ -46,10 +46,10 @@ func (fs *FS) copyFirst(in *fuse.RenameIn, oldName, newName string) {
 	from, st := fs.spotAt(in.NodeId, oldName)
 	to, st2 := fs.spotAt(in.Newdir, newName)
 	fs.moves.RUnlock()
-	if !st.Ok() || !st2.Ok() || from.d.Permission < policy.Write || to.d.Permission < policy.Write {
+	if !st.Ok() || !st2.Ok() || from.d.Permission < policy.Write || to.d.Permission < policy.Write && !to.d.Own {
 		return
 	}
-	if n := fs.nodes.child(from.parent, oldName); n != nil {
+	if n := fs.nodes.child(from.parent, from.name); n != nil {
 		fs.bringUp(n)
 	}
 }
@@ -72,8 +72,8 @@ func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 		return false, fs.fail("rename", from, err)
 	}
 	directory := info.IsDir()
-	if directory && !fs.movable(from, to) {
-		return true, fuse.EXDEV
+	if directory && !fs.movable(from, to) || crosses(from, to, &info) {
+		return directory, fuse.EXDEV
 	}
 	if !exchange {
 		return directory, fuse.OK
@@ -82,8 +82,8 @@ func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 	if err != nil {
 		return directory, fs.fail("rename", to, err)
 	}
-	if other.IsDir() && !fs.movable(to, from) {
-		return true, fuse.EXDEV
+	if other.IsDir() && !fs.movable(to, from) || crosses(to, from, &other) {
+		return directory, fuse.EXDEV
 	}
 	return directory || other.IsDir(), fuse.OK
 }
@@ -93,7 +93,7 @@ func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 const maxMoved = 100_000
 
 // movable reports whether each entry below the directory from that shows is
-// write there and below to.
+// write there and below to, and whether the own entries among them remain that.
 func (fs *FS) movable(from, to vpath.Path) bool {
 	left := maxMoved
 	return fs.movableIn(from, to, fs.rules.Load().At(from), fs.rules.Load().At(to), &left)
@@ -112,8 +112,20 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 		if !visible(d, e.Mode) {
 			continue
 		}
+		if vpath.IsOwnName(e.Name) {
+			if !staysOwn(e.Name, then) {
+				return false
+			}
+			continue
+		}
 		if d.Permission != policy.Write || then.DecideChild(e.Name).Permission != policy.Write {
 			return false
+		}
+		if at.IsOwn() != then.IsOwn() && !isDir(e.Mode) {
+			info, err := fs.o.Layer.LookupIn(from, e.Name)
+			if err != nil || crosses(from, to, &info) {
+				return false
+			}
 		}
 		if isDir(e.Mode) && !fs.movableIn(from.Child(e.Name), to.Child(e.Name), at.Child(e.Name), then.Child(e.Name), left) {
 			return false

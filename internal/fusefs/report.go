@@ -26,7 +26,7 @@ const (
 // by one process are told once, until another comes in between or somebody is
 // concluded.
 type Change struct {
-	Path vpath.Path
+	Path vpath.Path // names own entries as such, and so does To
 	To   vpath.Path // of Renamed
 	Dir  bool       // of Renamed: all that is below moved too
 	Over bool       // of Renamed: something else was at To

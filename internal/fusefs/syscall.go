@@ -126,6 +126,19 @@ func (c *call) creates() bool {
 	return c.number == unix.SYS_OPENAT2 || flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
 }
 
+// makes reports whether the call is about to make an entry at the name it looks
+// up. A rename or link looks up two and does not count.
+func (c *call) makes() bool {
+	a := accesses[c.number]
+	switch {
+	case !c.known:
+		return false
+	case a.name == "open":
+		return c.number != unix.SYS_OPENAT2 && (c.number == legacyCreat || c.creates())
+	}
+	return a.name == "mkdir" || a.name == "mknod" || a.name == "symlink" || a.name == "bind"
+}
+
 // A caller whose request is here may not sleep yet: it has woken us before, on
 // another processor. It is looked at again for as long as this.
 const (

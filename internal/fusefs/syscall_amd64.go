@@ -5,6 +5,9 @@ import "golang.org/x/sys/unix"
 // legacyOpen is open(2), whose flags are in another place than openat(2)'s.
 const legacyOpen = unix.SYS_OPEN
 
+// legacyCreat is creat(2), which has no flags.
+const legacyCreat = unix.SYS_CREAT
+
 var legacyAccesses = map[int]access{
 	unix.SYS_OPEN:     {name: "open", need: opens(1), dir: true},
 	unix.SYS_CREAT:    {name: "open", need: writes, dir: true},

@@ -2,8 +2,11 @@ package fusefs
 
 import "golang.org/x/sys/unix"
 
-// legacyOpen is no system call here.
-const legacyOpen = -1
+// legacyOpen and legacyCreat are no system calls here.
+const (
+	legacyOpen  = -1
+	legacyCreat = -1
+)
 
 var legacyAccesses = map[int]access{
 	unix.SYS_RENAMEAT: {name: "rename", dir: true},

@@ -208,6 +208,9 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 	if d.Permission == policy.None && !(d.Traversable && mask&unix.IN_ISDIR != 0) {
 		return // nothing of it shows, nothing is kept of it
 	}
+	if fs.hasOwn(p, name) {
+		return // an own entry shows in its place
+	}
 	child := fs.nodes.child(parent, name)
 	if mask&watchNames != 0 {
 		fs.entryChanged(parent, p, name, child, mask)

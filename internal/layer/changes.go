@@ -189,7 +189,7 @@ func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
 	}
 	source := -1
 	if d.source != sourceAbsent {
-		fd, err := openDirAt(w.s.sourceRoot, d.path.Rel())
+		fd, err := w.s.sourceDirAt(d.path)
 		if err == nil {
 			defer unix.Close(fd)
 			source = fd
@@ -307,7 +307,7 @@ func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) (
 
 // below is what the source's directory shows at p; nil for nothing.
 func (w *changeWalk) below(source int, name string, p vpath.Path) (*stat, error) {
-	if source < 0 {
+	if source < 0 || vpath.IsOwnName(name) {
 		return nil, nil
 	}
 	st, err := statAt(source, name)
@@ -369,7 +369,7 @@ func (w *changeWalk) deletedBelow(p vpath.Path) error {
 	for len(pending) > 0 {
 		dir := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		fd, err := openDirAt(w.s.sourceRoot, dir.Rel())
+		fd, err := w.s.sourceDirAt(dir)
 		if err != nil {
 			if isAbsent(err) || err == unix.EXDEV || err == unix.EACCES {
 				continue // gone meanwhile, or never seen by the sandbox

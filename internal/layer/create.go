@@ -258,7 +258,7 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 	if p.IsRoot() {
 		return nil, unix.EEXIST
 	}
-	if len(p.Base()) > vpath.NameMax {
+	if len(vpath.PlainName(p.Base())) > vpath.NameMax {
 		return nil, unix.ENAMETOOLONG
 	}
 	if isDots(p.Base()) {
@@ -323,7 +323,7 @@ func (pl *place) before() error {
 	if !pl.hashed {
 		return nil
 	}
-	err := unix.Symlinkat(pl.name, pl.dir, nameBeside(pl.name))
+	err := unix.Symlinkat(linkOfName(pl.name), pl.dir, nameBeside(pl.name))
 	if err == unix.EEXIST {
 		return nil
 	}

@@ -202,12 +202,15 @@ func (d *dropping) isEmpty(p vpath.Path, at *at) (bool, error) {
 			return false, nil
 		}
 	}
-	source, err := openDirAt(d.s.sourceRoot, p.Rel())
+	source, err := d.s.sourceDirAt(p)
 	if err != nil {
 		return isAbsent(err), orAbsent(err)
 	}
 	defer unix.Close(source)
 	for _, c := range names { // a whiteout over nothing hides nothing
+		if vpath.IsOwnName(c.name) {
+			continue
+		}
 		if there, err := exists(source, c.name); err != nil || there {
 			return false, err
 		}

@@ -15,11 +15,13 @@ import (
 //	.wh..wh..opq        the whole directory of the layers below is hidden
 //	.wh..wh.=NAME       the entry NAME, which itself begins with ".wh."
 //	.wh..wh.-NAME       NAME, which itself begins with ".wh.", is hidden
+//	.wh..wh.@NAME       the own entry NAME (vpath.OwnName)
+//	.wh..wh.!NAME       the own entry NAME of the layers below is hidden
 //	.wh..wh.#HASH=      an entry, .wh..wh.#HASH~ a symbolic link to its name
 //	.wh..wh.#HASH-      a symbolic link to the name that is hidden
 //
 // HASH is the hexadecimal SHA-256 of the name; it stands where the forms above
-// it would exceed 255 bytes. No name made inside can become a whiteout, since
+// it would exceed 255 bytes. The link to an own entry's name has a slash before it. No name made inside can become a whiteout, since
 // each one that begins with ".wh." is stored under the "=" or "#" form.
 const (
 	prefix       = ".wh."
@@ -28,15 +30,22 @@ const (
 	entryMark    = ownPrefix + "="
 	hideMark     = ownPrefix + "-"
 	hashMark     = ownPrefix + "#"
+	ownMark      = ownPrefix + "@"
+	hideOwnMark  = ownPrefix + "!"
 )
 
 // storedName returns what the entry name is called in a delta. If hashed is
 // true, nameBeside(name) must be there too.
 func storedName(name string) (stored string, hashed bool) {
-	if !strings.HasPrefix(name, prefix) {
+	switch {
+	case vpath.IsOwnName(name):
+		stored = ownMark + vpath.PlainName(name)
+	case strings.HasPrefix(name, prefix):
+		stored = entryMark + name
+	default:
 		return name, false
 	}
-	if stored = entryMark + name; len(stored) <= vpath.NameMax {
+	if len(stored) <= vpath.NameMax {
 		return stored, false
 	}
 	return hashMark + hashName(name) + "=", true
@@ -48,9 +57,13 @@ func nameBeside(name string) string { return hashMark + hashName(name) + "~" }
 // whiteoutName returns what hides name. If hashed is true it is a symbolic
 // link to the name, else an empty file.
 func whiteoutName(name string) (stored string, hashed bool) {
-	stored = prefix + name
-	if strings.HasPrefix(name, prefix) {
+	switch {
+	case vpath.IsOwnName(name):
+		stored = hideOwnMark + vpath.PlainName(name)
+	case strings.HasPrefix(name, prefix):
 		stored = hideMark + name
+	default:
+		stored = prefix + name
 	}
 	if len(stored) <= vpath.NameMax {
 		return stored, false
@@ -97,6 +110,10 @@ func parseStored(stored string) (kind storedKind, name, link string) {
 		return storedEntry, body, ""
 	case strings.HasPrefix(rest, "-") && strings.HasPrefix(body, prefix):
 		return storedWhiteout, body, ""
+	case strings.HasPrefix(rest, "@") && body != "":
+		return storedEntry, vpath.OwnName(body), ""
+	case strings.HasPrefix(rest, "!") && body != "":
+		return storedWhiteout, vpath.OwnName(body), ""
 	case strings.HasPrefix(rest, "#") && len(body) == 2*sha256.Size+1:
 		return parseHashed(stored)
 	}
@@ -116,9 +133,25 @@ func parseHashed(stored string) (kind storedKind, name, link string) {
 	return storedUnknown, "", ""
 }
 
+// linkOfName is the target of the link that holds a hashed entry's name, and
+// nameOfLink is the name in it. A NUL cannot stand in one.
+func linkOfName(name string) string {
+	if vpath.IsOwnName(name) {
+		return "/" + vpath.PlainName(name)
+	}
+	return name
+}
+
+func nameOfLink(target string) string {
+	if own, ok := strings.CutPrefix(target, "/"); ok {
+		return vpath.OwnName(own)
+	}
+	return target
+}
+
 // isNameOf reports whether name is what the hashed stored name stands for.
 func isNameOf(stored, name string) bool {
-	if vpath.CheckName(name) != nil || len(stored) < len(hashMark)+1 {
+	if vpath.CheckName(vpath.PlainName(name)) != nil || len(stored) < len(hashMark)+1 {
 		return false
 	}
 	return stored[len(hashMark):len(stored)-1] == hashName(name)
@@ -126,7 +159,7 @@ func isNameOf(stored, name string) bool {
 
 // storedPath returns p as a path relative to a delta's root.
 func storedPath(p vpath.Path) string {
-	if !strings.Contains(string(p), "/"+prefix) {
+	if !strings.Contains(string(p), "/"+prefix) && !p.IsOwn() {
 		return p.Rel()
 	}
 	var b strings.Builder

@@ -105,13 +105,13 @@ func readStored(fd int) ([]storedChild, error) {
 		}
 		if link != "" {
 			target, err := readlinkAt(fd, link)
-			if err == unix.ENOENT || err == unix.EINVAL || (err == nil && !isNameOf(stored, target)) {
+			name = nameOfLink(target)
+			if err == unix.ENOENT || err == unix.EINVAL || (err == nil && !isNameOf(stored, name)) {
 				return nil // nothing that we wrote
 			}
 			if err != nil {
 				return err
 			}
-			name = target
 		}
 		if mode == 0 {
 			st, err := statAt(fd, stored)

@@ -147,7 +147,7 @@ func (m *move) locate() error {
 	if from.part.layer != top || m.from.st.isDir() && !m.broughtUp {
 		return errNotInTop
 	}
-	if len(m.path.Base()) > vpath.NameMax {
+	if len(vpath.PlainName(m.path.Base())) > vpath.NameMax {
 		return unix.ENAMETOOLONG
 	}
 	if v, err = s.view(m.path.Dir()); err != nil {

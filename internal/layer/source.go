@@ -18,8 +18,20 @@ func (s *Stack) openSourceDir(p vpath.Path) (dir int, name string, err error) {
 	case isDots(name):
 		return -1, "", unix.EINVAL
 	}
-	dir, err = openDirAt(s.sourceRoot, p.Dir().Rel())
+	if p.IsOwn() {
+		return -1, "", unix.ENOENT
+	}
+	dir, err = s.sourceDirAt(p.Dir())
 	return dir, name, err
+}
+
+// sourceDirAt opens an O_PATH handle on the directory p of the source, which has
+// no own entries.
+func (s *Stack) sourceDirAt(p vpath.Path) (int, error) {
+	if p.IsOwn() {
+		return -1, unix.ENOENT
+	}
+	return openDirAt(s.sourceRoot, p.Rel())
 }
 
 // atSource calls do with the source's directory that p lies in and the name
@@ -76,7 +88,7 @@ func (s *Stack) SourceReadlink(p vpath.Path) (string, error) {
 // ReadSourceDir lists the directory p of the source. A mount nested in the
 // source has no entries. Errors: NotFound, Precondition (ENOTDIR), Denied.
 func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
-	fd, err := openDirAt(s.sourceRoot, p.Rel())
+	fd, err := s.sourceDirAt(p)
 	if err == unix.EXDEV {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 // Errors: NotFound if the source has no directory there; Precondition (EXDEV)
 // for a mount nested in the source.
 func (s *Stack) OpenSourceDir(p vpath.Path) (*os.File, error) {
-	fd, err := openDirAt(s.sourceRoot, p.Rel())
+	fd, err := s.sourceDirAt(p)
 	if err == unix.ENOTDIR || err == unix.ELOOP {
 		err = unix.ENOENT
 	}

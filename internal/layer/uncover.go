@@ -9,6 +9,9 @@ import (
 // uncover makes sure that no ancestor of p hides p in the delta: what is
 // hidden as a whole becomes hidden name by name.
 func (d *dropping) uncover(p vpath.Path) error {
+	if p.IsOwn() {
+		return nil // nothing of the source shows there
+	}
 	for a := range p.Ancestors() {
 		if a.IsRoot() || d.open[a] {
 			continue
@@ -25,6 +28,9 @@ func (d *dropping) uncover(p vpath.Path) error {
 // uncoverAt makes the directory a, if the delta has it or deletes it, merge
 // with the source's. It says whether the delta has it now.
 func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
+	if a.IsOwn() {
+		return false, nil
+	}
 	at, err := d.at(a)
 	if err != nil || at == nil {
 		return false, err
@@ -116,7 +122,7 @@ func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
 // What the sandbox deleted there stays hidden name by name; what it never
 // changed (hidden by policy, or newer) shows again.
 func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
-	source, err := openDirAt(d.s.sourceRoot, a.Rel())
+	source, err := d.s.sourceDirAt(a)
 	switch {
 	case err == nil:
 		err = d.hideEach(a, source, fd)

@@ -275,6 +275,9 @@ func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err erro
 }
 
 func (s *Stack) descendSource(v *view, pt part, name string) error {
+	if vpath.IsOwnName(name) {
+		return nil
+	}
 	if pt.rights.bits&maySearch == 0 {
 		return unix.EACCES
 	}
@@ -347,6 +350,9 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 			continue
 		}
 		if pt.origin == Source {
+			if vpath.IsOwnName(name) {
+				break
+			}
 			if pt.rights.bits&maySearch == 0 {
 				return entry{}, unix.EACCES
 			}

@@ -14,7 +14,7 @@ func (s *Stack) makeWhiteout(dir int, name string) error {
 	var err error
 	switch {
 	case hashed:
-		err = unix.Symlinkat(name, dir, stored)
+		err = unix.Symlinkat(linkOfName(name), dir, stored)
 	case s.blank == "":
 		err = s.makeBlank(dir, stored)
 	default:

@@ -36,6 +36,7 @@ type Policy struct {
 	texts    []ruleText // of each rule
 	root     *node
 	start    State // at the workspace itself
+	own      bool  // some rule lets own entries be made
 }
 
 // ruleText is a rule in reasons, made once so that Decide need not allocate.
@@ -48,6 +49,7 @@ func Compile(rules []Rule, o Options) (*Policy, error) {
 	p.texts = make([]ruleText, len(rules))
 	b := newBuilder()
 	for i, r := range p.rules {
+		p.own = p.own || r.Own
 		if err := b.addRule(i, r); err != nil {
 			return nil, fault.New(fault.Invalid, "%s: %w", where(i, r), err)
 		}
@@ -144,7 +146,7 @@ type placement struct {
 func placements(i int, r Rule, kind PatternType, a alternative) []placement {
 	place := func(s standing, a alternative) placement {
 		return placement{a.elements, grant{
-			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission,
+			rank: newRank(s, r, kind, a), rule: int32(i), permission: r.Permission, own: r.Own,
 		}}
 	}
 	switch {

@@ -18,6 +18,9 @@ type Decision struct {
 	// Traversable is meaningful where Permission is None: if the path is a
 	// directory it shows as View, because something below it may be granted.
 	Traversable bool
+	// Own is meaningful where Permission is None: a program may make an entry of
+	// its own at the path, whatever the source has there.
+	Own bool
 	// Rule is the index of the deciding rule in Policy.Rules, or NoRule.
 	Rule int
 	// Reason says it for people: the rule and where it comes from.
@@ -35,6 +38,7 @@ func (d Decision) ForDir() Permission {
 const (
 	reasonDefault  = "no rule matches: default deny"
 	reasonReserved = "reserved for agentfense itself"
+	reasonOwn      = "made by the sandbox where the policy hides what the source has"
 	reasonProject  = "the policy file is never writable from inside"
 )
 
@@ -42,11 +46,47 @@ const (
 // is None. It does not touch the file system, and may be called concurrently.
 // It allocates nothing unless dozens of patterns go on from one directory.
 //
+// An own entry (vpath.Path.IsOwn) and all below it is Write as long as the
+// directory it lies in shows.
+//
 // In a loop over a directory's entries State.DecideChild is cheaper.
 func (p *Policy) Decide(path vpath.Path) Decision {
+	if own := path.OwnRoot(); own != "" {
+		return p.decideOwn(own)
+	}
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
-	return p.decision(nodes, v, spotOf(path))
+	d := p.decision(nodes, v, spotOf(path))
+	if d.Own {
+		d.Own = p.mayMakeIn(path.Dir())
+	}
+	return d
+}
+
+// decideOwn is Decide for an own entry and what is below it.
+func (p *Policy) decideOwn(own vpath.Path) Decision {
+	if d := p.Decide(own.Dir()); d.ForDir() == None {
+		return d
+	}
+	return ownDecision
+}
+
+var ownDecision = Decision{Permission: Write, Rule: NoRule, Reason: reasonOwn}
+
+// mayMakeIn reports whether the directory may be written, as far as that goes
+// for any name.
+func (p *Policy) mayMakeIn(dir vpath.Path) bool {
+	var a, b [32]*node
+	nodes, v := p.walk(dir, a[:0], b[:0])
+	return mayMake(nodes, v)
+}
+
+func mayMake(nodes []*node, v verdict) bool {
+	if v.permission() == Write {
+		return true
+	}
+	var a [32]*node
+	return judge(advance(a[:0], nodes, ""), v.none).permission() == Write
 }
 
 // walk evaluates path. It uses the buffers while they are large enough.
@@ -116,6 +156,7 @@ func (p *Policy) decision(nodes []*node, v verdict, spot spot) Decision {
 	d := Decision{Rule: NoRule, Reason: reasonDefault, Traversable: spot == spotRoot}
 	if v.none.rank != 0 {
 		d.Rule = int(v.none.rule)
+		d.Own = v.none.own && spot == spotOrdinary
 		switch {
 		case d.Rule == NoRule:
 			d.Reason = reasonReserved
@@ -137,12 +178,18 @@ func (p *Policy) decision(nodes []*node, v verdict, spot spot) Decision {
 // ChildWritable reports whether some child of dir, existing or not, could be
 // Write: then the directory shows its w bit. It may err on the side of yes.
 func (p *Policy) ChildWritable(dir vpath.Path) bool {
+	if dir.IsOwn() {
+		return p.Decide(dir).Permission == Write
+	}
 	var a, b [32]*node
 	nodes, v := p.walk(dir, a[:0], b[:0])
-	return childWritable(nodes, v)
+	return p.childWritable(nodes, v)
 }
 
-func childWritable(nodes []*node, v verdict) bool {
+func (p *Policy) childWritable(nodes []*node, v verdict) bool {
+	if p.own && v.permission() == Write {
+		return true // own entries can be made in it
+	}
 	// A child whose name no literal and no glob matches.
 	var a [32]*node
 	other := judge(advance(a[:0], nodes, ""), v.none)
@@ -169,6 +216,9 @@ func childWritable(nodes []*node, v verdict) bool {
 // is Write, or no rule says none there and it is an ancestor of a path that
 // some rule may make Write.
 func (p *Policy) MayMkdir(path vpath.Path) bool {
+	if path.IsOwn() {
+		return p.Decide(path).Permission == Write
+	}
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
 	if path == ProjectFile {

@@ -67,7 +67,7 @@ func (p *Policy) grants(path vpath.Path) []grant {
 		if err != nil {
 			continue // Compile has accepted it
 		}
-		best := grant{rule: int32(i), permission: r.Permission}
+		best := grant{rule: int32(i), permission: r.Permission, own: r.Own}
 		for _, a := range reading.alternatives {
 			for _, pl := range placements(i, r, reading.kind, a) {
 				if matchElements(pl.elements, names, element.takesName) {

@@ -184,7 +184,7 @@ func (l *loader) readRules(n *yaml.Node) error {
 
 func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 	rule := Rule{Source: fmt.Sprintf("%s:%d", l.File, n.Line)}
-	patternLine := n.Line
+	patternLine, strict := n.Line, false
 	has, err := l.readMapping(n, "rule", []field{
 		{"pattern", func(v *yaml.Node) (err error) {
 			patternLine = v.Line
@@ -203,6 +203,10 @@ func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 			rule.Priority, err = readWord(l, v, "priority", parsePriority)
 			return err
 		}},
+		{"strict", func(v *yaml.Node) (err error) {
+			strict, err = readWord(l, v, "strict", parseBool)
+			return err
+		}},
 	})
 	if err != nil {
 		return rule, err
@@ -211,6 +215,12 @@ func (l *loader) readRule(n *yaml.Node) (Rule, error) {
 		if !has[key] {
 			return rule, l.At(n.Line, "%s is missing in the rule", key)
 		}
+	}
+	switch {
+	case has["strict"] && rule.Permission != None:
+		return rule, l.At(n.Line, "strict goes with permission none, not %s", rule.Permission)
+	case rule.Permission == None:
+		rule.Own = !strict
 	}
 	if _, err := read(rule); err != nil {
 		return rule, l.At(patternLine, "pattern %s: %w", vpath.Quote(rule.Pattern), err)
@@ -238,4 +248,14 @@ func parsePriority(s string) (int32, error) {
 			vpath.Quote(s), math.MinInt32, math.MaxInt32)
 	}
 	return int32(n), nil
+}
+
+func parseBool(s string) (bool, error) {
+	switch s {
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	}
+	return false, fault.New(fault.Invalid, "strict is true or false, not %s", vpath.Quote(s))
 }

@@ -21,6 +21,7 @@ rules:
     permission: none
     type: glob
     priority: 100
+  - {pattern: "*.key", permission: none, strict: true}
   - {pattern: src/, permission: write}
   - permission: view
     pattern: 2024
@@ -32,15 +33,16 @@ rules:
 		t.Fatal(err)
 	}
 	want := &policy.Document{Version: 1, Preset: "read-only", Rules: []policy.Rule{
-		{Pattern: "**/*.pem", Permission: policy.None, Type: policy.Glob, Priority: 100, Source: "policy.yaml:5"},
-		{Pattern: "src/", Permission: policy.Write, Source: "policy.yaml:9"},
-		{Pattern: "2024", Permission: policy.View, Type: policy.Directory, Priority: -1, Source: "policy.yaml:10"},
+		{Pattern: "**/*.pem", Permission: policy.None, Type: policy.Glob, Priority: 100, Source: "policy.yaml:5", Own: true},
+		{Pattern: "*.key", Permission: policy.None, Source: "policy.yaml:9"},
+		{Pattern: "src/", Permission: policy.Write, Source: "policy.yaml:10"},
+		{Pattern: "2024", Permission: policy.View, Type: policy.Directory, Priority: -1, Source: "policy.yaml:11"},
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Load (-want +got):\n%s", diff)
 	}
 	all, err := got.AllRules()
-	if err != nil || len(all) != len(presetRules(t, "read-only"))+3 || all[0].Source != "preset read-only" {
+	if err != nil || len(all) != len(presetRules(t, "read-only"))+4 || all[0].Source != "preset read-only" {
 		t.Errorf("AllRules = %v, %v: want the preset's rule first", all, err)
 	}
 	if err := policy.SchemaAccepts(t, text); err != nil {
@@ -86,7 +88,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a rule that is a word", rule("secrets"), `3: a rule is a mapping, not a single value`},
 		{"an unknown key of a rule", rule("{patern: a, permission: read}"), `3: unknown key "patern": did you mean "pattern"?`},
 		{"a rule's key twice", rule("{pattern: a, pattern: b}"), `3: key "pattern" is given twice`},
-		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority`},
+		{"a merge key", rule("{<<: {pattern: a}}"), `3: unknown key "<<": it is one of pattern, permission, type, priority, strict`},
 		{"no pattern", rule("permission: read"), `3: pattern is missing in the rule`},
 		{"no permission", rule("pattern: a"), `3: permission is missing in the rule`},
 		{"a pattern without a value", rule("pattern: # a"), `3: pattern has no value`},
@@ -95,6 +97,8 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		{"a permission of the wire", rule("pattern: a\n    permission: execute"), `4: unknown permission "execute": it is one of none, view, read, write`},
 		{"an unknown type", rule("pattern: a\n    permission: read\n    type: dir"), `5: unknown type "dir": did you mean "directory"?`},
 		{"a mistyped type", rule("pattern: a\n    permission: read\n    type: golb"), `5: unknown type "golb": did you mean "glob"?`},
+		{"strict on a rule that hides nothing", rule("{pattern: a, permission: read, strict: true}"), `3: strict goes with permission none, not read`},
+		{"strict in words", rule("pattern: a\n    strict: yes"), `4: strict is true or false, not "yes"`},
 		{"a priority in words", rule("pattern: a\n    priority: high"), `4: priority "high" is no whole number between -2147483648 and 2147483647`},
 		{"a priority too high", rule("pattern: a\n    priority: 2147483648"), `4: priority "2147483648" is no whole number between -2147483648 and 2147483647`},
 		{"a malformed pattern", rule("permission: none\n    pattern: 'a[b'"), `4: pattern "a[b": a class is not closed: ] is missing`},

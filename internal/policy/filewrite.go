@@ -17,6 +17,7 @@ type written struct {
 	Permission string `yaml:"permission"`
 	Type       string `yaml:"type,omitempty"`
 	Priority   int32  `yaml:"priority,omitempty"`
+	Strict     bool   `yaml:"strict,omitempty"`
 }
 
 // expected is the form in which Write has an expectation.
@@ -36,7 +37,7 @@ func (d *Document) Write(w io.Writer) error {
 		Expect  []expected `yaml:"expect,omitempty"`
 	}{Version: FileVersion, Preset: d.Preset, Rules: []written{}, Marks: d.Marks}
 	for _, r := range d.Rules {
-		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority}
+		one := written{Pattern: r.Pattern, Permission: r.Permission.String(), Priority: r.Priority, Strict: r.Permission == None && !r.Own}
 		if r.Type != Auto {
 			one.Type = r.Type.String()
 		}
@@ -58,7 +59,7 @@ func (d *Document) Write(w io.Writer) error {
 		return err
 	}
 	same := func(a, b Rule) bool {
-		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority
+		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own
 	}
 	if i := slices.IndexFunc(d.Rules, func(r Rule) bool { return !slices.ContainsFunc(again.Rules, func(b Rule) bool { return same(r, b) }) }); i >= 0 {
 		return fault.New(fault.Invalid, "policy file: it cannot hold the pattern %s", vpath.Quote(d.Rules[i].Pattern))

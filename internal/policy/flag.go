@@ -7,6 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
+const strictPrefix = "strict:"
+
 // ParseFlag returns the rule of a command-line flag: OriginHide with None for
 // --hide, OriginFlag with the permission for --write, --read and --view. Its
 // Source is the flag. isDir tells whether a path, relative to the workspace and
@@ -16,11 +18,16 @@ import (
 // so; otherwise note is "". For a widening flag it is then that directory
 // alone; --hide keeps hiding the name wherever it occurs, if it has no slash.
 //
+// --hide=strict:PATTERN makes the rule strict, see Rule.Own; a name that itself
+// begins so is written ./strict:….
+//
 // Errors: Invalid, beginning with the flag.
 func ParseFlag(o Origin, permission Permission, pattern string, isDir func(string) bool) (rule Rule, note string, err error) {
 	rule = Rule{Pattern: pattern, Permission: permission, Origin: o, Source: "--" + permission.String()}
 	if o == OriginHide {
-		rule.Source = "--hide"
+		rest, strict := strings.CutPrefix(pattern, strictPrefix)
+		pattern = rest
+		rule.Pattern, rule.Own, rule.Source = rest, !strict, "--hide"
 	}
 	err = rule.check()
 	if err == nil {

@@ -52,17 +52,32 @@ func TestParseFlag(t *testing.T) {
 		},
 		{
 			"hiding a name goes on hiding it at any depth", hide, policy.None, "src",
-			policy.Rule{Pattern: "src/", Origin: hide, Source: "--hide"},
+			policy.Rule{Pattern: "src/", Origin: hide, Source: "--hide", Own: true},
 			"src is a directory: the rule covers all below it",
 		},
 		{
-			"hiding a pattern", hide, policy.None, "*.pem",
+			"hiding strictly", hide, policy.None, "strict:*.pem",
 			policy.Rule{Pattern: "*.pem", Origin: hide, Source: "--hide"},
 			"",
 		},
 		{
+			"hiding a directory strictly", hide, policy.None, "strict:src",
+			policy.Rule{Pattern: "src/", Origin: hide, Source: "--hide"},
+			"src is a directory: the rule covers all below it",
+		},
+		{
+			"a name that begins with the word", hide, policy.None, "./strict:x",
+			policy.Rule{Pattern: "./strict:x", Origin: hide, Source: "--hide", Own: true},
+			"",
+		},
+		{
+			"hiding a pattern", hide, policy.None, "*.pem",
+			policy.Rule{Pattern: "*.pem", Origin: hide, Source: "--hide", Own: true},
+			"",
+		},
+		{
 			"a name that is not UTF-8", hide, policy.None, "caf\xe9",
-			policy.Rule{Pattern: "caf\xe9", Origin: hide, Source: "--hide"},
+			policy.Rule{Pattern: "caf\xe9", Origin: hide, Source: "--hide", Own: true},
 			"",
 		},
 	}

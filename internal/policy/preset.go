@@ -94,6 +94,7 @@ func Preset(name string) ([]Rule, error) {
 	add := func(pattern string, permission Permission, priority int32) {
 		rules = append(rules, Rule{
 			Pattern: pattern, Permission: permission, Type: Glob, Priority: priority, Source: "preset " + name,
+			Own: permission == None,
 		})
 	}
 	for _, r := range p.rules {

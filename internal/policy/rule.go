@@ -125,6 +125,9 @@ type Rule struct {
 	Priority   int32  // higher wins
 	Origin     Origin // OriginHide goes with None, OriginFlag with the others
 	Source     string // for people: "policy.yaml:12", "preset development", "--hide"
+	// Own lets a program make an entry of its own where this rule, of None, hides
+	// what the source has, see Decision.Own. Without it the rule is strict.
+	Own bool
 }
 
 // ruleJSON is a rule as a sandbox's record keeps it.
@@ -136,6 +139,7 @@ type ruleJSON struct {
 	Priority     int32       `json:"priority,omitempty"`
 	Origin       Origin      `json:"origin,omitempty"`
 	Source       string      `json:"source,omitempty"`
+	Own          bool        `json:"own,omitempty"` // older records lack it: strict
 }
 
 // MarshalJSON writes the rule losslessly: a pattern that is not valid UTF-8
@@ -143,7 +147,7 @@ type ruleJSON struct {
 func (r Rule) MarshalJSON() ([]byte, error) {
 	j := ruleJSON{
 		Permission: r.Permission, Type: r.Type, Priority: r.Priority,
-		Origin: r.Origin, Source: r.Source,
+		Origin: r.Origin, Source: r.Source, Own: r.Own,
 	}
 	if utf8.ValidString(r.Pattern) {
 		j.Pattern = r.Pattern
@@ -164,7 +168,7 @@ func (r *Rule) UnmarshalJSON(data []byte) error {
 	}
 	*r = Rule{
 		Pattern: j.Pattern, Permission: j.Permission, Type: j.Type,
-		Priority: j.Priority, Origin: j.Origin, Source: j.Source,
+		Priority: j.Priority, Origin: j.Origin, Source: j.Source, Own: j.Own,
 	}
 	return nil
 }
@@ -191,6 +195,8 @@ func (r Rule) check() error {
 		return fault.New(fault.Invalid, "unknown origin %d", r.Origin)
 	case r.Origin == OriginHide && r.Permission != None:
 		return fault.New(fault.Invalid, "a hiding flag cannot permit %s", r.Permission)
+	case r.Own && r.Permission != None:
+		return fault.New(fault.Invalid, "own goes with permission none, not %s", r.Permission)
 	case r.Origin == OriginFlag && r.Permission == None:
 		return fault.New(fault.Invalid, "a widening flag cannot permit none")
 	}

@@ -43,8 +43,12 @@ func wantSchema() *jsonschema.Schema {
 				Type: "integer", Minimum: &least, Maximum: &most, Default: json.RawMessage("0"),
 				Description: "The matching rule of the highest priority wins.",
 			},
+			"strict": {
+				Type: "boolean", Default: json.RawMessage("false"),
+				Description: "With permission none: nothing can be made there either.",
+			},
 		},
-		PropertyOrder:        []string{"pattern", "permission", "type", "priority"},
+		PropertyOrder:        []string{"pattern", "permission", "type", "priority", "strict"},
 		Required:             []string{"pattern", "permission"},
 		AdditionalProperties: nothingElse(),
 	}

@@ -10,6 +10,7 @@ type State struct {
 	nodes   []*node
 	verdict verdict
 	spot    spot
+	own     bool // the directory is an own entry, or lies below one
 }
 
 // spot tells the paths that are treated specially.
@@ -46,6 +47,12 @@ func (p *Policy) startState() State {
 
 // At returns the evaluation at dir.
 func (p *Policy) At(dir vpath.Path) State {
+	if own := dir.OwnRoot(); own != "" {
+		if above := p.At(own.Dir()); above.Decision().ForDir() == None {
+			return above
+		}
+		return State{policy: p, own: true}
+	}
 	nodes, v := p.walk(dir, nil, nil)
 	return State{policy: p, nodes: nodes, verdict: v, spot: spotOf(dir)}
 }
@@ -53,12 +60,24 @@ func (p *Policy) At(dir vpath.Path) State {
 // Policy returns the policy that the state evaluates.
 func (s State) Policy() *Policy { return s.policy }
 
-// Decision is Decide for the directory.
-func (s State) Decision() Decision { return s.policy.decision(s.nodes, s.verdict, s.spot) }
+// Decision is Decide for the directory, without Decision.Own.
+func (s State) Decision() Decision {
+	if s.own {
+		return ownDecision
+	}
+	return s.policy.decision(s.nodes, s.verdict, s.spot)
+}
+
+// IsOwn reports whether the directory is an own entry or lies below one, so that
+// all in it is.
+func (s State) IsOwn() bool { return s.own }
 
 // Child returns the evaluation at the entry name of the directory. The caller
 // has checked name, see vpath.CheckName.
 func (s State) Child(name string) State {
+	if s.own || vpath.IsOwnName(name) {
+		return State{policy: s.policy, own: true}
+	}
 	var a [32]*node
 	nodes := advance(a[:0], s.nodes, name)
 	return State{
@@ -73,9 +92,16 @@ func (s State) Child(name string) State {
 // nothing unless dozens of patterns go on from there.
 func (s State) DecideChild(name string) Decision {
 	var a [32]*node
+	if s.own || vpath.IsOwnName(name) {
+		return ownDecision
+	}
 	nodes := advance(a[:0], s.nodes, name)
-	return s.policy.decision(nodes, judge(nodes, s.verdict.none), s.spot.child(name))
+	d := s.policy.decision(nodes, judge(nodes, s.verdict.none), s.spot.child(name))
+	if d.Own {
+		d.Own = mayMake(s.nodes, s.verdict)
+	}
+	return d
 }
 
 // ChildWritable is Policy.ChildWritable for the directory.
-func (s State) ChildWritable() bool { return childWritable(s.nodes, s.verdict) }
+func (s State) ChildWritable() bool { return s.own || s.policy.childWritable(s.nodes, s.verdict) }

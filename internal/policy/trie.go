@@ -32,11 +32,22 @@ type grant struct {
 	rank       rank
 	rule       int32 // index in the policy's rules, or NoRule
 	permission Permission
+	own        bool // of None: not strict
 }
 
-// higher returns the grant that wins; of equal ones that of the first rule.
+// higher returns the grant that wins; of equal ones the strict, then that of the
+// first rule.
 func higher(a, b grant) grant {
-	if b.rank > a.rank || b.rank == a.rank && b.rule < a.rule {
+	switch {
+	case a.rank != b.rank:
+		if b.rank > a.rank {
+			return b
+		}
+	case a.own != b.own:
+		if a.own {
+			return b
+		}
+	case b.rule < a.rule:
 		return b
 	}
 	return a

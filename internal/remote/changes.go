@@ -37,6 +37,7 @@ var (
 		sandboxv1.Outcome_OUTCOME_FAILED:   sandbox.Failed,
 		sandboxv1.Outcome_OUTCOME_SKIPPED:  sandbox.Skipped,
 
+		sandboxv1.Outcome_OUTCOME_LEFT_OUT:             sandbox.LeftOut,
 		sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW: sandbox.ChangedSinceReview,
 	}
 )
@@ -81,7 +82,11 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 	digest := ""
 	var files []sandbox.FileDiff
 	var groups []*sandboxv1.ChangeGroup
-	contents := map[vpath.Path]*sandboxv1.FileDiff{}
+	type key struct { // an own entry may be beside a change of what it takes the place of
+		path vpath.Path
+		own  bool
+	}
+	contents := map[key]*sandboxv1.FileDiff{}
 	for {
 		page, err := c.sandboxes.Diff(ctx, r)
 		if err != nil {
@@ -95,7 +100,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 				return nil, err
 			}
 			files = append(files, f)
-			contents[f.Path] = d
+			contents[key{f.Path, f.Own}] = d
 		}
 		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil {
 			return nil, err
@@ -108,7 +113,7 @@ func (c *Client) Review(ctx context.Context, s control.Sandbox, paths []vpath.Pa
 		return nil, fault.New(fault.Internal, "the server sent an invalid digest")
 	}
 	return sandbox.ReviewOf(s.Record.Name, s.Record.ID, digest, files, groupsOf(files, groups), func(f *sandbox.FileDiff) (sandbox.Content, error) {
-		return contentOf(contents[f.Path], f)
+		return contentOf(contents[key{f.Path, f.Own}], f)
 	}), nil
 }
 
@@ -119,6 +124,7 @@ func fileDiffOf(d *sandboxv1.FileDiff) (sandbox.FileDiff, error) {
 	}
 	f := sandbox.FileDiff{
 		Path: path, Status: changeOf[d.Status], Old: sideOf(d.Old), New: sideOf(d.New), Stale: d.SourceChanged,
+		Own: d.Own, LeftOut: vpath.Escape(d.LeftOut),
 	}
 	if d.Risk != sandboxv1.Risk_RISK_UNSPECIFIED {
 		f.Mark = &sandbox.Mark{Risk: riskOf[d.Risk], Reason: vpath.Escape(d.RiskReason)}

@@ -55,7 +55,7 @@ func wireRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
 		}
 		out[i] = &sandboxv1.PermissionRule{
 			Pattern: r.Pattern, Type: wireType[r.Type], Permission: wirePermission[r.Permission], Priority: r.Priority,
-			Origin: wireOrigin[r.Origin],
+			Origin: wireOrigin[r.Origin], Own: r.Own,
 		}
 	}
 	return out, nil
@@ -75,7 +75,7 @@ func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, error) {
 		if r.Permission != sandboxv1.Permission_PERMISSION_UNSPECIFIED && !known || !knownType || !knownOrigin {
 			return nil, fault.New(fault.Unsupported, "rule %d of a sandbox has a value that this program does not know: the server is newer", i)
 		}
-		rules[i] = policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Source: sentNote}
+		rules[i] = policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Origin: origin, Source: sentNote, Own: r.Own && permission == policy.None}
 	}
 	return rules, nil
 }

@@ -28,6 +28,9 @@ const (
 	// ChangedSinceReview is left out of an apply of what was reviewed. It stays in
 	// the delta.
 	ChangedSinceReview Outcome = "changed_since_review"
+	// LeftOut is what no apply takes: an own entry, and a deletion whose content is
+	// in one. It stays in the delta.
+	LeftOut Outcome = "left_out"
 )
 
 // PathResult is the outcome at one path.
@@ -209,7 +212,7 @@ func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err erro
 		reviewed, err = w.manifestOf(changes)
 	}
 	if err == nil {
-		p, err = w.plan(changes, reviewed)
+		p, err = w.plan(changes, reviewed, o.Paths)
 	}
 	if err != nil || reviewed == nil {
 		return p, err
@@ -315,14 +318,12 @@ func (p *plan) result() ApplyResult {
 			continue
 		}
 		r.Paths = append(r.Paths, PathResult{
-			Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
+			Path: s.Path.Plain(), Status: s.status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
 			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
 		})
 	}
-	if len(p.gone) > 0 {
-		r.Paths = append(r.Paths, p.goneResults()...)
-		slices.SortFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
-	}
+	r.Paths = append(r.Paths, p.goneResults()...)
+	slices.SortStableFunc(r.Paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
 	return r
 }
 
@@ -379,8 +380,8 @@ func (p *plan) event() audit.Applied {
 			}
 		case s.outcome == Present && p.work.resumed[s.Path]:
 			e.Paths = append(e.Paths, audit.Text(s.Path)) // which the killed apply has not told
-		case s.outcome != Present:
-			e.Refused = append(e.Refused, audit.Text(s.Path))
+		case s.outcome != Present && s.outcome != LeftOut:
+			e.Refused = append(e.Refused, audit.Text(s.Path.Plain()))
 		}
 	}
 	return e

@@ -63,7 +63,7 @@ func (s *Sandbox) ReadChanges(o ApplyOptions, put func(CarriedChange, *os.File) 
 
 // carry calls put with a step.
 func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
-	c := CarriedChange{Path: s.Path, Status: s.status, Outcome: s.outcome, Reason: s.reason}
+	c := CarriedChange{Path: s.Path.Plain(), Status: s.status, Outcome: s.outcome, Reason: s.reason}
 	if !isCarried(s.outcome) || s.Kind == layer.Deleted {
 		return put(c, nil)
 	}

@@ -50,6 +50,9 @@ type change struct {
 	// taken is the directory with which the path was deleted; "" if the delta
 	// has an entry for the path itself.
 	taken vpath.Path
+	// movedTo is the own entry that has the content of what is deleted, see
+	// findMoved; "" for none.
+	movedTo vpath.Path
 	// kept says why the source's entry survives although the view does not
 	// show it; "" if it does not survive.
 	kept string
@@ -87,7 +90,7 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 			all[i].Base = cmp.Or(w.placed(all[i].Path), all[i].Base)
 		}
 	}
-	w.delta, w.marker = all, nil
+	w.delta, w.marker = withoutOwn(all), nil
 	taken := markTaken(all)
 	wanted, err := selected(all, paths)
 	if err != nil {
@@ -110,7 +113,17 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 			return nil, err
 		} // else it is gone again, from a live sandbox
 	}
+	findMoved(all, list)
 	return list, nil
+}
+
+// withoutOwn leaves own entries out: what will be applied.
+func withoutOwn(all []layer.Change) []layer.Change {
+	isOwn := func(c layer.Change) bool { return c.Path.IsOwn() }
+	if !slices.ContainsFunc(all, isOwn) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), isOwn)
 }
 
 // markTaken finds for each change the directory above it with which it was
@@ -144,7 +157,7 @@ func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 	}
 	for i, c := range all {
 		wanted[i] = len(paths) == 0
-		for p := c.Path; len(met) > 0; p = p.Dir() {
+		for p := c.Path.Plain(); len(met) > 0; p = p.Dir() {
 			if _, meant := met[p]; meant {
 				wanted[i], met[p] = true, true
 			}

@@ -23,6 +23,10 @@ type FileDiff struct {
 	Old    *Side // nil: absent
 	New    *Side // nil: absent
 	Mark   *Mark // nil: none
+	// Own says that it is an own entry: made where the policy hides what the source
+	// has. LeftOut says why no apply takes the change, "" if one may.
+	Own     bool
+	LeftOut string
 	// Stale says that the source has changed since the sandbox saw it: apply
 	// will refuse. The diff is against what the sandbox saw.
 	Stale bool
@@ -113,7 +117,7 @@ func (r *Review) Close() error {
 
 // Files returns the changed paths: those in no group first, and of them those
 // that remove hidden files from git, then those marked RunsOnHost, then those
-// TrustedLater, then the others, each by path.
+// TrustedLater, then the others, each by path; at the end what no apply takes.
 func (r *Review) Files() []FileDiff { return r.files }
 
 // Groups returns what the changes are shown in, by name.
@@ -122,19 +126,25 @@ func (r *Review) Groups() []Group { return r.groups }
 // fileDiffs lists changes, and the groups that they are in. Directories that it
 // leaves out it adds to left.
 func (w *work) fileDiffs(changes []change, left manifest) ([]FileDiff, []Group, error) {
-	var files []FileDiff
+	var files, out []FileDiff // out: what no apply takes
 	silent := implied(changes)
 	for _, c := range slices.Backward(changes) {
 		if c.status == 0 || c.kept != "" {
 			continue
 		}
 		if silent[c.Path] {
-			left[c.Path] = entryOf(&c, "")
+			if !c.isOwn() {
+				left[c.Path] = entryOf(&c, "")
+			}
 			continue
 		}
-		f := FileDiff{Path: c.Path, Status: c.status, Stale: !c.fresh, change: c}
+		f := FileDiff{Path: c.Path.Plain(), Status: c.status, Stale: !c.fresh, Own: c.isOwn(), LeftOut: c.leftOut(), change: c}
 		f.Old, f.New = w.sides(&c)
 		var err error
+		if c.leftOut() != "" {
+			out = append(out, f)
+			continue
+		}
 		if f.Mark, err = w.mark(&f); err != nil {
 			return nil, nil, err
 		}
@@ -147,7 +157,8 @@ func (w *work) fileDiffs(changes []change, left manifest) ([]FileDiff, []Group, 
 	}
 	w.findRenames(files)
 	sortFiles(files, removing)
-	return files, groups, nil
+	sortFiles(out, nil)
+	return append(files, out...), groups, nil
 }
 
 // implied are the directories among changes that are not listed: something
@@ -229,7 +240,7 @@ func (r *Review) compare(f *FileDiff) (Content, error) {
 	if err != nil {
 		return c, err
 	}
-	if entry.SHA256 = after.sum; !entry.isRegular() || after.sum != "" {
+	if entry.SHA256 = after.sum; !f.Own && (!entry.isRegular() || after.sum != "") {
 		r.shown[f.Path] = entry
 	}
 	c.SHA256 = after.sum
@@ -260,7 +271,7 @@ func (r *Review) newContent(f *FileDiff, c *Content) (sideContent, error) {
 	case unix.S_IFLNK:
 		return sideContent{head: []byte(f.New.Target)}, nil
 	case unix.S_IFREG:
-		return readSide(c, true, func() (*os.File, error) { return r.work.stack.OpenDelta(f.Path) })
+		return readSide(c, true, func() (*os.File, error) { return r.work.stack.OpenDelta(f.change.Path) })
 	}
 	return sideContent{}, nil
 }

@@ -47,7 +47,7 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 	for i, c := range changes {
 		versions[i] = c.version()
 		if c.status != 0 && c.kept == "" && !silent[c.Path] {
-			result.Paths = append(result.Paths, c.Path)
+			result.Paths = append(result.Paths, c.Path.Plain())
 		}
 	}
 	if o.DryRun {

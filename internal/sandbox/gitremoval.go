@@ -40,6 +40,9 @@ func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
 	asked := 0
 	for i := range files {
 		f := &files[i]
+		if f.Own {
+			continue
+		}
 		reason := ""
 		if root, ok := workTreeOf(f.Path); ok {
 			reason = w.indexRemoves(f, root)

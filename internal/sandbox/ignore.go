@@ -41,7 +41,7 @@ func (w *work) markKept(versions []Version) (marked []Version, all bool, err err
 	}
 	marked, all = slices.Clone(versions), true
 	for i, v := range marked {
-		p, err := v.parse()
+		p, err := v.At()
 		if err != nil {
 			return nil, false, err
 		}

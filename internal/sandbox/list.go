@@ -95,6 +95,9 @@ func (r *Review) statRow(f *FileDiff) (statRow, error) {
 	} else if row.text, row.inserted, row.deleted, err = r.statOf(f); err != nil {
 		return row, err
 	}
+	if f.LeftOut != "" {
+		row.text += fmt.Sprintf("  [%s]", f.LeftOut)
+	}
 	if f.Mark != nil {
 		row.text += fmt.Sprintf("  [%s: %s]", f.Mark.Risk, f.Mark.Reason)
 	}
@@ -175,6 +178,8 @@ type jsonFile struct {
 	Path   string `json:"path"`
 	Status Status `json:"status"`
 	*Mark
+	Own         bool       `json:"own,omitempty"`
+	LeftOut     string     `json:"left_out,omitempty"` // why no apply takes it
 	Group       string     `json:"group,omitempty"`
 	RenamedFrom string     `json:"renamed_from,omitempty"`
 	RenamedTo   string     `json:"renamed_to,omitempty"`
@@ -266,7 +271,7 @@ func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest
 
 func jsonOf(f *FileDiff, c *Content) jsonFile {
 	j := jsonFile{
-		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Group: f.Group, Stale: f.Stale,
+		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Own: f.Own, LeftOut: f.LeftOut, Group: f.Group, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
 	}

@@ -166,7 +166,7 @@ func (w *work) manifestOf(changes []change) (manifest, error) {
 	m := manifest{}
 	for i := range changes {
 		c := &changes[i]
-		if c.status == 0 || c.kept != "" {
+		if c.status == 0 || c.kept != "" || c.isOwn() {
 			continue
 		}
 		e, err := w.entryNow(c)

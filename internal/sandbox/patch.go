@@ -51,7 +51,7 @@ func (r *Review) WriteFilePatch(w io.Writer, f *FileDiff, o PatchOptions) (Conte
 
 // WritePatch writes the changes as a unified diff in git's format. What git
 // has no form for stands in lines that start with "#": the marks, empty
-// directories, special files, and at the end the groups.
+// directories, special files, what no apply takes, and at the end the groups.
 func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
 	p := patchWriter{w: bufio.NewWriter(w), o: o}
 	whole := o.Verbose || o.Raw
@@ -60,6 +60,8 @@ func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
 		f := &r.files[i]
 		var err error
 		switch {
+		case f.LeftOut != "":
+			p.line(colourWarn, fmt.Sprintf("# %s: %s", quote(f.Path), f.LeftOut))
 		case f.Group != "" && !whole, f.RenamedTo != "":
 			err = r.take(f)
 		case f.RenamedFrom != "":

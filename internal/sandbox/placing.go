@@ -118,7 +118,7 @@ func (w *work) notePlacing(line string) {
 	if json.Unmarshal([]byte(line), &v) != nil || v.Made == nil {
 		return
 	}
-	if p, err := v.parse(); err == nil {
+	if p, err := v.At(); err == nil {
 		w.placing[p] = v
 	}
 }

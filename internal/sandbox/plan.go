@@ -46,12 +46,13 @@ type plan struct {
 	// it is no change any more.
 	reviewed manifest
 	gone     []vpath.Path
+	named    []vpath.Path // that were asked for
 }
 
 // plan decides what becomes of each change, looking only. What is not as
-// reviewed has it, unless that is nil, is left out.
-func (w *work) plan(changes []change, reviewed manifest) (*plan, error) {
-	p := &plan{work: w, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
+// reviewed has it, unless that is nil, is left out. named is what was asked for.
+func (w *work) plan(changes []change, reviewed manifest, named []vpath.Path) (*plan, error) {
+	p := &plan{work: w, named: named, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
 	for _, c := range changes {
 		s := &step{change: c, outcome: Applied}
 		p.steps = append(p.steps, s)
@@ -72,7 +73,7 @@ func (p *plan) showSteps(changes []change) error {
 	}
 	p.groups = groups
 	for _, f := range files {
-		p.at[f.Path].shown = f
+		p.at[f.change.Path].shown = f
 	}
 	for dir := range implied(changes) {
 		p.at[dir].implied = true
@@ -89,6 +90,9 @@ func (p *plan) decide(s *step) error {
 	case s.kept != "":
 		s.stop(Kept, "%s", s.kept)
 		s.done = true
+		return nil
+	case s.leftOut() != "":
+		p.leaveOut(s, s.leftOut())
 		return nil
 	case s.Info.Mode&typeBits == unix.S_IFSOCK && s.status != Deleted:
 		s.stop(Kept, "a socket means nothing without the process behind it")
@@ -167,8 +171,8 @@ func (p *plan) checkParent(s *step) error {
 // keepDirs lets a directory survive that holds something that does.
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
-		leftOut := s.outcome == ChangedSinceReview
-		if s.outcome != Kept && !leftOut || s.status != Deleted {
+		leftOut, held := s.outcome == ChangedSinceReview, s.outcome == LeftOut
+		if s.outcome != Kept && !leftOut && !held || s.status != Deleted {
 			continue
 		}
 		for dir := range s.Path.Ancestors() {
@@ -177,6 +181,8 @@ func (p *plan) keepDirs() {
 			case above == nil || above.outcome != Applied:
 			case leftOut && (above.status == Deleted || above.status == Retyped && !isDir(above.Info.Mode)):
 				above.stop(ChangedSinceReview, "it holds %s, which was left out", quote(s.Path))
+			case held && above.status == Deleted:
+				above.stop(LeftOut, "it holds %s, which is not deleted", quote(s.Path))
 			case above.status == Deleted:
 				above.stop(Kept, "it holds %s, which is kept", quote(s.Path))
 				above.done = true

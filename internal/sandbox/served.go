@@ -39,6 +39,7 @@ type SentRule struct {
 	Permission int32  `json:"permission,omitempty"`
 	Priority   int32  `json:"priority,omitempty"`
 	Origin     int32  `json:"origin,omitempty"`
+	Own        bool   `json:"own,omitempty"`
 }
 
 func (s *Served) clone() *Served {

@@ -309,7 +309,7 @@ func (u *Upload) note(versions []Version, sums map[vpath.Path]sum) (err error) {
 	defer func() { err = errors.Join(err, source.Close()) }()
 	tree := sourceTree{root: source, owner: u.sandbox.ID()}
 	for _, v := range versions {
-		p, err := v.parse()
+		p, err := v.At()
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type Version struct {
 }
 
 func versionOf(p vpath.Path, i *layer.Info) Version {
-	v := Version{Path: p.String(), ID: i.ID, Mode: i.Mode}
+	v := Version{Path: vpath.Escape(string(p)), ID: i.ID, Mode: i.Mode}
 	// A directory's size and time move with what is applied below it.
 	if !i.IsDir() {
 		v.Size, v.Mtime = i.Size, i.Mtime
@@ -41,7 +41,7 @@ func versionOf(p vpath.Path, i *layer.Info) Version {
 // version names the delta's entry of the change.
 func (c *change) version() Version {
 	if c.Kind == layer.Deleted {
-		return Version{Path: c.Path.String(), Deleted: true}
+		return Version{Path: vpath.Escape(string(c.Path)), Deleted: true}
 	}
 	return versionOf(c.Path, &c.Info)
 }
@@ -56,7 +56,7 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	current := map[vpath.Path]Version{}
 	made := map[vpath.Path]layer.Base{}
 	for _, v := range versions {
-		p, err := v.parse()
+		p, err := v.At()
 		if err != nil {
 			return nil, err
 		}
@@ -157,12 +157,13 @@ func deepestFirst(a, b vpath.Path) int {
 	return cmp.Or(len(b)-len(a), strings.Compare(string(a), string(b)))
 }
 
-func (v Version) parse() (vpath.Path, error) {
+// At returns the path of the entry. Errors: Invalid for one that is not escaped.
+func (v Version) At() (vpath.Path, error) {
 	text, err := vpath.Unescape(v.Path)
 	if err != nil {
 		return "", err
 	}
-	return vpath.Parse(text)
+	return vpath.ParseOwn(text)
 }
 
 // holds reports whether the view still shows v at p.

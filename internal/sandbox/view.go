@@ -78,11 +78,12 @@ func (v *View) Close() {
 
 // Stat describes a path. Errors: NotFound also for what the policy hides.
 func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
-	info, err := v.stack.Lookup(path)
+	at := v.stack.Resolve(path)
+	info, err := v.stack.Lookup(at)
 	if err != nil {
 		return ViewEntry{}, err
 	}
-	d := v.policy.Decide(path)
+	d := v.policy.Decide(at)
 	permission := d.Permission
 	if info.IsDir() {
 		permission = d.ForDir()
@@ -95,7 +96,7 @@ func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
 		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originOf[info.Origin],
 	}
 	if info.Mode&typeBits == unix.S_IFLNK && permission >= policy.Read {
-		entry.Target, err = v.stack.Readlink(path)
+		entry.Target, err = v.stack.Readlink(at)
 	}
 	return entry, err
 }
@@ -124,12 +125,13 @@ func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
 		}
 		var children []layer.DirEntry
 		if err == nil {
-			children, err = v.stack.ReadDir(dir)
+			children, err = v.stack.ReadDir(v.stack.Resolve(dir))
 		}
 		if err != nil {
 			yield(ViewEntry{}, err)
 			return
 		}
+		children = layer.AsSeen(children)
 		slices.SortFunc(children, func(a, b layer.DirEntry) int { return strings.Compare(a.Name, b.Name) })
 		for _, c := range children {
 			path := dir.Child(c.Name)
@@ -158,7 +160,7 @@ func (v *View) Copy(w io.Writer, path vpath.Path) error {
 	case entry.Permission < policy.Read && !entry.Path.IsRoot():
 		return nameOnly(entry)
 	}
-	f, info, err := v.stack.Open(entry.Path, false)
+	f, info, err := v.stack.Open(v.stack.Resolve(entry.Path), false)
 	if err != nil {
 		return err
 	}

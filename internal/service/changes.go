@@ -26,6 +26,7 @@ var (
 		sandbox.Failed:   sandboxv1.Outcome_OUTCOME_FAILED,
 		sandbox.Skipped:  sandboxv1.Outcome_OUTCOME_SKIPPED,
 
+		sandbox.LeftOut:            sandboxv1.Outcome_OUTCOME_LEFT_OUT,
 		sandbox.ChangedSinceReview: sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW,
 	}
 	changeOf = map[sandbox.Status]sandboxv1.ChangeStatus{

@@ -90,14 +90,14 @@ func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []sandbox.SentRul
 		if !known {
 			return nil, nil, fault.New(fault.Invalid, "permissions[%d].origin: %d is none", i, r.GetOrigin())
 		}
-		rule := policy.Rule{Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: "the request"}
+		rule := policy.Rule{Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: "the request", Own: r.GetOwn() && permission == policy.None}
 		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
 			return nil, nil, fault.New(fault.Invalid, "permissions[%d].pattern: %w", i, err)
 		}
 		rules = append(rules, rule)
 		kept = append(kept, sandbox.SentRule{
 			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
-			Origin: int32(r.GetOrigin()),
+			Origin: int32(r.GetOrigin()), Own: r.GetOwn(),
 		})
 	}
 	return rules, kept, nil

@@ -107,6 +107,7 @@ func splitToken(token string) (digest, path string) {
 func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*sandboxv1.FileDiff, error) {
 	d := &sandboxv1.FileDiff{
 		Path: f.Path.Text(), Status: changeOf[f.Status], SourceChanged: f.Stale, Old: wireSide(f.Old), New: wireSide(f.New), Group: f.Group,
+		Own: f.Own, LeftOut: f.LeftOut,
 	}
 	if f.RenamedFrom != "" {
 		d.RenamedFrom = f.RenamedFrom.Text()
@@ -130,7 +131,7 @@ func wireDiff(review *sandbox.Review, f *sandbox.FileDiff, namesOnly bool) (*san
 	}
 	d.Binary, d.TooLarge, d.OldContentUnknown = content.Binary, content.TooLarge, content.Unknown
 	d.Inserted, d.Deleted = int64(content.Inserted), int64(content.Deleted)
-	if content.Binary || content.TooLarge || content.Unknown || len(bytes.TrimSpace(patch.data)) == 0 {
+	if f.LeftOut != "" || content.Binary || content.TooLarge || content.Unknown || len(bytes.TrimSpace(patch.data)) == 0 {
 		return d, nil
 	}
 	d.Patch, d.PatchBytes = wireOutput(patch.data)

@@ -102,6 +102,6 @@ var wirePermission = map[policy.Permission]sandboxv1.Permission{
 func wireRule(r sandbox.SentRule) *sandboxv1.PermissionRule {
 	return &sandboxv1.PermissionRule{
 		Pattern: r.Pattern, Type: sandboxv1.PatternType(r.Type), Permission: sandboxv1.Permission(r.Permission), Priority: r.Priority,
-		Origin: sandboxv1.RuleOrigin(r.Origin),
+		Origin: sandboxv1.RuleOrigin(r.Origin), Own: r.Own,
 	}
 }

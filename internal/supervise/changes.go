@@ -141,6 +141,7 @@ func (s *changeSet) take() changes {
 	defer s.mu.Unlock()
 	out := changes{Omitted: s.omitted}
 	for p, c := range s.paths {
+		p = p.Plain()
 		switch c {
 		case created:
 			out.Created = append(out.Created, p)
@@ -151,7 +152,7 @@ func (s *changeSet) take() changes {
 		}
 	}
 	for to, from := range s.renamed {
-		out.Renamed = append(out.Renamed, rename{From: from, To: to})
+		out.Renamed = append(out.Renamed, rename{From: from.Plain(), To: to.Plain()})
 	}
 	slices.Sort(out.Created)
 	slices.Sort(out.Modified)

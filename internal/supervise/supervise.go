@@ -245,7 +245,7 @@ func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
 	stale, err := sandbox.DropVersions(s.stack, versions)
 	paths := make([]vpath.Path, 0, len(versions))
 	for _, v := range versions {
-		p, pathErr := pathOf(v)
+		p, pathErr := v.At()
 		if pathErr != nil {
 			return stale, errors.Join(err, pathErr)
 		}
@@ -254,13 +254,4 @@ func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
 	s.view.Invalidate(paths...)
 	s.tellDropped(before)
 	return stale, err
-}
-
-// pathOf returns the path of a version.
-func pathOf(v sandbox.Version) (vpath.Path, error) {
-	text, err := vpath.Unescape(v.Path)
-	if err != nil {
-		return "", err
-	}
-	return vpath.Parse(text)
 }

@@ -108,14 +108,16 @@ type watch struct {
 // note adds a change to what is pending, if it is watched. What becomes of a
 // directory above the watched path becomes of that, too.
 func (w *watch) note(p vpath.Path, kind ChangeKind) {
-	switch {
-	case p == w.path:
-	case w.path.Within(p):
+	switch at := p.Plain(); {
+	case at == w.path:
+	case w.path.Within(at):
 		if kind == Modified {
 			return
 		}
-		p = w.path
-	case !p.Within(w.path), !w.recursive && p.Dir() != w.path:
+		if !p.IsOwn() {
+			p = w.path
+		}
+	case !at.Within(w.path), !w.recursive && at.Dir() != w.path:
 		return
 	}
 	w.mu.Lock()

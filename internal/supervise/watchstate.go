@@ -23,7 +23,7 @@ func (s *supervisor) states(versions []sandbox.Version) map[vpath.Path]*layer.In
 	}
 	states := map[vpath.Path]*layer.Info{}
 	for _, v := range versions {
-		if p, err := pathOf(v); err == nil {
+		if p, err := v.At(); err == nil {
 			states[p] = s.stateAt(p)
 		}
 	}

@@ -66,6 +66,6 @@ func textEscape(s string) (byte, bool) {
 // ParseText is Parse of a path as it stands on the wire, see EncodeText.
 func ParseText(s string) (Path, error) { return Parse(DecodeText(s)) }
 
-// Text returns p for the wire: relative to the root, without a leading slash,
+// Text returns p as a program sees it, for the wire: relative to the root, without a leading slash,
 // "" for the root itself. ParseText reads it.
-func (p Path) Text() string { return EncodeText(strings.TrimPrefix(string(p), "/")) }
+func (p Path) Text() string { return EncodeText(strings.TrimPrefix(string(p.Plain()), "/")) }

@@ -12,7 +12,8 @@ import (
 )
 
 // Path is an absolute, cleaned path inside a workspace: "/" or "/a/b". Its
-// elements are arbitrary bytes except NUL and '/'.
+// elements are arbitrary bytes except NUL and '/'; an own entry's name begins
+// with a mark, see OwnName.
 type Path string
 
 // Root is the workspace itself.
@@ -142,5 +143,5 @@ func (p Path) Ancestors() iter.Seq[Path] {
 	}
 }
 
-// String returns p escaped for people and logs, see Escape.
-func (p Path) String() string { return Escape(string(p)) }
+// String returns p escaped for people and logs, see Escape and Plain.
+func (p Path) String() string { return Escape(string(p.Plain())) }

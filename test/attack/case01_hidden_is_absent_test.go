@@ -22,7 +22,7 @@ func TestHiddenIsAbsent(t *testing.T) {
 			t.Fatal(err)
 		}
 		untouched := s.Untouched()
-		passes(t, s, askForHidden, nil, "--preset", "full-access", "--hide", "*.pem")
+		passes(t, s, askForHidden, nil, "--preset", "full-access", "--hide", "strict:*.pem")
 		untouched()
 		// Each attempt reached us, on what exists as often as on what does not.
 		want := s.Denied("/gone.pem")
@@ -36,6 +36,57 @@ func TestHiddenIsAbsent(t *testing.T) {
 		}
 	})
 }
+
+// Where a program can make entries of its own, that succeeds whether or not the
+// source has something there, and nothing of that ever shows.
+func TestOwnEntriesTellNothing(t *testing.T) {
+	eachUser(t, func(t *testing.T, who ...harness.Option) {
+		s := harness.New(t, binary, map[string]string{
+			"secret.pem": "secret", "vault.pem/inner": "secret", "plain": "plain", "dir/": "",
+		}, who...)
+		if err := os.Symlink("plain", s.Source+"/link.pem"); err != nil {
+			t.Fatal(err)
+		}
+		untouched := s.Untouched()
+		passes(t, s, makeOwn, nil, "--preset", "full-access", "--hide", "*.pem")
+		untouched()
+		want := s.Denied("/gone.pem")
+		for _, path := range []string{"/secret.pem", "/vault.pem", "/link.pem"} {
+			if got := s.Denied(path); got != want {
+				t.Errorf("%d refusals at %s, %d at /gone.pem", got, path, want)
+			}
+		}
+		agentfense(t, s, "apply", s.Name)
+		untouched()
+	})
+}
+
+var makeOwn = program("make own entries", func(in *inside, _ []string) {
+	hidden := []string{"secret.pem", "vault.pem", "link.pem", "gone.pem"}
+	for name, call := range asking {
+		for _, path := range hidden {
+			in.errno(name+" "+path, call(path), unix.ENOENT)
+		}
+	}
+	for name, call := range making {
+		want := unix.Errno(0)
+		if name == "link" {
+			want = unix.EXDEV
+		}
+		for _, path := range hidden {
+			in.errno(name+" "+path, call(path), want)
+			in.works("clean up", os.RemoveAll(path))
+			in.works("clean up", os.WriteFile("plain", []byte("plain"), 0o644))
+			in.works("clean up", os.MkdirAll("dir", 0o755))
+			in.errno("stat of what was removed at "+path, unix.Stat(path, new(unix.Stat_t)), unix.ENOENT)
+		}
+	}
+	for _, path := range hidden {
+		in.works("make a directory", os.Mkdir(path, 0o755))
+		in.is("what it holds", len(listing(path)), 2)
+		in.works("remove it", unix.Rmdir(path))
+	}
+})
 
 var askForHidden = program("ask for hidden", func(in *inside, _ []string) {
 	hidden := []string{"secret.pem", "vault.pem", "link.pem", "gone.pem"}

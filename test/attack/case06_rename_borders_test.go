@@ -21,7 +21,7 @@ func TestRenameAcrossBorders(t *testing.T) {
 	untouched := s.Untouched()
 	policy := []string{
 		"--preset", "full-access", "--read", "r/", "--view", "v/", "--read", "partly/deep/r",
-		"--hide", "/mixed/hidden", "--hide", "/mixed/sub/hidden", "--hide", "vault/", "--hide", "gone/", "--hide", "/swap/hidden",
+		"--hide", "strict:/mixed/hidden", "--hide", "strict:/mixed/sub/hidden", "--hide", "strict:vault/", "--hide", "strict:gone/", "--hide", "strict:/swap/hidden",
 	}
 	passes(t, s, renameAcross, nil, policy...)
 	untouched()

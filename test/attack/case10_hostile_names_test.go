@@ -17,7 +17,7 @@ import (
 // line of their own, applied and removed.
 func TestHostileNames(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{"plain": "plain"})
-	hide := []string{"--preset", "full-access", "--hide", "hidden*"}
+	hide := []string{"--preset", "full-access", "--hide", "strict:hidden*"}
 	passes(t, s, makeHostileNames, nil, hide...)
 	seen := map[string]bool{}
 	for _, d := range s.Denials() {
@@ -84,7 +84,7 @@ var makeHostileNames = program("make hostile names", func(in *inside, _ []string
 // removed.
 func TestDeepTrees(t *testing.T) {
 	s := harness.New(t, binary, nil)
-	passes(t, s, digDeep, nil, "--preset", "full-access", "--hide", "hidden")
+	passes(t, s, digDeep, nil, "--preset", "full-access", "--hide", "strict:hidden")
 	if got := strings.Count(agentfense(t, s, "diff", s.Name, "--name-status"), "\n"); got != 1 {
 		t.Errorf("diff tells %d changes, want the file at the bottom", got)
 	}
@@ -123,7 +123,7 @@ var digDeep = program("dig deep", func(in *inside, _ []string) {
 // neither the audit log nor, on the way to it, the supervisor's memory.
 func TestLongPathsAreNotListed(t *testing.T) {
 	s := harness.New(t, binary, nil)
-	passes(t, s, useLongPaths, nil, "--preset", "full-access", "--hide", "*.pem")
+	passes(t, s, useLongPaths, nil, "--preset", "full-access", "--hide", "strict:*.pem")
 	log := agentfense(t, s, "audit", s.Name, "--json")
 	if len(log) > 1<<20 {
 		t.Errorf("the log has %d bytes", len(log))

@@ -64,8 +64,8 @@ echo x > .gitmodules; : > .git/index.lock; printf '#!/bin/sh\n' > tool; chmod +x
 	})
 }
 
-// The default policy lets nothing of git be made or changed, at any depth,
-// also where the rest can be written and where there is nothing yet.
+// The default policy lets nothing of git be changed, at any depth, nor made in the
+// source, also where the rest can be written and where there is nothing yet.
 func TestDefaultPolicyKeepsGitOut(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{
@@ -80,8 +80,15 @@ done
 for d in .git .git/hooks output/.git output/a/.git tmp/new/.git; do mkdir -p $d 2>/dev/null && echo made $d; done
 git init -q . 2>/dev/null && echo git init; git init -q output 2>/dev/null && echo git init output
 mkdir output/mine && mv output/mine output/.git 2>/dev/null && echo renamed; ln -s ../a output/.git 2>/dev/null && echo linked
-find . -name '.git*'; echo y > output/y; cat output/y`, "y\n")
+find . -name '.git*'; echo y > output/y; cat output/y`, "wrote output/.git\nx\nread output/.git\nwrote output/a/.git\nx\nread output/a/.git\nmade tmp/new/.git\n./output/.git\n./output/a/.git\n./tmp/new/.git\ny\n")
 		untouched()
+		// Those are the sandbox's own entries, and no apply brings them over.
+		agentfense(t, s, "apply", s.Name, "--latest")
+		for _, path := range []string{"output/.git", "output/a/.git", "tmp/new/.git"} {
+			if exists(s.Source + "/" + path) {
+				t.Errorf("apply made %s", path)
+			}
+		}
 		// What looks like git's on some file systems is marked as git's.
 		wantCode(t, s.Run("mkdir -p output/.GIT/hooks && echo x > output/.GIT/config && echo x > output/.GIT/hooks/post-merge"), 0)
 		var doc struct {

@@ -358,8 +358,12 @@ type PermissionRule struct {
 	Type       PatternType            `protobuf:"varint,2,opt,name=type,proto3,enum=sandbox.v1.PatternType" json:"type,omitempty"`
 	Permission Permission             `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
 	// The higher wins; see docs/policy.md for what decides among equals.
-	Priority      int32      `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	Origin        RuleOrigin `protobuf:"varint,100,opt,name=origin,proto3,enum=sandbox.v1.RuleOrigin" json:"origin,omitempty"`
+	Priority int32      `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
+	Origin   RuleOrigin `protobuf:"varint,100,opt,name=origin,proto3,enum=sandbox.v1.RuleOrigin" json:"origin,omitempty"`
+	// With PERMISSION_NONE: a program may make entries of its own where the rule hides what the source
+	// has, if it may write the directory. They are never applied. Without it the rule is strict:
+	// nothing can be made there.
+	Own           bool `protobuf:"varint,101,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -429,6 +433,13 @@ func (x *PermissionRule) GetOrigin() RuleOrigin {
 	return RuleOrigin_RULE_ORIGIN_UNSPECIFIED
 }
 
+func (x *PermissionRule) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
 var File_sandbox_v1_common_proto protoreflect.FileDescriptor
 
 const file_sandbox_v1_common_proto_rawDesc = "" +
@@ -437,7 +448,7 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"sandbox.v1\"I\n" +
 	"\x05Empty\x12,\n" +
 	"\x0fdiscarded_count\x18d \x01(\x03H\x00R\x0ediscardedCount\x88\x01\x01B\x12\n" +
-	"\x10_discarded_count\"\xdb\x01\n" +
+	"\x10_discarded_count\"\xed\x01\n" +
 	"\x0ePermissionRule\x12\x18\n" +
 	"\apattern\x18\x01 \x01(\tR\apattern\x12+\n" +
 	"\x04type\x18\x02 \x01(\x0e2\x17.sandbox.v1.PatternTypeR\x04type\x126\n" +
@@ -445,7 +456,8 @@ const file_sandbox_v1_common_proto_rawDesc = "" +
 	"permission\x18\x03 \x01(\x0e2\x16.sandbox.v1.PermissionR\n" +
 	"permission\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12.\n" +
-	"\x06origin\x18d \x01(\x0e2\x16.sandbox.v1.RuleOriginR\x06origin*}\n" +
+	"\x06origin\x18d \x01(\x0e2\x16.sandbox.v1.RuleOriginR\x06origin\x12\x10\n" +
+	"\x03own\x18e \x01(\bR\x03own*}\n" +
 	"\n" +
 	"Permission\x12\x1a\n" +
 	"\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n" +

@@ -320,6 +320,9 @@ const (
 	Outcome_OUTCOME_SKIPPED Outcome = 7
 	// Left out: it is not what reviewed_digest names. It stays in the sandbox.
 	Outcome_OUTCOME_CHANGED_SINCE_REVIEW Outcome = 100
+	// No apply takes it: an own entry, or a deletion whose content was moved into one. It stays in the
+	// sandbox. OUTCOME_REFUSED if it was named in paths.
+	Outcome_OUTCOME_LEFT_OUT Outcome = 110
 )
 
 // Enum value maps for Outcome.
@@ -334,6 +337,7 @@ var (
 		6:   "OUTCOME_FAILED",
 		7:   "OUTCOME_SKIPPED",
 		100: "OUTCOME_CHANGED_SINCE_REVIEW",
+		110: "OUTCOME_LEFT_OUT",
 	}
 	Outcome_value = map[string]int32{
 		"OUTCOME_UNSPECIFIED":          0,
@@ -345,6 +349,7 @@ var (
 		"OUTCOME_FAILED":               6,
 		"OUTCOME_SKIPPED":              7,
 		"OUTCOME_CHANGED_SINCE_REVIEW": 100,
+		"OUTCOME_LEFT_OUT":             110,
 	}
 )
 
@@ -2774,7 +2779,11 @@ type FileDiff struct {
 	// Of an added file: the deleted path that held the same content. Empty if none is known.
 	RenamedFrom string `protobuf:"bytes,101,opt,name=renamed_from,json=renamedFrom,proto3" json:"renamed_from,omitempty"`
 	// Of a deleted file: the reverse of renamed_from.
-	RenamedTo     string `protobuf:"bytes,102,opt,name=renamed_to,json=renamedTo,proto3" json:"renamed_to,omitempty"`
+	RenamedTo string `protobuf:"bytes,102,opt,name=renamed_to,json=renamedTo,proto3" json:"renamed_to,omitempty"`
+	// An own entry: made where the policy hides what the source has. It is never applied.
+	Own bool `protobuf:"varint,110,opt,name=own,proto3" json:"own,omitempty"`
+	// Why no apply takes the change; empty if one may.
+	LeftOut       string `protobuf:"bytes,111,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2931,6 +2940,20 @@ func (x *FileDiff) GetRenamedFrom() string {
 func (x *FileDiff) GetRenamedTo() string {
 	if x != nil {
 		return x.RenamedTo
+	}
+	return ""
+}
+
+func (x *FileDiff) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+func (x *FileDiff) GetLeftOut() string {
+	if x != nil {
+		return x.LeftOut
 	}
 	return ""
 }
@@ -5245,7 +5268,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\vChangeGroup\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05lines\x18\x02 \x03(\tR\x05lines\x12\x14\n" +
-	"\x05count\x18\x03 \x01(\x03R\x05count\"\xdf\x04\n" +
+	"\x05count\x18\x03 \x01(\x03R\x05count\"\x8c\x05\n" +
 	"\bFileDiff\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x120\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x18.sandbox.v1.ChangeStatusR\x06status\x12$\n" +
@@ -5268,7 +5291,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05group\x18d \x01(\tR\x05group\x12!\n" +
 	"\frenamed_from\x18e \x01(\tR\vrenamedFrom\x12\x1d\n" +
 	"\n" +
-	"renamed_to\x18f \x01(\tR\trenamedTo\"r\n" +
+	"renamed_to\x18f \x01(\tR\trenamedTo\x12\x10\n" +
+	"\x03own\x18n \x01(\bR\x03own\x12\x19\n" +
+	"\bleft_out\x18o \x01(\tR\aleftOut\"r\n" +
 	"\tFileState\x12\x12\n" +
 	"\x04mode\x18\x01 \x01(\rR\x04mode\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x12%\n" +
@@ -5454,7 +5479,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04Risk\x12\x14\n" +
 	"\x10RISK_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12RISK_TRUSTED_LATER\x10\x01\x12\x15\n" +
-	"\x11RISK_RUNS_ON_HOST\x10\x02*\xd4\x01\n" +
+	"\x11RISK_RUNS_ON_HOST\x10\x02*\xea\x01\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_APPLIED\x10\x01\x12\x13\n" +
@@ -5464,7 +5489,8 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x0fOUTCOME_REFUSED\x10\x05\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x06\x12\x13\n" +
 	"\x0fOUTCOME_SKIPPED\x10\a\x12 \n" +
-	"\x1cOUTCOME_CHANGED_SINCE_REVIEW\x10d*p\n" +
+	"\x1cOUTCOME_CHANGED_SINCE_REVIEW\x10d\x12\x14\n" +
+	"\x10OUTCOME_LEFT_OUT\x10n*p\n" +
 	"\n" +
 	"ViewOrigin\x12\x1b\n" +
 	"\x17VIEW_ORIGIN_UNSPECIFIED\x10\x00\x12\x16\n" +

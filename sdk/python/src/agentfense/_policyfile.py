@@ -50,6 +50,8 @@ def write(preset: Optional[str], rules: Sequence[PermissionRule]) -> str:
             lines.append(f"    type: {rule.type.value}")
         if rule.priority:
             lines.append(f"    priority: {rule.priority}")
+        if rule.strict:
+            lines.append("    strict: true")
     return "\n".join(lines) + "\n"
 
 
@@ -327,12 +329,15 @@ class _Reader:
                 "permission": lambda value: Permission(self.word(value, "permission", _PERMISSIONS)),
                 "type": lambda value: PatternType(self.word(value, "type", _TYPES)),
                 "priority": self.priority,
+                "strict": self.strict,
             },
         )
         for key in ("pattern", "permission"):
             if key not in values:
                 self.fail(node.line, f"{key} is missing in the rule")
         rule = PermissionRule(**{"type": PatternType.AUTO, **values})
+        if "strict" in values and rule.permission is not Permission.NONE:
+            self.fail(node.line, f"strict goes with permission none, not {rule.permission.value}")
         try:
             check_pattern(rule.pattern, rule.type)
         except ValueError as cause:
@@ -345,6 +350,13 @@ class _Reader:
         if not re.fullmatch(r"[+-]?[0-9]{1,4096}", text, re.ASCII) or not -(2**31) <= int(text) < 2**31:
             self.fail(node.line, f'priority "{text}" is no whole number between {-(2**31)} and {2**31 - 1}')
         return int(text)
+
+    def strict(self, node: _Node) -> bool:
+        """Return whether a rule is strict."""
+        text = self.text(node, "strict")
+        if text not in ("true", "false"):
+            self.fail(node.line, f'strict is true or false, not "{text}"')
+        return text == "true"
 
 
 _PERMISSIONS = [permission.value for permission in Permission]

@@ -118,6 +118,7 @@ def wire_rules(rules: Optional[Sequence[t.RuleLike]]) -> Any:
             type=_number(common_pb2.PatternType, "PATTERN_TYPE_", rule.type.value),
             priority=rule.priority,
             origin=_number(common_pb2.RuleOrigin, "RULE_ORIGIN_", _ORIGINS.get(rule.origin, rule.origin.value)),
+            own=rule.permission is t.Permission.NONE and not rule.strict,
         )
         for rule in checked
     ]
@@ -136,6 +137,7 @@ def rule_of(message: Any) -> t.PermissionRule:
         type=t.PatternType(kind if kind in _PATTERN_TYPES else "glob"),
         priority=message.priority,
         origin=t.RuleOrigin(named(common_pb2.RuleOrigin, "RULE_ORIGIN_", message.origin, "rule")),
+        strict=permission_of(message.permission) is t.Permission.NONE and not message.own,
     )
 
 
@@ -326,6 +328,8 @@ def file_diff_of(message: Any) -> t.FileDiff:
         group=message.group,
         renamed_from=decode_path(message.renamed_from),
         renamed_to=decode_path(message.renamed_to),
+        own=message.own,
+        left_out=message.left_out,
     )
 
 

@@ -22,7 +22,7 @@ GRANT_PRIORITY = 20
 HIDE_PRIORITY = 100
 """Of ``hide`` of a Policy: that of the presets' secrets, above all that is granted without a priority of its own."""
 
-_Frozen = Tuple[str, Permission, PatternType, int]
+_Frozen = Tuple[str, Permission, PatternType, int, bool]
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -67,11 +67,17 @@ class Policy:
     @property
     def own_rules(self) -> List[PermissionRule]:
         """Copies of the rules beside the preset's."""
-        return [PermissionRule(*rule) for rule in self._own]
+        return [PermissionRule(*rule[:4], strict=rule[4]) for rule in self._own]
 
-    def hide(self, *patterns: str, priority: int = HIDE_PRIORITY, type: PatternType = PatternType.AUTO) -> Policy:
-        """Let paths not exist."""
-        return self._with(Permission.NONE, patterns, priority, type)
+    def hide(
+        self,
+        *patterns: str,
+        priority: int = HIDE_PRIORITY,
+        type: PatternType = PatternType.AUTO,
+        strict: bool = False,
+    ) -> Policy:
+        """Let paths not exist; with ``strict``, nothing can be made there either."""
+        return self._with(Permission.NONE, patterns, priority, type, strict)
 
     def view(self, *patterns: str, priority: int = GRANT_PRIORITY, type: PatternType = PatternType.AUTO) -> Policy:
         """Let paths be listed, their content refused."""
@@ -85,9 +91,17 @@ class Policy:
         """Let paths be changed."""
         return self._with(Permission.WRITE, patterns, priority, type)
 
-    def _with(self, permission: Permission, patterns: Sequence[str], priority: int, kind: PatternType) -> Policy:
+    def _with(
+        self,
+        permission: Permission,
+        patterns: Sequence[str],
+        priority: int,
+        kind: PatternType,
+        strict: bool = False,
+    ) -> Policy:
         given = [
-            {"pattern": pattern, "permission": permission, "type": kind, "priority": priority} for pattern in patterns
+            {"pattern": pattern, "permission": permission, "type": kind, "priority": priority, "strict": strict}
+            for pattern in patterns
         ]
         return self.rule(*given)
 
@@ -150,7 +164,7 @@ def _frozen(rule: PermissionRule) -> _Frozen:
     _check(rule)
     if rule.origin is not RuleOrigin.RULE:
         raise PolicyError(f"rule {rule.pattern!r}: a policy cannot hold what a flag of the command line says")
-    return rule.pattern, rule.permission, rule.type, rule.priority
+    return rule.pattern, rule.permission, rule.type, rule.priority, rule.strict
 
 
 PolicyLike = Union[Policy, str, "os.PathLike[str]"]

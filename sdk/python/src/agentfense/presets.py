@@ -76,7 +76,7 @@ def built_in(name: str) -> List[PermissionRule]:
 def as_rule(item: RuleLike) -> PermissionRule:
     """Return a rule or mapping as a rule of its own. ValueError names what is wrong with it."""
     if isinstance(item, PermissionRule):
-        return _checked(item.pattern, item.permission, item.type, item.priority, item.origin)
+        return _checked(item.pattern, item.permission, item.type, item.priority, item.origin, item.strict)
     if not isinstance(item, Mapping):
         raise ValueError(f"a rule is a PermissionRule or a mapping, not {type(item).__name__}")
     for key in item:
@@ -88,13 +88,14 @@ def as_rule(item: RuleLike) -> PermissionRule:
         item.get("type", "glob"),
         item.get("priority", 0),
         item.get("origin", "rule"),
+        item.get("strict", False),
     )
 
 
-_KEYS = ("pattern", "permission", "type", "priority", "origin")
+_KEYS = ("pattern", "permission", "type", "priority", "origin", "strict")
 
 
-def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: Any) -> PermissionRule:
+def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: Any, strict: Any) -> PermissionRule:
     if not isinstance(pattern, str) or not pattern:
         raise ValueError(f"rule: the pattern has to be a text that is not empty, not {pattern!r}")
     try:
@@ -105,9 +106,12 @@ def _checked(pattern: Any, permission: Any, kind: Any, priority: Any, origin: An
             _word(PatternType, kind),
             int(priority),
             _word(RuleOrigin, origin),
+            bool(strict),
         )
     except (ValueError, TypeError, OverflowError) as cause:
         raise ValueError(f"rule {pattern!r}: {cause}") from None
+    if rule.strict and rule.permission is not Permission.NONE:
+        raise ValueError(f"rule {pattern!r}: strict goes with permission none, not {rule.permission.value}")
     if not -(2**31) <= rule.priority < 2**31:
         raise ValueError(f"rule {pattern!r}: priority {rule.priority} is not between {-(2**31)} and {2**31 - 1}")
     return rule

@@ -63,20 +63,25 @@ class PermissionRule:
     priority: int = 0
     """The higher wins."""
     origin: RuleOrigin = RuleOrigin.RULE
+    strict: bool = False
+    """With the permission none: nothing can be made there either. Else a command may make entries of its own where the
+    rule hides what the source has; they are never applied."""
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the rule as plain data, without the origin RULE."""
+        """Return the rule as plain data, without the origin RULE, and with ``strict`` where it is set."""
         data = {
             "pattern": self.pattern,
             "permission": Permission(self.permission).value,
             "type": PatternType(self.type).value,
             "priority": self.priority,
         }
+        if self.strict:
+            data["strict"] = True
         return data if self.origin == RuleOrigin.RULE else {**data, "origin": RuleOrigin(self.origin).value}
 
 
 RuleLike = Union[PermissionRule, Mapping[str, Any]]
-"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type``, ``priority`` and ``origin``."""
+"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type``, ``priority``, ``origin`` and ``strict``."""
 
 
 @dataclass
@@ -276,6 +281,10 @@ class FileDiff:
     """Of an added file: the deleted path that held the same content."""
     renamed_to: str = ""
     """Of a deleted file: the reverse of ``renamed_from``."""
+    own: bool = False
+    """Made where the policy hides what the source has: never applied, and without a patch."""
+    left_out: str = ""
+    """Why no apply takes the change; empty if one may."""
 
 
 @dataclass

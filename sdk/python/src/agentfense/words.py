@@ -84,6 +84,8 @@ class Outcome(str, Enum):
     SKIPPED = "skipped"
     CHANGED_SINCE_REVIEW = "changed_since_review"
     """Left out: it is not what was reviewed."""
+    LEFT_OUT = "left_out"
+    """No apply takes it: see ``FileDiff.left_out``."""
 
 
 class SyncMode(str, Enum):

@@ -69,15 +69,17 @@ class Empty(_message.Message):
     def __init__(self, discarded_count: _Optional[int] = ...) -> None: ...
 
 class PermissionRule(_message.Message):
-    __slots__ = ("pattern", "type", "permission", "priority", "origin")
+    __slots__ = ("pattern", "type", "permission", "priority", "origin", "own")
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     PERMISSION_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
     pattern: str
     type: PatternType
     permission: Permission
     priority: int
     origin: RuleOrigin
-    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ...) -> None: ...
+    own: bool
+    def __init__(self, pattern: _Optional[str] = ..., type: _Optional[_Union[PatternType, str]] = ..., permission: _Optional[_Union[Permission, str]] = ..., priority: _Optional[int] = ..., origin: _Optional[_Union[RuleOrigin, str]] = ..., own: bool = ...) -> None: ...

@@ -56,6 +56,7 @@ class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     OUTCOME_FAILED: _ClassVar[Outcome]
     OUTCOME_SKIPPED: _ClassVar[Outcome]
     OUTCOME_CHANGED_SINCE_REVIEW: _ClassVar[Outcome]
+    OUTCOME_LEFT_OUT: _ClassVar[Outcome]
 
 class ViewOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -92,6 +93,7 @@ OUTCOME_REFUSED: Outcome
 OUTCOME_FAILED: Outcome
 OUTCOME_SKIPPED: Outcome
 OUTCOME_CHANGED_SINCE_REVIEW: Outcome
+OUTCOME_LEFT_OUT: Outcome
 VIEW_ORIGIN_UNSPECIFIED: ViewOrigin
 VIEW_ORIGIN_SOURCE: ViewOrigin
 VIEW_ORIGIN_FROZEN: ViewOrigin
@@ -567,7 +569,7 @@ class ChangeGroup(_message.Message):
     def __init__(self, name: _Optional[str] = ..., lines: _Optional[_Iterable[str]] = ..., count: _Optional[int] = ...) -> None: ...
 
 class FileDiff(_message.Message):
-    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown", "group", "renamed_from", "renamed_to")
+    __slots__ = ("path", "status", "risk", "risk_reason", "source_changed", "old", "new", "binary", "too_large", "inserted", "deleted", "patch", "patch_bytes", "patch_omitted", "old_content_unknown", "group", "renamed_from", "renamed_to", "own", "left_out")
     PATH_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RISK_FIELD_NUMBER: _ClassVar[int]
@@ -586,6 +588,8 @@ class FileDiff(_message.Message):
     GROUP_FIELD_NUMBER: _ClassVar[int]
     RENAMED_FROM_FIELD_NUMBER: _ClassVar[int]
     RENAMED_TO_FIELD_NUMBER: _ClassVar[int]
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     path: str
     status: ChangeStatus
     risk: Risk
@@ -604,7 +608,9 @@ class FileDiff(_message.Message):
     group: str
     renamed_from: str
     renamed_to: str
-    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ..., group: _Optional[str] = ..., renamed_from: _Optional[str] = ..., renamed_to: _Optional[str] = ...) -> None: ...
+    own: bool
+    left_out: str
+    def __init__(self, path: _Optional[str] = ..., status: _Optional[_Union[ChangeStatus, str]] = ..., risk: _Optional[_Union[Risk, str]] = ..., risk_reason: _Optional[str] = ..., source_changed: bool = ..., old: _Optional[_Union[FileState, _Mapping]] = ..., new: _Optional[_Union[FileState, _Mapping]] = ..., binary: bool = ..., too_large: bool = ..., inserted: _Optional[int] = ..., deleted: _Optional[int] = ..., patch: _Optional[str] = ..., patch_bytes: _Optional[bytes] = ..., patch_omitted: bool = ..., old_content_unknown: bool = ..., group: _Optional[str] = ..., renamed_from: _Optional[str] = ..., renamed_to: _Optional[str] = ..., own: bool = ..., left_out: _Optional[str] = ...) -> None: ...
 
 class FileState(_message.Message):
     __slots__ = ("mode", "size", "symlink_target", "sha256")
