@@ -144,14 +144,27 @@ func (a *applier) finish(s *step, err error) {
 	case errors.Is(err, errMoved):
 		kind = fault.Precondition
 		s.stop(Conflict, "%s", err)
+	case errors.Is(err, unix.EIO):
+		kind = diskKind(err)
+		s.stop(Failed, "input/output error: a disk of this host fails, that of the source or that of the state directory; the kernel log says more")
 	case fault.KindOf(err) != fault.Internal:
 		kind = fault.KindOf(err)
 		s.stop(Failed, "%s", err)
 	default:
+		kind = diskKind(err)
 		s.stop(Failed, "%s", unwrapErrno(err))
 	}
 	a.keep(s, kind, errors.Is(err, ErrBusy), hosts)
 	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
+}
+
+// diskKind is hostfile.Kind of what a caller waits for. Unavailable would say that
+// the server is gone, and have clients try again; a disk that fails is neither.
+func diskKind(err error) fault.Kind {
+	if kind := hostfile.Kind(err); kind != fault.Unavailable {
+		return kind
+	}
+	return fault.Precondition
 }
 
 // keep keeps the failure of a step, unless one is kept that counts as much. hosts
@@ -259,7 +272,7 @@ func (a *applier) clearDir(s *step, e entry) error {
 // it.
 func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
-		return fault.New(hostfile.Kind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
+		return fault.New(diskKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
 	}
 	var versions []Version
 	all := true

@@ -319,7 +319,7 @@ func readSide(c *Content, whole bool, open func() (*os.File, error)) (sideConten
 	defer f.Close()
 	var side sideContent
 	if side.sum, side.head, err = readContent(f, textdiff.SizeLimit+1, whole); err != nil {
-		return side, fault.New(fault.Internal, "diff: %w", err)
+		return side, fault.New(diskKind(err), "diff: %w", err)
 	}
 	if len(side.head) > textdiff.SizeLimit {
 		c.TooLarge = true

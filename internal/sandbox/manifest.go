@@ -208,7 +208,7 @@ func (w *work) sumOfDelta(p vpath.Path) (sum string, err error) {
 	}
 	defer f.Close()
 	if sum, err = sumOf(f); err != nil {
-		err = fault.New(fault.Internal, "read %s: %w", p, err)
+		err = fault.New(diskKind(err), "read %s: %w", p, err)
 	}
 	return sum, err
 }
