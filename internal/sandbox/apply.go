@@ -123,7 +123,7 @@ func (r *ApplyResult) Listed() []PathResult {
 // IsListed reports whether a person is told of the path: a review lists it, or
 // something stopped it that is not told at another path.
 func (p *PathResult) IsListed() bool {
-	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped
+	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped && p.Reason != PartOfRepository
 }
 
 // Apply brings the sandbox's changes into its source.

@@ -20,29 +20,27 @@ func (w *work) checkWhole(changes []change, paths []vpath.Path, name string) err
 		return nil
 	}
 	meant := selection(paths)
-	parts := map[vpath.Path]vpath.Path{} // of git directories, a path that is meant
-	taken := map[vpath.Path]bool{}
+	parts := map[vpath.Path]vpath.Path{} // of git directories, the first path that is meant
 	for _, c := range changes {
 		dir, _, ok := gitDirOf(c.Path)
-		if ok && meant(c.Path) && !meant(dir) && c.status != 0 && c.kept == "" {
+		if ok && meant(c.Path) && !meant(dir) && c.isListed() {
 			parts[dir] = min(c.Path, cmp.Or(parts[dir], c.Path))
-			taken[c.Path] = true
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	all := markTaken(w.delta)
+	taken := markTaken(w.delta)
 	for i := range w.delta {
-		c := change{Change: w.delta[i], taken: all[i]}
-		dir, _, ok := gitDirOf(c.Path)
-		if !ok || parts[dir] == "" || taken[c.Path] || meant(c.Path) {
+		c := change{Change: w.delta[i], taken: taken[i]}
+		dir, _, _ := gitDirOf(c.Path)
+		if parts[dir] == "" || meant(c.Path) {
 			continue
 		}
 		if err := w.classify(&c); err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		if c.status != 0 && c.kept == "" && (!c.isDirOnly() || c.status == Modified) {
+		if c.isListed() && (!c.isDirOnly() || c.status == Modified) {
 			return fault.New(fault.Precondition,
 				"apply %s: nothing applied: %s is a part of %s, whose changes are applied as a whole: name %[3]s, or discard what you do not want of it",
 				name, quote(parts[dir]), quote(dir))
@@ -50,6 +48,10 @@ func (w *work) checkWhole(changes []change, paths []vpath.Path, name string) err
 	}
 	return nil
 }
+
+// isListed reports whether the change is one to tell of: something has changed, and
+// does not survive in the source.
+func (c *change) isListed() bool { return c.status != 0 && c.kept == "" }
 
 // keepWhole leaves out all changes of a git directory of which one is left out.
 func (p *plan) keepWhole() {
