@@ -18,7 +18,7 @@ import (
 // sandbox sees it as the command line's does, and only Apply changes it. On any
 // other server, and with WithIgnorePatterns, it is uploaded, but for what the
 // default patterns, .gitignore and .sandboxignore leave out, and what the sandbox
-// changes reaches the server's copy alone. After an error, and when ctx ends
+// changes waits for Apply, which brings it into the server's copy. After an error, and when ctx ends
 // before FromLocal has returned, nothing stays.
 //
 // Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
@@ -69,6 +69,9 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 	base, err := c.bring(ctx, path, o)
 	if err != nil {
 		return nil, err
+	}
+	if !base.Linked && o.sync == "" {
+		o.sync = SyncManual
 	}
 	s, err := c.createSandbox(ctx, base.ID, o)
 	if err != nil {
@@ -139,7 +142,7 @@ func Connect(ctx context.Context, sandboxID string, options ...Option) (*Sandbox
 
 // Close undoes the call that returned s, whatever became of the contexts: a
 // sandbox that was made is ended and removed, with every change that was not
-// applied, and so is the codebase that FromLocal made; a client of its own is
+// applied, which Lost counts, and so is the codebase that FromLocal made; a client of its own is
 // closed. That holds where this user's own server has died, too: the next one is
 // started for it. A sandbox that was found stays. A second time does nothing.
 func (s *Sandbox) Close() error {
@@ -177,7 +180,11 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 
 // destroy tells of the sandbox and of the rest apart.
 func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
-	sandbox = s.c.undo(ctx, func(ctx context.Context, c *Client) error { return c.destroy(ctx, s.ID) })
+	sandbox = s.c.undo(ctx, func(ctx context.Context, c *Client) error {
+		lost, err := c.destroy(ctx, s.ID)
+		s.lost.Add(lost)
+		return err
+	})
 	if s.codebaseID != "" && (sandbox == nil || errors.Is(sandbox, ErrNotFound)) {
 		rest = s.c.undo(ctx, func(ctx context.Context, c *Client) error { return c.DeleteCodebase(ctx, s.codebaseID) })
 		if errors.Is(rest, ErrNotFound) {
@@ -187,9 +194,13 @@ func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
 	return sandbox, errors.Join(rest, s.release())
 }
 
-func (c *Client) destroy(ctx context.Context, id string) error {
-	_, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id})
-	return c.fail(ctx, "destroy sandbox", err)
+// Lost is how many changes Close or Destroy has removed with the sandbox: those that
+// were neither applied nor carried over. It is 0 before.
+func (s *Sandbox) Lost() int64 { return s.lost.Load() }
+
+func (c *Client) destroy(ctx context.Context, id string) (lost int64, err error) {
+	answer, err := c.sandboxes.DestroySandbox(ctx, &sandboxv1.DestroySandboxRequest{SandboxId: id})
+	return answer.GetDiscardedCount(), c.fail(ctx, "destroy sandbox", err)
 }
 
 // destroyUnused removes a sandbox that nobody is to have. One that somebody has

@@ -94,6 +94,7 @@ type settings struct {
 	link                  *bool // nil: as it is best
 
 	codebaseID, name string
+	sync             SyncMode
 	preset           string
 	rules            []PermissionRule
 	policy           *Policy // in the place of preset and rules
@@ -231,6 +232,12 @@ func WithName(name string) interface {
 	ListOption
 } {
 	return option(func(s *settings) { s.name = name })
+}
+
+// WithSync says when what a sandbox changes reaches an uploaded codebase. Without it:
+// as the server is configured, and of FromLocal by Apply alone.
+func WithSync(mode SyncMode) SandboxOption {
+	return option(func(s *settings) { s.sync = mode })
 }
 
 // WithLabels gives a sandbox labels; of a listing, those that a sandbox has to

@@ -70,6 +70,34 @@ type SandboxInfo struct {
 	// SyncHeld says that its changes reach the codebase by Apply alone: a token
 	// without the scope apply has run a command in it.
 	SyncHeld bool
+	// Sync is when its changes reach its codebase; "" of a server that does not tell.
+	Sync SyncMode
+}
+
+// SyncMode says when what a sandbox changes reaches its codebase.
+type SyncMode string
+
+// The modes.
+const (
+	SyncOnExec SyncMode = "on_exec" // when a command ends
+	SyncOnStop SyncMode = "on_stop" // when the sandbox stops
+	SyncManual SyncMode = "manual"  // by Apply alone
+)
+
+var syncModes = map[SyncMode]sandboxv1.SyncMode{
+	"":         sandboxv1.SyncMode_SYNC_MODE_UNSPECIFIED,
+	SyncOnExec: sandboxv1.SyncMode_SYNC_MODE_ON_EXEC,
+	SyncOnStop: sandboxv1.SyncMode_SYNC_MODE_ON_STOP,
+	SyncManual: sandboxv1.SyncMode_SYNC_MODE_MANUAL,
+}
+
+func syncFrom(sent sandboxv1.SyncMode) SyncMode {
+	for word, value := range syncModes {
+		if value == sent {
+			return word
+		}
+	}
+	return ""
 }
 
 func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
@@ -77,7 +105,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		ID: b.Id, Name: b.Name, CodebaseID: b.CodebaseId, OwnerID: b.OwnerId,
 		Status: statuses[b.Status], StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
 		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Resources: limitsFrom(b.Resources),
-		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld,
+		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: syncFrom(b.Sync),
 	}
 }
 
@@ -116,6 +144,7 @@ type Sandbox struct {
 	codebaseID string // that FromLocal made
 	ownsClient bool
 	released   atomic.Bool // the client of its own
+	lost       atomic.Int64
 }
 
 func (c *Client) sandbox(id string, made bool) *Sandbox {
@@ -174,8 +203,12 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	if !ok {
 		return nil, failure(operation, `unknown runtime "`+string(s.runtime)+`"`, ErrInvalid)
 	}
+	sync, ok := syncModes[s.sync]
+	if !ok {
+		return nil, failure(operation, `unknown sync mode "`+string(s.sync)+`"`, ErrInvalid)
+	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, User: s.user,
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user,
 	}
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)

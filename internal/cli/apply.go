@@ -114,7 +114,10 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, reviewed, p)
 	p.stop()
 	showAs(review, &result)
-	return e.tellApplied(sb.Record.Name, result, err, o)
+	if err = e.tellApplied(sb.Record.Name, result, err, o); err == nil && len(result.Paths) == 0 && !o.JSON {
+		err = e.saySynced(ctx, s, sb)
+	}
+	return err
 }
 
 // showAs adds to a result how a review shows its paths, which a server's apply does

@@ -3,9 +3,14 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
+	"github.com/agentfense/agentfense/internal/audit"
+	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
@@ -117,5 +122,32 @@ func settleOnServer(ctx context.Context, s control.Server, sb control.Sandbox, p
 		return fault.New(fault.KindOf(err), "codebase %s: it does not have yet what was applied here: %w", sb.Record.Served.CodebaseID, err)
 	}
 	result.Changed = settled.Changed
+	return nil
+}
+
+// saySynced says, where nothing waits in a server's sandbox, that its changes are
+// in the codebase already: which ones its audit log tells.
+func (e *env) saySynced(ctx context.Context, s control.Server, sb control.Sandbox) error {
+	if sync := sb.Record.Served.Sync; sync == "" || sync == config.SyncManual {
+		return nil
+	}
+	synced := map[string]bool{}
+	err := s.Audit(ctx, string(sb.Record.ID), 0, false, func(r audit.Record) error {
+		if applied, ok := r.Event.(audit.Applied); ok {
+			for _, p := range applied.Paths {
+				synced[vpath.Escape(strings.TrimPrefix(string(p), "/"))] = true
+			}
+		}
+		return nil
+	})
+	if err != nil || len(synced) == 0 {
+		return err
+	}
+	names := slices.Sorted(maps.Keys(synced))
+	more := ""
+	if n := len(names) - summaryLines; n > 0 {
+		names, more = names[:summaryLines], fmt.Sprintf(" and %d more", n)
+	}
+	e.say("already in codebase %s: %s%s", sb.Record.Served.CodebaseID, strings.Join(names, ", "), more)
 	return nil
 }

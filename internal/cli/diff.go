@@ -109,14 +109,20 @@ func runServerDiff(ctx context.Context, e *env, s control.Server, name string, p
 	if err != nil {
 		return err
 	}
+	waits := true
 	compare := func() (*sandbox.Review, error) {
 		review, err := s.Review(ctx, sb, paths, o.NameStatus, base)
 		if base != "" && fault.Is(err, fault.NotFound) { // base is kept no longer
 			review, err = s.Review(ctx, sb, paths, o.NameStatus, "")
 		}
+		waits = err != nil || len(review.Files()) > 0
 		return review, err
 	}
-	return e.showDiff(o, compare, "", func(digest string) error { return e.noteShown(sb, digest) })
+	err = e.showDiff(o, compare, "", func(digest string) error { return e.noteShown(sb, digest) })
+	if err == nil && !waits && !o.JSON {
+		err = e.saySynced(ctx, s, sb)
+	}
+	return err
 }
 
 // showDiff prints what compare finds. What it shows with its content it stores

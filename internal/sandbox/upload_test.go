@@ -1,0 +1,221 @@
+package sandbox_test
+
+import (
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+const remoteID = sandbox.ID("sb_0123456789abcdef")
+
+// uploaded remembers that a directory with the files was uploaded, but for .env.
+func uploaded(t *testing.T, files map[string]string) (dir string, u *sandbox.Upload) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	home, err := sandbox.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := home.ResolveSource(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var noted sandbox.Uploaded
+	err = filepath.Walk(dir, func(path string, info fs.FileInfo, err error) error {
+		if err != nil || path == dir || info.Name() == ".env" {
+			return err
+		}
+		p := vpath.Path(strings.TrimPrefix(path, dir))
+		if info.IsDir() {
+			return noted.Add(p, info, "", nil)
+		}
+		content, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		return noted.Add(p, info, "", content)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := []policy.Rule{
+		{Pattern: "**", Permission: policy.Write},
+		{Pattern: "/hidden", Permission: policy.None, Priority: 9},
+		{Pattern: "/read", Permission: policy.Read, Priority: 9},
+	}
+	if err := home.RememberUpload(remoteID, "cb_0123456789abcdef", source, rules, nil, &noted); err != nil {
+		t.Fatal(err)
+	}
+	if u, err = home.Upload(remoteID); err != nil {
+		t.Fatal(err)
+	}
+	return dir, u
+}
+
+// sent is a change that a server sends.
+type sent struct {
+	path    string
+	status  sandbox.Status
+	mode    uint32
+	content string // of a file, or the target of a link
+}
+
+func bringBack(t *testing.T, u *sandbox.Upload, changes ...sent) (map[string]sandbox.Outcome, error) {
+	t.Helper()
+	result, err := u.Apply(t.Context(), "fix", func(put func(sandbox.CarriedChange, io.Reader) error) error {
+		for _, s := range changes {
+			c := sandbox.CarriedChange{Path: vpath.Path(s.path), Status: s.status, Outcome: sandbox.Applied, Mode: s.mode}
+			if s.mode&unix.S_IFMT == unix.S_IFLNK {
+				c.Target = s.content
+			} else {
+				c.SizeBytes = int64(len(s.content))
+			}
+			if err := put(c, strings.NewReader(s.content)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, false, nil)
+	outcomes := map[string]sandbox.Outcome{}
+	for _, r := range result.Paths {
+		outcomes[string(r.Path)] = r.Outcome
+	}
+	return outcomes, err
+}
+
+const (
+	aFile = unix.S_IFREG | 0o644
+	aDir  = unix.S_IFDIR | 0o755
+	aLink = unix.S_IFLNK | 0o777
+)
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
+	dir, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "d/y/z": "z", "gone": "g", "f": "f", "run": "#!"})
+	outcomes, err := bringBack(t, u,
+		sent{"/a", sandbox.Modified, aFile, "two"},
+		sent{"/d", sandbox.Retyped, aFile, "was a directory"},
+		sent{"/d/x", sandbox.Deleted, 0, ""}, sent{"/d/y", sandbox.Deleted, 0, ""}, sent{"/d/y/z", sandbox.Deleted, 0, ""},
+		sent{"/f", sandbox.Retyped, aDir, ""}, sent{"/f/in", sandbox.Added, aFile, "in"},
+		sent{"/gone", sandbox.Deleted, 0, ""},
+		sent{"/new", sandbox.Added, unix.S_IFDIR | 0o555, ""}, sent{"/new/l", sandbox.Added, aLink, "../a"},
+		sent{"/run", sandbox.Modified, unix.S_IFREG | 0o6755, "#!"},
+	)
+	if err != nil {
+		t.Fatal(err, outcomes)
+	}
+	for name, want := range map[string]string{"a": "two", "d": "was a directory", "f/in": "in", "new/l": "two"} {
+		if got := read(t, dir, name); got != want {
+			t.Errorf("%s holds %q, want %q", name, got, want)
+		}
+	}
+	for name, want := range map[string]uint32{"new": 0o555, "run": 0o755, "a": 0o644} {
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, name), &st); err != nil || st.Mode&0o7777 != want {
+			t.Errorf("%s has mode %o, %v, want %o", name, st.Mode&0o7777, err, want)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, "new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// What was applied is what the sandbox saw from then on.
+	if outcomes, err := bringBack(t, u, sent{"/a", sandbox.Modified, aFile, "three"}, sent{"/f/in", sandbox.Deleted, 0, ""}); err != nil {
+		t.Error(err, outcomes)
+	}
+	if got := read(t, dir, "a"); got != "three" {
+		t.Errorf("a holds %q", got)
+	}
+}
+
+// Nothing that a server says is trusted with what was not uploaded, has changed
+// here since, is closed by the policy, or is outside.
+func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.Mkdir(outside, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name    string
+		changes []sent
+		path    string // its outcome
+		want    sandbox.Outcome
+	}{
+		{"a file that was not uploaded", []sent{{"/.env", sandbox.Modified, aFile, "evil"}}, "/.env", sandbox.Conflict},
+		{"the removal of one", []sent{{"/.env", sandbox.Deleted, 0, ""}}, "/.env", sandbox.Kept},
+		{"a directory that holds one", []sent{{"/d", sandbox.Deleted, 0, ""}, {"/d/x", sandbox.Deleted, 0, ""}}, "/d", sandbox.Kept},
+		{"a link in its place", []sent{{"/.env", sandbox.Added, aLink, "/etc/passwd"}}, "/.env", sandbox.Conflict},
+		{"a file that changed here", []sent{{"/changed", sandbox.Modified, aFile, "evil"}}, "/changed", sandbox.Conflict},
+		{"the removal of it", []sent{{"/changed", sandbox.Deleted, 0, ""}}, "/changed", sandbox.Conflict},
+		{"a path that the policy hides", []sent{{"/hidden", sandbox.Modified, aFile, "evil"}}, "/hidden", sandbox.Refused},
+		{"a path that may be read alone", []sent{{"/read", sandbox.Modified, aFile, "evil"}}, "/read", sandbox.Refused},
+		{"a file below a link that was made here", []sent{{"/link/evil", sandbox.Added, aFile, "evil"}}, "/link/evil", sandbox.Conflict},
+		{"a file below a link that it sends", []sent{{"/l", sandbox.Added, aLink, outside}, {"/l/evil", sandbox.Added, aFile, "evil"}}, "/l/evil", sandbox.Conflict},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, u := uploaded(t, map[string]string{
+				"a": "a", ".env": "secret", "d/x": "x", "d/.env": "secret", "changed": "before", "hidden": "h", "read": "r",
+			})
+			if err := os.WriteFile(filepath.Join(dir, "changed"), []byte("here"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(outside, filepath.Join(dir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			outcomes, err := bringBack(t, u, tt.changes...)
+			if got := outcomes[tt.path]; got != tt.want {
+				t.Errorf("%s: got %q (%v), want %q", tt.path, got, outcomes, tt.want)
+			}
+			if stops := tt.want == sandbox.Conflict || tt.want == sandbox.Refused; stops != fault.Is(err, fault.Precondition) {
+				t.Errorf("it ends with %v", err)
+			}
+			for name, want := range map[string]string{".env": "secret", "d/.env": "secret", "changed": "here", "hidden": "h", "read": "r"} {
+				if got := read(t, dir, name); got != want {
+					t.Errorf("%s holds %q, want %q", name, got, want)
+				}
+			}
+			if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+				t.Errorf("outside: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestAContentThatIsNotWhatWasReviewedIsLeftOut(t *testing.T) {
+	dir, u := uploaded(t, map[string]string{"a": "one"})
+	result, err := u.Apply(t.Context(), "fix", func(put func(sandbox.CarriedChange, io.Reader) error) error {
+		return put(sandbox.CarriedChange{
+			Path: "/a", Status: sandbox.Modified, Outcome: sandbox.Applied, Mode: aFile, SizeBytes: 4, SHA256: strings.Repeat("0", 64),
+		}, strings.NewReader("evil"))
+	}, false, nil)
+	if err != nil || result.Count(sandbox.ChangedSinceReview) != 1 || read(t, dir, "a") != "one" {
+		t.Errorf("got %v, %v, and the file holds %q", result.Paths, err, read(t, dir, "a"))
+	}
+}
