@@ -51,6 +51,8 @@ func TestOptionsFitTheirCallsAlone(t *testing.T) {
 		"WithIgnoreFiles":    {client.WithIgnoreFiles, "FromLocal LinkCodebase"},
 		"WithCodebaseID":     {client.WithCodebaseID, "Sandboxes"},
 		"WithName":           {client.WithName, sandbox + " Sandboxes"},
+		"WithSync":           {client.WithSync, sandbox},
+		"WithUser":           {client.WithUser, sandbox},
 		"WithLabels":         {client.WithLabels, sandbox + " Sandboxes"},
 		"WithPreset":         {client.WithPreset, sandbox},
 		"WithPermissions":    {client.WithPermissions, sandbox},
