@@ -306,6 +306,18 @@ def test_a_detached_command_is_taken_up_by_another_client(sandbox: Sandbox) -> N
             assert sorted(b"".join(ended).split()) == [b"one", b"three", b"two"] and ended.exit_code == 6
 
 
+def test_what_a_detached_command_wrote_stays_with_the_sandbox(sandbox: Sandbox) -> None:
+    exec_id = sandbox.exec_detached("echo one; echo two >&2; exit 6", timeout=LIMIT)
+    for _ in range(2):
+        records = list(sandbox.logs(follow=True))
+        assert {r.exec_id for r in records} == {exec_id}
+        assert records[0].argv[:2] == ["/bin/sh", "-c"] and records[0].time is not None
+        assert {(r.stream, r.data) for r in records if r.data} == {("stdout", b"one\n"), ("stderr", b"two\n")}
+        assert records[-1].exit_code == 6
+        if sandbox.refresh().status == "running":
+            sandbox.stop()
+
+
 def test_an_attached_command_may_be_detached(sandbox: Sandbox) -> None:
     with sandbox.attach(["cat"], terminal=(24, 80), timeout=LIMIT, detach=True) as attached:
         attached.write("one\n")
