@@ -32,11 +32,11 @@ func CheckPrivate(f *os.File) error {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return err
 	}
-	switch mode := uint32(st.Mode); {
+	switch {
 	case st.Uid != uint32(os.Geteuid()) && st.Uid != 0:
 		return fault.New(fault.Precondition, "belongs to uid %d, not to you (uid %d)", st.Uid, os.Geteuid())
-	case mode&0o077 != 0:
-		return fault.New(fault.Precondition, "mode %04o lets others at it: chmod 600 it", mode&0o7777)
+	case st.Mode&0o077 != 0:
+		return fault.New(fault.Precondition, "mode %04o lets others at it: chmod 600 it", st.Mode&0o7777)
 	}
 	return nil
 }
