@@ -309,7 +309,7 @@ func ExampleSandbox_Session() {
 		if _, err := shell.Exec(ctx, "cd src; greeting=hello"); err != nil {
 			return err
 		}
-		result, err := shell.Exec(ctx, `echo "$greeting $name"; pwd`)
+		result, err := shell.Exec(ctx, `echo "$greeting $name"; basename "$PWD"`)
 		if err != nil {
 			return err
 		}
@@ -318,7 +318,7 @@ func ExampleSandbox_Session() {
 	})
 	// Output:
 	// hello you
-	// /workspace/src
+	// src
 }
 
 func ExampleSandboxFiles() {

@@ -15,8 +15,8 @@ import (
 // its own. Close ends and removes all of that.
 //
 // On this user's own server the directory is linked, whatever its size: the
-// sandbox sees it as the command line's does, and only Apply changes it. On any
-// other server, and with WithIgnorePatterns, it is uploaded, but for what the
+// sandbox sees it as the command line's does, at its own path, to which /workspace
+// leads, and only Apply changes it. On any other server, and with WithIgnorePatterns, it is uploaded, but for what the
 // default patterns, .gitignore and .sandboxignore leave out, and what the sandbox
 // changes waits for Apply, which brings it into the server's copy. After an error, and when ctx ends
 // before FromLocal has returned, nothing stays.
@@ -73,6 +73,7 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 	if !base.Linked && o.sync == "" {
 		o.sync = SyncManual
 	}
+	o.atHostPath = base.Linked
 	s, err := c.createSandbox(ctx, base.ID, o)
 	if err != nil {
 		return nil, c.without(ctx, base.ID, err)

@@ -90,6 +90,7 @@ type settings struct {
 
 	codebaseName, ownerID string
 	ignoreFiles           bool
+	atHostPath            bool
 	ignore                []string
 	link                  *bool // nil: as it is best
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // SandboxStatus is where a sandbox stands in its life.
@@ -72,6 +73,9 @@ type SandboxInfo struct {
 	SyncHeld bool
 	// Sync is when its changes reach its codebase; "" of a server that does not tell.
 	Sync SyncMode
+	// Workspace is where commands see the codebase: /workspace, or the path of a
+	// linked one on the host.
+	Workspace string
 }
 
 // SyncMode says when what a sandbox changes reaches its codebase.
@@ -106,6 +110,7 @@ func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 		Status: statuses[b.Status], StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
 		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Resources: limitsFrom(b.Resources),
 		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: syncFrom(b.Sync),
+		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"),
 	}
 }
 
@@ -208,7 +213,7 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 		return nil, failure(operation, `unknown sync mode "`+string(s.sync)+`"`, ErrInvalid)
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user,
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath,
 	}
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)

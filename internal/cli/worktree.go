@@ -65,7 +65,9 @@ func readLine(dir, name string) (string, error) {
 	return strings.TrimRight(string(content), "\r\n"), err
 }
 
-func isRepository(dir string) bool { return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs") }
+func isRepository(dir string) bool {
+	return has(dir, "HEAD") && has(dir, "objects") && has(dir, "refs")
+}
 
 // workTreeOf returns core.worktree of the repository in dir, "" if it has none.
 func workTreeOf(dir string) string {

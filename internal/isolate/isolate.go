@@ -17,6 +17,9 @@ import (
 	"github.com/agentfense/agentfense/internal/fault"
 )
 
+// Workspace shows the view inside, wherever else that is.
+const Workspace = "/workspace"
+
 // Spec describes a sandbox. Paths "inside" are absolute and clean.
 type Spec struct {
 	// ID names the sandbox, so that what a killed start has left can be found, and

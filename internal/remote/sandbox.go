@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -46,7 +47,7 @@ var (
 	}
 )
 
-// workspace is where a server's sandboxes have their codebase.
+// workspace is where a server's sandboxes have their codebase, unless it says otherwise.
 const workspace = "/workspace"
 
 // cpuPeriod is what cpu_quota counts against.
@@ -63,7 +64,7 @@ func sandboxOf(s *sandboxv1.Sandbox) (control.Sandbox, error) {
 	return control.Sandbox{
 		Status: statusOf[s.Status],
 		Record: sandbox.Record{
-			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(vpath.Escape(s.Id)), Name: vpath.Escape(s.Name), Workspace: workspace,
+			SchemaVersion: sandbox.SchemaVersion, ID: sandbox.ID(vpath.Escape(s.Id)), Name: vpath.Escape(s.Name), Workspace: cmp.Or(vpath.DecodeText(s.Workspace), workspace),
 			Rules: rules, PolicyNote: note, Runtime: runtimeOf[s.Runtime], Image: vpath.Escape(s.Image),
 			Limits: limitsOf(s.Resources), CreatedAt: timeOf(s.CreatedAt),
 			Served: &sandbox.Served{

@@ -48,7 +48,7 @@ func (v *View) follow(path vpath.Path) (ViewEntry, error) {
 		}
 		target := next.Target
 		if strings.HasPrefix(target, "/") {
-			inside, ok := strings.CutPrefix(target+"/", strings.TrimSuffix(v.workspace, "/")+"/")
+			inside, ok := v.inWorkspace(target)
 			if !ok {
 				return ViewEntry{}, outside(path)
 			}
@@ -57,6 +57,17 @@ func (v *View) follow(path vpath.Path) (ViewEntry, error) {
 		rest = target + "/" + rest
 	}
 	return entry, nil
+}
+
+// inWorkspace returns what is left of an absolute path inside once it has led to
+// the workspace.
+func (v *View) inWorkspace(target string) (rest string, ok bool) {
+	for _, workspace := range []string{v.workspace, v.alias} {
+		if rest, ok = strings.CutPrefix(target+"/", strings.TrimSuffix(workspace, "/")+"/"); ok && workspace != "" {
+			return rest, true
+		}
+	}
+	return "", false
 }
 
 // descend returns where one element of a path leads from a directory.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/agentfense/agentfense/internal/fault"
@@ -246,4 +247,15 @@ func isWhatWeWrite(text []byte, r *Record) error {
 		return fault.New(fault.Precondition, "damaged: not in the form that agentfense writes")
 	}
 	return nil
+}
+
+// alias is the path inside at which the runtimes show the workspace too, where
+// it lies elsewhere (isolate.Workspace); "" where something else is in its place.
+func (r Record) alias() string {
+	const alias = "/workspace"
+	taken := func(path string) bool { return path == alias || strings.HasPrefix(path, alias+"/") }
+	if taken(r.Workspace) || slices.ContainsFunc(r.Mounts, func(m Mount) bool { return taken(string(m.Target)) }) {
+		return ""
+	}
+	return alias
 }

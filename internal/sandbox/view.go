@@ -23,6 +23,7 @@ type View struct {
 	policy    *policy.Policy
 	source    *os.File
 	workspace string // the source's path inside
+	alias     string // another that leads there; "" if none does
 }
 
 // ViewEntry is a file or directory as a process inside would see it.
@@ -56,7 +57,7 @@ func (h *Home) OpenView(s *Sandbox) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{workspace: s.record.Workspace}
+	v := &View{workspace: s.record.Workspace, alias: s.record.alias()}
 	if v.policy, err = policy.Compile(s.record.Rules, policy.Options{Reserved: reserved}); err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func (s *Service) describe(ctx context.Context, sb *sandbox.Sandbox) (*sandboxv1
 		CreatedAt: timeOf(r.CreatedAt), StartedAt: timeOf(r.Served.StartedAt), StoppedAt: timeOf(r.Served.StoppedAt),
 		ExpiresAt: timeOf(r.Served.ExpiresAt), Runtime: wireRuntime[r.Runtime],
 		Resources: wireLimits(r.Limits), Name: r.Name, OwnerId: r.Served.OwnerID, SyncHeld: held,
-		Sync: wireSync[s.syncOf(sb)],
+		Sync: wireSync[s.syncOf(sb)], Workspace: vpath.EncodeText(r.Workspace),
 	}
 	if !r.IsUploaded() {
 		d.Sync = sandboxv1.SyncMode_SYNC_MODE_MANUAL

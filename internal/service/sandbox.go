@@ -68,6 +68,18 @@ const sentNote = "sent to the server"
 // workspace is where the codebase is inside.
 const workspace = "/workspace"
 
+// workspaceOf is where a sandbox sees its codebase: a linked one at its path of
+// the host, if that is asked for by a caller who may name such paths.
+func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source sandbox.Source) (string, error) {
+	switch {
+	case !atHostPath:
+		return workspace, nil
+	case of.LinkedPath == "":
+		return "", fault.New(fault.Invalid, "at_host_path: codebase %s is uploaded, and has no path on the host", of.ID)
+	}
+	return string(source.Path), caller.ReachHost()
+}
+
 // newRecord checks what is asked for and makes a record of it.
 func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
@@ -123,8 +135,12 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 		return sandbox.Record{}, err
 	}
 	source, err := s.home.ResolveSource(path)
+	if err != nil {
+		return sandbox.Record{}, err
+	}
+	at, err := workspaceOf(caller, r.AtHostPath, of, source)
 	return sandbox.Record{
-		Name: r.Name, Source: source, Workspace: workspace, Rules: rules, PolicyNote: policy.Attribute(rules, sentNote),
+		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: policy.Attribute(rules, sentNote),
 		Runtime: how.name, Image: how.image, UID: uid, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
 	}, err
 }

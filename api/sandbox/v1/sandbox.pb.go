@@ -601,7 +601,9 @@ type Sandbox struct {
 	SyncHeld bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	// When its changes reach the codebase; never unspecified. Of a linked codebase it is
 	// SYNC_MODE_MANUAL.
-	Sync          SyncMode `protobuf:"varint,110,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
+	Sync SyncMode `protobuf:"varint,110,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
+	// Where commands see the codebase: /workspace, or the path of a linked one on the host.
+	Workspace     string `protobuf:"bytes,111,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -755,6 +757,13 @@ func (x *Sandbox) GetSync() SyncMode {
 	return SyncMode_SYNC_MODE_UNSPECIFIED
 }
 
+func (x *Sandbox) GetWorkspace() string {
+	if x != nil {
+		return x.Workspace
+	}
+	return ""
+}
+
 type CreateSandboxRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
@@ -774,7 +783,11 @@ type CreateSandboxRequest struct {
 	User string `protobuf:"bytes,102,opt,name=user,proto3" json:"user,omitempty"`
 	// When its changes reach the codebase. INVALID_ARGUMENT for another one than SYNC_MODE_MANUAL of a
 	// linked codebase.
-	Sync          SyncMode `protobuf:"varint,101,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
+	Sync SyncMode `protobuf:"varint,101,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
+	// Shows a linked codebase at its own path of the host, as the command line does, in place of
+	// /workspace, which leads there then. INVALID_ARGUMENT for an uploaded codebase;
+	// PERMISSION_DENIED for callers who may not name files of the host.
+	AtHostPath    bool `protobuf:"varint,104,opt,name=at_host_path,json=atHostPath,proto3" json:"at_host_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -877,6 +890,13 @@ func (x *CreateSandboxRequest) GetSync() SyncMode {
 		return x.Sync
 	}
 	return SyncMode_SYNC_MODE_UNSPECIFIED
+}
+
+func (x *CreateSandboxRequest) GetAtHostPath() bool {
+	if x != nil {
+		return x.AtHostPath
+	}
+	return false
 }
 
 type GetSandboxRequest struct {
@@ -5027,7 +5047,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xa9\x06\n" +
+	"diskInodes\"\xc7\x06\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5051,10 +5071,11 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04name\x18e \x01(\tR\x04name\x12\x19\n" +
 	"\bowner_id\x18f \x01(\tR\aownerId\x12\x1b\n" +
 	"\tsync_held\x18g \x01(\bR\bsyncHeld\x12(\n" +
-	"\x04sync\x18n \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x1a9\n" +
+	"\x04sync\x18n \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x12\x1c\n" +
+	"\tworkspace\x18o \x01(\tR\tworkspace\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x85\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x04\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5067,7 +5088,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tresources\x18\a \x01(\v2\x1a.sandbox.v1.ResourceLimitsR\tresources\x12\x12\n" +
 	"\x04name\x18d \x01(\tR\x04name\x12\x12\n" +
 	"\x04user\x18f \x01(\tR\x04user\x12(\n" +
-	"\x04sync\x18e \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x1a9\n" +
+	"\x04sync\x18e \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x12 \n" +
+	"\fat_host_path\x18h \x01(\bR\n" +
+	"atHostPath\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +

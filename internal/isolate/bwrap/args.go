@@ -169,6 +169,16 @@ func (p *plan) shown(a *arguments) {
 		cover(a, p.masks(m.Source, m.Target))
 	}
 	a.add("--bind", stageView, p.spec.Workspace)
+	if p.hasAlias() {
+		a.add("--bind", stageView, isolate.Workspace) // no link: find and others do not follow one
+	}
+}
+
+// hasAlias reports whether isolate.Workspace shows the view too, which lies
+// elsewhere: not where something else is in its place.
+func (p *plan) hasAlias() bool {
+	taken := func(path string) bool { return below(path, isolate.Workspace) }
+	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.mounts, func(m mount) bool { return taken(m.Target) })
 }
 
 // cover puts an empty, read-only directory over each of paths.

@@ -145,6 +145,9 @@ func (p *plan) binds() []bind {
 	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
 		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))
 	}
+	if p.hasAlias() {
+		binds = append(binds, mount(s.View, isolate.Workspace, bindOptions{Propagation: "rslave"}))
+	}
 	if s.DevPTS != "" {
 		binds = append(binds, mount(s.DevPTS, "/dev/pts", bindOptions{Propagation: "rprivate"}))
 	}

@@ -174,6 +174,16 @@ func (p *plan) addVolumes(dirs []string) error {
 	return nil
 }
 
+// hasAlias reports whether isolate.Workspace shows the view too, which lies
+// elsewhere: not where something else is in its place.
+func (p *plan) hasAlias() bool {
+	taken := func(path string) bool {
+		return below(path, isolate.Workspace) || below(isolate.Workspace, path) && path != "/"
+	}
+	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.volumes, taken) &&
+		!slices.ContainsFunc(p.mounts, func(m isolate.Mount) bool { return taken(m.Target) })
+}
+
 // masks returns the places inside at which a concealed directory would show
 // through a mount.
 func (p *plan) masks() []string {

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Iterator, List
 
 import pytest
+from conftest import on_both
 
-from agentfense import AsyncSandbox, Sandbox, SandboxClient
+from agentfense import AsyncSandbox, InvalidConfigurationError, RuntimeType, Sandbox, SandboxClient
 from agentfense.types import Codebase
 
 USER = pwd.getpwuid(os.geteuid()).pw_name
@@ -94,3 +95,24 @@ async def test_streams_may_be_awaited_as_their_siblings_are(project: Path) -> No
         async with sandbox.session() as session:
             assert [piece async for piece in await session.exec_stream("echo c")] == [b"c\n"]
         assert [event.event async for event in await sandbox.audit()]
+
+
+@on_both
+async def test_a_link_is_at_the_path_of_the_command_line(runtime: RuntimeType, project: Path) -> None:
+    with Sandbox.from_local(project, runtime=runtime) as sandbox:
+        assert sandbox.info.workspace == str(project)
+        assert sandbox.run("pwd; cat /workspace/main.py").stdout == f"{project}\nprint('hello')\n"
+        assert sandbox.run("pwd", workdir="src").stdout == f"{project}/src\n"
+        assert sandbox.read_file("/workspace/main.py") == sandbox.read_file("main.py") == "print('hello')\n"
+    async with await AsyncSandbox.from_local(project, runtime=runtime) as other:
+        assert (await other.run("pwd")).stdout == f"{project}\n"
+
+
+async def test_an_upload_is_at_workspace_and_the_default_stays(client: SandboxClient, project: Path) -> None:
+    assert on_the_command_line(project, "pwd") == f"{project}\n"
+    with Sandbox.from_local(project, link=False) as sandbox:
+        assert (sandbox.info.workspace, sandbox.run("pwd").stdout) == ("/workspace", "/workspace\n")
+        with pytest.raises(InvalidConfigurationError, match="at_host_path"):
+            client.create_sandbox(sandbox.codebase_id, at_host_path=True)
+    with Sandbox.from_local(project, auto_start=False) as linked, Sandbox.from_codebase(linked.codebase_id) as sandbox:
+        assert (sandbox.info.workspace, sandbox.run("pwd").stdout) == ("/workspace", "/workspace\n")

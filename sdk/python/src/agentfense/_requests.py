@@ -51,6 +51,7 @@ def create_sandbox(
     name: Optional[str],
     user: Optional[int],
     sync: Union[t.SyncMode, str, None],
+    at_host_path: bool,
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -64,6 +65,7 @@ def create_sandbox(
         name=text_of(name or "", "name"),
         user="" if user is None else str(operator.index(user)),
         sync=wire_sync(sync),
+        at_host_path=at_host_path,
     )
 
 

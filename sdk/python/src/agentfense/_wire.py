@@ -193,6 +193,7 @@ def sandbox_of(message: Any) -> t.Sandbox:
         owner_id=message.owner_id,
         sync_held=message.sync_held,
         sync=_SYNC.get(message.sync),
+        workspace=decode_path(message.workspace) or "/workspace",
     )
 
 

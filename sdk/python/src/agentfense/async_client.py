@@ -89,13 +89,16 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         name: Optional[str] = None,
         user: Optional[int] = None,
         sync: Optional[t.SyncMode] = None,
+        at_host_path: bool = False,
     ) -> t.Sandbox:
         """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible.
 
         ``sync`` is when its changes reach an uploaded codebase; None is as the server is configured.
+        With ``at_host_path`` a linked codebase is at its own path of the host inside, as on the command line;
+        /workspace shows it too.
         """
         request = requests.create_sandbox(
-            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user, sync
+            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user, sync, at_host_path
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = await self._connection.make(

@@ -72,10 +72,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
-        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets.
-        Elsewhere, or with ``ignore_patterns``, it is uploaded, but for what the default patterns, .gitignore and
-        .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which brings those of an
-        uploaded directory into the server's copy.
+        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets,
+        at the directory's own path, and at /workspace too.
+        Elsewhere, or with ``ignore_patterns``, it is uploaded, to /workspace, but for what the default patterns,
+        .gitignore and .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which
+        brings those of an uploaded directory into the server's copy.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -132,6 +133,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 name=name,
                 user=user,
                 sync=None if link else t.SyncMode.MANUAL,
+                at_host_path=made.linked,
             )
             return await cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
@@ -323,7 +325,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
     ) -> t.ExecResult:
-        """Run ``/bin/sh -c COMMAND`` in /workspace and wait for it, at most ``timeout`` seconds.
+        """Run ``/bin/sh -c COMMAND`` in the workspace and wait for it, at most ``timeout`` seconds.
 
         Raises CommandTimeoutError after them, when the command has been ended, and with ``raise_on_error``
         CommandExecutionError unless the exit code is 0.

@@ -72,10 +72,11 @@ class Sandbox(SandboxExecs):
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
 
         Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
-        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets.
-        Elsewhere, or with ``ignore_patterns``, it is uploaded, but for what the default patterns, .gitignore and
-        .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which brings those of an
-        uploaded directory into the server's copy.
+        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets,
+        at the directory's own path, and at /workspace too.
+        Elsewhere, or with ``ignore_patterns``, it is uploaded, to /workspace, but for what the default patterns,
+        .gitignore and .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which
+        brings those of an uploaded directory into the server's copy.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -131,6 +132,7 @@ class Sandbox(SandboxExecs):
                 name=name,
                 user=user,
                 sync=None if link else t.SyncMode.MANUAL,
+                at_host_path=made.linked,
             )
             return cls._begin(client, info, made, auto_start, owns_codebase=True)
         except BaseException:
@@ -322,7 +324,7 @@ class Sandbox(SandboxExecs):
         workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
     ) -> t.ExecResult:
-        """Run ``/bin/sh -c COMMAND`` in /workspace and wait for it, at most ``timeout`` seconds.
+        """Run ``/bin/sh -c COMMAND`` in the workspace and wait for it, at most ``timeout`` seconds.
 
         Raises CommandTimeoutError after them, when the command has been ended, and with ``raise_on_error``
         CommandExecutionError unless the exit code is 0.

@@ -110,6 +110,8 @@ class Sandbox:
     """Its changes reach the codebase by ``apply`` alone: a token without that scope has run a command in it."""
     sync: Optional[SyncMode] = None
     """When its changes reach the codebase; None is a server that does not tell."""
+    workspace: str = "/workspace"
+    """Where commands see the codebase: a linked one may be at its path of the host."""
 
 
 @dataclass

@@ -55,11 +55,11 @@ def run(there: Path, capsys: pytest.CaptureFixture[str], client: SandboxClient) 
     assert (client.list_sandboxes(), client.list_codebases()) == ([], [])
 
 
-def test_cells_share_a_shell(run: Shell) -> None:
+def test_cells_share_a_shell(run: Shell, there: Path) -> None:
     assert run("%%sandbox\ncat main.py; echo é >&2; cd src; a=5") == ("print('hello')\n", "é\n")
-    assert run("%%sandbox --shell\npwd; echo $a; printf '\\377'") == ("/workspace/src\n5\n\ufffd", "")
+    assert run("%%sandbox --shell\npwd; echo $a; printf '\\377'") == (f"{there}/src\n5\n\ufffd", "")
     assert run("%%sandbox --python\nimport os, sys\nprint(os.getcwd(), end='')\nsys.exit(3)") == (
-        "/workspace/srcCommandExecutionError: exit code 3\n",
+        f"{there}/srcCommandExecutionError: exit code 3\n",
         "",
     )
     assert run("%%sandbox --no-raise\nexit 3") == ("", "")
@@ -68,7 +68,7 @@ def test_cells_share_a_shell(run: Shell) -> None:
 
 def test_options_are_rules_of_the_live_sandbox(run: Shell) -> None:
     assert run("%%sandbox --hide README.md --write src\nls; echo 1 > src/new; cat main.py; cat .env || true") == (
-        "empty\nlink\nmain.py\noutput\nrun.sh\nsrc\nprint('hello')\n",
+        "build\nempty\nlink\nmain.py\noutput\nrun.sh\nsrc\nprint('hello')\n",
         "cat: .env: No such file or directory\n",
     )
     assert "Permission denied" in run("%%sandbox\necho > main.py")[1]
@@ -83,7 +83,7 @@ def test_options_are_rules_of_the_live_sandbox(run: Shell) -> None:
 def test_a_policy_file(run: Shell, there: Path) -> None:
     (there / "policy.yaml").write_text('version: 1\nrules: [{pattern: "*.md", permission: read}]\n')
     assert run("%%sandbox --policy policy.yaml\nls; echo > README.md")[0] == (
-        "README.md\nempty\noutput\nsecrets\nsrc\nCommandExecutionError: exit code 2\n"
+        "README.md\nbuild\nempty\noutput\nsecrets\nsrc\nCommandExecutionError: exit code 2\n"
     )
     assert run("%%sandbox --write README.md\necho changed > README.md; cat README.md") == ("changed\n", "")
     assert "rules: policy policy.yaml write=README.md\n" in run("%sandbox status")[0]
@@ -220,7 +220,7 @@ def test_the_documents_cells(there: Path) -> None:
     assert execute(there, *cells) == [
         {},
         {},
-        {"stdout": "/workspace/src\n"},
+        {"stdout": f"{there}/src\n"},
         {"stdout": DIFF},
         {"stdout": "applied main.py\n1 change applied\n"},
     ]
@@ -245,7 +245,7 @@ def test_an_interrupt_ends_the_command_and_no_more(there: Path, client: SandboxC
         "%%sandbox\npwd; [ $$ = $(cat ../output/shell) ] && ! kill -0 $(cat ../output/pid) 2>/dev/null && echo ended",
     )
     ended = "KeyboardInterrupt: what the cell ran is ended; the sandbox and its shell stay"
-    assert cells == [{"stdout": "interrupt me\n", "error": ended}, {"stdout": "/workspace/src\nended\n"}]
+    assert cells == [{"stdout": "interrupt me\n", "error": ended}, {"stdout": f"{there}/src\nended\n"}]
     assert (client.list_sandboxes(), client.list_codebases()) == ([], [])
 
 

@@ -276,7 +276,7 @@ def test_tools_are_sent_and_run_inside(home: Path, project: Path, sandbox: Sandb
     with SandboxExecutor(sandbox) as executor:
         agent = CodeAgent(tools=[Shout(), host_name], model=model, executor=executor)
         assert agent.run("shout", additional_args={"given": {"n": 4}}) == 5
-        assert "HI in /workspace yes: True" in model.heard
+        assert f"HI in {project} yes: True" in model.heard
         model.codes = ["final_answer(given['n'] + 2)"]
         assert agent.run("again", additional_args={"given": {"n": 5}}) == 7
 

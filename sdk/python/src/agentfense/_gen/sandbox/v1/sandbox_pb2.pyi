@@ -116,7 +116,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +141,7 @@ class Sandbox(_message.Message):
     OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -158,10 +159,11 @@ class Sandbox(_message.Message):
     owner_id: str
     sync_held: bool
     sync: SyncMode
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ...) -> None: ...
+    workspace: str
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -179,6 +181,7 @@ class CreateSandboxRequest(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     USER_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
+    AT_HOST_PATH_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -189,7 +192,8 @@ class CreateSandboxRequest(_message.Message):
     name: str
     user: str
     sync: SyncMode
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ...) -> None: ...
+    at_host_path: bool
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ...) -> None: ...
 
 class GetSandboxRequest(_message.Message):
     __slots__ = ("sandbox_id",)
