@@ -21,14 +21,17 @@ func TestSpecialFiles(t *testing.T) {
 			if err := unix.Mkfifo(at(name), 0o666); err != nil {
 				t.Fatal(err)
 			}
+			s.Own(at(name))
 		}
 		if err := withSocket(at("socket"), unix.Bind); err != nil {
 			t.Fatal(err)
 		}
+		s.Own(at("socket"))
 		if os.Geteuid() == 0 {
 			if err := unix.Mknod(at("device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
 				t.Fatal(err)
 			}
+			s.Own(at("device"))
 		}
 		untouched := s.Untouched()
 		passes(t, s, useSpecialFiles, nil, "--preset", "full-access")

@@ -23,6 +23,7 @@ func TestSetuidGivesNothing(t *testing.T) {
 		if err := os.WriteFile(planted, id, 0o755); err != nil {
 			t.Fatal(err)
 		}
+		s.Own(planted)
 		if err := os.Chmod(planted, 0o755|os.ModeSetuid|os.ModeSetgid); err != nil { // root's
 			t.Fatal(err)
 		}

@@ -140,12 +140,12 @@ func ordinary(s *Sandbox, uid uint32, groups []uint32) {
 		if err := os.Chmod(filepath.Dir(dir), 0o711); err != nil { // testing's own
 			s.t.Fatal(err)
 		}
-		s.own(dir)
+		s.Own(dir)
 	}
 }
 
-// own gives a file to the sandbox's user.
-func (s *Sandbox) own(path string) {
+// Own gives a file to the sandbox's user.
+func (s *Sandbox) Own(path string) {
 	s.t.Helper()
 	if s.user == nil {
 		return
@@ -184,7 +184,7 @@ func (s *Sandbox) Write(path, content string) {
 		s.t.Fatal(err)
 	}
 	for d := dir; d != s.Source && len(d) > len(s.Source); d = filepath.Dir(d) {
-		s.own(d)
+		s.Own(d)
 	}
 	if dir == full {
 		return
@@ -192,7 +192,7 @@ func (s *Sandbox) Write(path, content string) {
 	if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	s.own(full)
+	s.Own(full)
 }
 
 // Read returns the content of a file of the source.
