@@ -20,13 +20,7 @@ func (w *work) checkWhole(changes []change, paths []vpath.Path, name string) err
 		return nil
 	}
 	meant := selection(paths)
-	parts := map[vpath.Path]vpath.Path{} // of git directories, the first path that is meant
-	for _, c := range changes {
-		dir, _, ok := gitDirOf(c.Path)
-		if ok && meant(c.Path) && !meant(dir) && c.isListed() {
-			parts[dir] = min(c.Path, cmp.Or(parts[dir], c.Path))
-		}
-	}
+	parts := partsOfGit(changes, meant)
 	if len(parts) == 0 {
 		return nil
 	}
@@ -47,6 +41,19 @@ func (w *work) checkWhole(changes []change, paths []vpath.Path, name string) err
 		}
 	}
 	return nil
+}
+
+// partsOfGit are the git directories that are not meant themselves, with the first
+// path below that is.
+func partsOfGit(changes []change, meant func(vpath.Path) bool) map[vpath.Path]vpath.Path {
+	parts := map[vpath.Path]vpath.Path{}
+	for _, c := range changes {
+		dir, _, ok := gitDirOf(c.Path)
+		if ok && meant(c.Path) && !meant(dir) && c.isListed() {
+			parts[dir] = min(c.Path, cmp.Or(parts[dir], c.Path))
+		}
+	}
+	return parts
 }
 
 // isListed reports whether the change is one to tell of: something has changed, and
