@@ -157,8 +157,10 @@ func (d *dropping) renumber(p vpath.Path) error {
 // remove takes what the delta says of p out of it.
 func (d *dropping) remove(p vpath.Path) error {
 	s := d.s
-	if _, err := d.uncoverAt(p); err != nil {
-		return err
+	if !p.IsOwn() {
+		if _, err := d.uncoverAt(p); err != nil {
+			return err
+		}
 	}
 	at, err := d.at(p)
 	if err != nil || at == nil {

@@ -105,6 +105,11 @@ func parseStored(stored string) (kind storedKind, name, link string) {
 		}
 		return storedWhiteout, name, ""
 	}
+	return parseMarked(stored, rest)
+}
+
+// parseMarked is parseStored for a name of which rest follows ownPrefix.
+func parseMarked(stored, rest string) (kind storedKind, name, link string) {
 	switch body := rest[min(1, len(rest)):]; {
 	case strings.HasPrefix(rest, "=") && strings.HasPrefix(body, prefix):
 		return storedEntry, body, ""

@@ -28,9 +28,6 @@ func (d *dropping) uncover(p vpath.Path) error {
 // uncoverAt makes the directory a, if the delta has it or deletes it, merge
 // with the source's. It says whether the delta has it now.
 func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
-	if a.IsOwn() {
-		return false, nil
-	}
 	at, err := d.at(a)
 	if err != nil || at == nil {
 		return false, err

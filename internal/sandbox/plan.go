@@ -172,7 +172,7 @@ func (p *plan) checkParent(s *step) error {
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
 		leftOut, held := s.outcome == ChangedSinceReview, s.outcome == LeftOut
-		if s.outcome != Kept && !leftOut && !held || s.status != Deleted {
+		if s.status != Deleted || s.outcome != Kept && !leftOut && !held {
 			continue
 		}
 		for dir := range s.Path.Ancestors() {
