@@ -13,9 +13,17 @@ import (
 
 // toolOf names the program that a project with a file of that name is built with.
 var toolOf = []struct{ file, program string }{
-	{"package.json", "node"}, {".nvmrc", "node"},
-	{"pyproject.toml", "python3"}, {"requirements.txt", "python3"}, {"setup.py", "python3"}, {".python-version", "python3"},
-	{"Cargo.toml", "cargo"}, {"go.mod", "go"}, {"Gemfile", "ruby"}, {"pom.xml", "java"}, {"build.gradle", "java"},
+	{"package.json", "node"},
+	{".nvmrc", "node"},
+	{"pyproject.toml", "python3"},
+	{"requirements.txt", "python3"},
+	{"setup.py", "python3"},
+	{".python-version", "python3"},
+	{"Cargo.toml", "cargo"},
+	{"go.mod", "go"},
+	{"Gemfile", "ruby"},
+	{"pom.xml", "java"},
+	{"build.gradle", "java"},
 }
 
 // managerDirs are the directories below the home directory of programs that
@@ -27,10 +35,20 @@ var managerDirs = []struct {
 	shows []string
 }{
 	{".cargo/bin", []string{".cargo/bin", ".rustup"}},
-	{".pyenv", []string{".pyenv"}}, {".nvm", []string{".nvm"}}, {".local/share/fnm", []string{".local/share/fnm"}},
-	{".volta", []string{".volta"}}, {".asdf", []string{".asdf"}}, {".local/share/mise", []string{".local/share/mise"}},
-	{".rbenv", []string{".rbenv"}}, {".nodenv", []string{".nodenv"}}, {".goenv", []string{".goenv"}}, {".jenv", []string{".jenv"}},
-	{".sdkman", []string{".sdkman"}}, {".local/share/uv", []string{".local/share/uv"}}, {".bun", []string{".bun"}}, {".deno", []string{".deno"}},
+	{".pyenv", []string{".pyenv"}},
+	{".nvm", []string{".nvm"}},
+	{".local/share/fnm", []string{".local/share/fnm"}},
+	{".volta", []string{".volta"}},
+	{".asdf", []string{".asdf"}},
+	{".local/share/mise", []string{".local/share/mise"}},
+	{".rbenv", []string{".rbenv"}},
+	{".nodenv", []string{".nodenv"}},
+	{".goenv", []string{".goenv"}},
+	{".jenv", []string{".jenv"}},
+	{".sdkman", []string{".sdkman"}},
+	{".local/share/uv", []string{".local/share/uv"}},
+	{".bun", []string{".bun"}},
+	{".deno", []string{".deno"}},
 }
 
 // inside is what a command finds in a sandbox with the host's system.

@@ -43,23 +43,36 @@ func TestBelow(t *testing.T) {
 		in   []policy.Rule
 		want []policy.Rule
 	}{
-		{"a rule of any depth stays as it is",
+		{
+			"a rule of any depth stays as it is",
 			[]policy.Rule{rule(".env", policy.Auto, policy.None, 7), rule("secrets/", policy.Auto, policy.None, 0)},
-			[]policy.Rule{rule("secrets/", policy.Auto, policy.None, 0), rule(".env", policy.Auto, policy.None, 7)}},
-		{"a rule of another directory goes",
-			[]policy.Rule{rule("/docs/**", policy.Glob, policy.Write, 0)}, []policy.Rule{}},
-		{"a rule of a path below loses its beginning",
+			[]policy.Rule{rule("secrets/", policy.Auto, policy.None, 0), rule(".env", policy.Auto, policy.None, 7)},
+		},
+		{
+			"a rule of another directory goes",
+			[]policy.Rule{rule("/docs/**", policy.Glob, policy.Write, 0)},
+			[]policy.Rule{},
+		},
+		{
+			"a rule of a path below loses its beginning",
 			[]policy.Rule{rule("/src/app/keys", policy.Directory, policy.None, 0)},
-			[]policy.Rule{rule("/keys/**", policy.Glob, policy.None, 0)}},
-		{"a rule that hides a directory above hides all",
+			[]policy.Rule{rule("/keys/**", policy.Glob, policy.None, 0)},
+		},
+		{
+			"a rule that hides a directory above hides all",
 			[]policy.Rule{rule("/src", policy.File, policy.None, 0)},
-			[]policy.Rule{rule("**", policy.Glob, policy.None, 0)}},
-		{"a name with a metacharacter stays a name",
+			[]policy.Rule{rule("**", policy.Glob, policy.None, 0)},
+		},
+		{
+			"a name with a metacharacter stays a name",
 			[]policy.Rule{rule("/src/app/a*", policy.File, policy.Read, 0)},
-			[]policy.Rule{rule(`/a\*`, policy.Glob, policy.Read, 0)}},
-		{"the order is kept by priorities where patterns alone would change it",
+			[]policy.Rule{rule(`/a\*`, policy.Glob, policy.Read, 0)},
+		},
+		{
+			"the order is kept by priorities where patterns alone would change it",
 			[]policy.Rule{rule("/src/app/x", policy.File, policy.Read, 0), rule("/src/app/*", policy.Glob, policy.Write, 0)},
-			[]policy.Rule{rule("/*", policy.Glob, policy.Write, 0), rule("/x", policy.Glob, policy.Read, 0)}},
+			[]policy.Rule{rule("/*", policy.Glob, policy.Write, 0), rule("/x", policy.Glob, policy.Read, 0)},
+		},
 	} {
 		got, err := policy.Below(c.in, "/src/app")
 		if err != nil {
