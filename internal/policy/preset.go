@@ -40,7 +40,7 @@ var presets = map[string]preset{
 		}, false,
 	},
 	"development": {"write everything but secrets", []presetRule{{"**/*", Write, 0}}, false},
-	"full-access": {"write everything but secrets, as development; full-access@v1 shows secrets too", []presetRule{{"**", Write, 0}}, false},
+	"full-access": {"write everything, secrets too", []presetRule{{"**/*", Write, 0}}, true},
 	"read-only":   {"read everything but secrets", []presetRule{{"**/*", Read, 0}}, false},
 	"view-only":   {"list everything, read nothing", []presetRule{{"**/*", View, 0}}, true},
 }

@@ -39,7 +39,7 @@ func TestThePresetsAreAsPublished(t *testing.T) {
 	want := map[string][]string{
 		"agent-safe":  append([]string{"**/*:read:0", "/output/**:write:10", "/tmp/**:write:10", "**/.git/**:none:50"}, secrets...),
 		"development": append([]string{"**/*:write:0"}, secrets...),
-		"full-access": append([]string{"**:write:0"}, secrets...),
+		"full-access": {"**/*:write:0"},
 		"read-only":   append([]string{"**/*:read:0"}, secrets...),
 		"view-only":   {"**/*:view:0"},
 	}

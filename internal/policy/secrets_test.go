@@ -35,12 +35,9 @@ var shownNames = []vpath.Path{
 	"/docs/kubeconfig.md", "/service-account.go", "/config.json", "/account.json", "/.aws/task-definition.json",
 }
 
-func TestEveryPresetThatLetsReadHidesSecrets(t *testing.T) {
-	for _, name := range policy.PresetNames() {
+func TestPresetsHideSecrets(t *testing.T) {
+	for _, name := range []string{"agent-safe", "development", "read-only"} {
 		p := compile(t, presetRules(t, name))
-		if name == "view-only" {
-			continue
-		}
 		for _, path := range hiddenNames {
 			if d := p.Decide(path); d.Permission != policy.None {
 				t.Errorf("%s: %s is %s by %s, want none", name, path, d.Permission, d.Reason)

@@ -17,7 +17,7 @@ import (
 func TestNamesThatLookAlike(t *testing.T) {
 	s := harness.New(t, binary, map[string]string{".env": "secret", "café.key": "secret", "plain": "plain"})
 	untouched := s.Untouched()
-	passes(t, s, lookAlikes, nil, "--preset", "full-access@v1", "--hide", "strict:.env", "--hide", "strict:café.key")
+	passes(t, s, lookAlikes, nil, "--preset", "full-access", "--hide", "strict:.env", "--hide", "strict:café.key")
 	untouched()
 	for _, verb := range [][]string{{"diff", s.Name}, {"diff", s.Name, "--name-status"}, {"diff", s.Name, "--stat"}, {"files", "ls", s.Name}, {"apply", s.Name}} {
 		out := agentfense(t, s, verb...)

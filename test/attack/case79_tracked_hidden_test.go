@@ -356,7 +356,7 @@ func TestHiddenTrackedFilesFollowThePolicy(t *testing.T) {
 	gitIn(t, s.Source, "commit", "-q", "-m", "outside")
 	prints(t, s, inside, "S .env\nH a.txt\nS deploy/.env\nH deploy/run.sh\n")
 	prints(t, s, committing+"echo more >> a.txt; git commit -qam inside; "+inside, "S .env\nH a.txt\nS deploy/.env\nH deploy/run.sh\n")
-	prints(t, s, inside, "H .env\nH a.txt\nH deploy/.env\nS deploy/run.sh\n", "--preset", "full-access@v1", "--hide", "/deploy/run.sh")
+	prints(t, s, inside, "H .env\nH a.txt\nH deploy/.env\nS deploy/run.sh\n", "--preset", "full-access", "--hide", "/deploy/run.sh")
 	agentfense(t, s, "apply", s.Name)
 	if got, want := gitIn(t, s.Source, "ls-files", "-v"), "H .env\nH a.txt\nH c.txt\nH deploy/.env\nH deploy/run.sh\n"; got != want {
 		t.Errorf("outside: got %q, want %q", got, want)
@@ -366,10 +366,10 @@ func TestHiddenTrackedFilesFollowThePolicy(t *testing.T) {
 // A policy that changes while a command runs changes the index that is shown.
 func TestHiddenTrackedFilesFollowALivePolicy(t *testing.T) {
 	s := trackedSecrets(t)
-	wantCode(t, s.Agentfense("run", "--name", s.Name, "--preset", "full-access@v1", "--detach"), 0)
+	wantCode(t, s.Agentfense("run", "--name", s.Name, "--preset", "full-access", "--detach"), 0)
 	defer s.Agentfense("stop", s.Name)
 	for _, step := range []struct{ preset, want string }{
-		{"full-access@v1", "H .env\n"}, {"development", "S .env\n"}, {"full-access@v1", "H .env\n"},
+		{"full-access", "H .env\n"}, {"development", "S .env\n"}, {"full-access", "H .env\n"},
 	} {
 		agentfense(t, s, "policy", "set", s.Name, "--preset", step.preset)
 		if got := agentfense(t, s, "exec", s.Name, "--", "git", "ls-files", "-v", ".env"); got != step.want {

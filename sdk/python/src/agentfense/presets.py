@@ -29,7 +29,7 @@ PRESETS: Dict[str, List[PermissionRule]] = {
         *_rules(Permission.NONE, 100, *SECRETS),
     ],
     PRESET_READ_ONLY: [*_rules(Permission.READ, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
-    PRESET_FULL_ACCESS: [*_rules(Permission.WRITE, 0, "**"), *_rules(Permission.NONE, 100, *SECRETS)],
+    PRESET_FULL_ACCESS: _rules(Permission.WRITE, 0, "**/*"),
     PRESET_DEVELOPMENT: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
     PRESET_VIEW_ONLY: _rules(Permission.VIEW, 0, "**/*"),
 }
