@@ -76,7 +76,9 @@ func BenchmarkCompile(b *testing.B) {
 			rules := set.rules()
 			b.ReportAllocs()
 			for b.Loop() {
-				compile(b, rules)
+				if _, err := policy.CompileAnew(rules, policy.Options{}); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -42,9 +43,24 @@ type Policy struct {
 // ruleText is a rule in reasons, made once so that Decide need not allocate.
 type ruleText struct{ own, inherited string }
 
+// last is what Compile returned last: a command asks for the same policy several
+// times, and a preset takes a millisecond.
+var last atomic.Pointer[Policy]
+
 // Compile returns the policy that rules make up. Their order is without
 // meaning. Errors: Invalid, beginning with the Source of the rule at fault.
 func Compile(rules []Rule, o Options) (*Policy, error) {
+	if p := last.Load(); p != nil && slices.Equal(p.rules, rules) && slices.Equal(p.reserved, o.Reserved) {
+		return p, nil
+	}
+	p, err := compile(rules, o)
+	if err == nil {
+		last.Store(p)
+	}
+	return p, err
+}
+
+func compile(rules []Rule, o Options) (*Policy, error) {
 	p := &Policy{rules: slices.Clone(rules), reserved: slices.Clone(o.Reserved)}
 	p.texts = make([]ruleText, len(rules))
 	b := newBuilder()

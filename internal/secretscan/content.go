@@ -3,19 +3,22 @@ package secretscan
 import (
 	"bytes"
 	"regexp"
+	"sync"
 )
 
 // shape is a kind of token that its text gives away.
 type shape struct {
-	marker  string         // found first; the token begins here
-	pattern *regexp.Regexp // anchored at the marker
+	marker  string                // found first; the token begins here
+	pattern func() *regexp.Regexp // anchored at the marker; made when it is needed
 	kind    Kind
 	reason  string
 	test    bool // found in test data too: nobody makes these up
 }
 
 // at compiles a pattern that begins at the marker.
-func at(pattern string) *regexp.Regexp { return regexp.MustCompile(`\A(?:` + pattern + `)`) }
+func at(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\A(?:` + pattern + `)`) })
+}
 
 // shapes are as the services document their tokens, and as gitleaks and
 // detect-secrets look for them.
@@ -61,7 +64,7 @@ func findContent(text []byte, guess, sample bool) (f Finding, found bool) {
 			}
 			i += from
 			from = i + len(s.marker)
-			token := s.pattern.Find(text[i:])
+			token := s.pattern().Find(text[i:])
 			if token == nil || i > 0 && isWord(text[i-1]) && isWord(s.marker[0]) || isPlaceholder(token) {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"regexp"
+	"sync"
 )
 
 // markers are in the names of variables that hold secrets, but for their first
@@ -16,7 +17,9 @@ var markers = [][]byte{
 
 // assigned takes what follows a marker: the rest of the name, the sign, and a
 // quoted or a bare value.
-var assigned = regexp.MustCompile(`\A[A-Za-z0-9_-]{0,24}["']?\s{0,8}(?::=|=>|=|:)\s{0,8}(?:"([^"\s]{16,200})"|'([^'\s]{16,200})'|([^\s"',;]{16,200})[ \t]*(?:\r?\n|\z))`)
+var assigned = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`\A[A-Za-z0-9_-]{0,24}["']?\s{0,8}(?::=|=>|=|:)\s{0,8}(?:"([^"\s]{16,200})"|'([^'\s]{16,200})'|([^\s"',;]{16,200})[ \t]*(?:\r?\n|\z))`)
+})
 
 // The least entropy of a secret, in bits a character. detect-secrets has 4.5 for
 // base64 and 3.0 for hexadecimal digits alone; with the name of a variable that
@@ -42,7 +45,7 @@ func findAssignment(text []byte) (Finding, bool) {
 			if !isAssigned(rest) {
 				continue
 			}
-			groups := assigned.FindSubmatch(rest)
+			groups := assigned().FindSubmatch(rest)
 			if groups == nil || !isRandom(bytes.Join(groups[1:], nil)) {
 				continue
 			}

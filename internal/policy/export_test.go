@@ -1,0 +1,4 @@
+package policy
+
+// CompileAnew is Compile without its memory.
+var CompileAnew = compile
