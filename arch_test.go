@@ -63,22 +63,22 @@ var mayImport = map[string]string{
 	"internal/codebase": "crash fault ident hostfile ignore vpath",
 	"internal/store":    "fault ident hostfile vpath",
 	// meaning
-	"internal/sandbox":   "config crash fault githistory gitindex ident hostfile ignore vpath policy risk textdiff layer audit statedir",
+	"internal/sandbox":   "config crash fault gitconfig githistory gitindex ident hostfile ignore vpath policy risk textdiff layer audit statedir",
 	"internal/auth":      "fault ident hostfile vpath config store",
 	"internal/supervise": "bundle crash fault gitconfig hostfile vpath policy layer fusefs cgroup guest isolate isolate/bwrap isolate/docker shell audit outlog sandbox",
-	"internal/service":   "apilevel crash fault ident vpath policy config audit outlog codebase store auth sandbox supervise api/sandbox/v1",
+	"internal/service":   "apilevel crash fault gitconfig ident vpath policy config audit outlog codebase store auth sandbox supervise api/sandbox/v1",
 	// the server's interface; what it says is generated
 	"api":            "",
 	"api/sandbox/v1": "",
 	// faces
 	"internal/gateway":       "api api/sandbox/v1",
 	"internal/daemon":        "fault config connlimit codebase store auth sandbox supervise service gateway control",
-	"internal/control":       "fault tree vpath policy config audit outlog sandbox",
+	"internal/control":       "fault gitconfig tree vpath policy config audit outlog sandbox",
 	"internal/endpoint":      "fault vpath",
 	"internal/endpoint/dial": "apilevel fault endpoint hostfile",
 	"internal/carry":         "fault tree vpath api/sandbox/v1",
 	"internal/remote":        "fault ident tree vpath policy config textdiff audit outlog sandbox control carry endpoint endpoint/dial api/sandbox/v1",
-	"internal/cli":           "fault hostfile statedir tree vpath policy secretscan config cgroup guest isolate isolate/bwrap isolate/docker audit outlog sandbox supervise bundle control endpoint",
+	"internal/cli":           "fault gitconfig hostfile statedir tree vpath policy secretscan config cgroup guest isolate isolate/bwrap isolate/docker audit outlog sandbox supervise bundle control endpoint",
 	"cmd/agentfense":         "bundle cli guest isolate/handover supervise",
 	"cmd/agentfense/server":  "bundle cli control daemon endpoint remote",
 	// what programs import

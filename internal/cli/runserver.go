@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/config"
 	"github.com/agentfense/agentfense/internal/control"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/gitconfig"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 	"github.com/agentfense/agentfense/internal/vpath"
@@ -85,6 +86,7 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.S
 		return nil, err
 	}
 	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, User: o.User, Limits: o.limits()}
+	n.Git = gitconfig.Of(e.getenv, "/")
 	n.Limits.Timeout = 0 // of each command, not of the sandbox
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
@@ -100,6 +102,7 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.S
 			return nil, err
 		}
 		m.codebase, n.CodebaseID, n.Sync = pushed.ID, pushed.ID, config.SyncManual
+		n.Git = gitconfig.Of(e.getenv, string(source.Path))
 	}
 	m.Sandbox, err = s.Create(ctx, n)
 	if err == nil && m.codebase != "" {

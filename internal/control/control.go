@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/gitconfig"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
 )
@@ -50,6 +51,7 @@ type NewSandbox struct {
 	Runtime    string // "" for the server's default
 	Image      string
 	User       string // "" for the server's default
+	Git        gitconfig.User
 	Limits     sandbox.Limits
 	Sync       config.Sync // "" for what the server is configured to do
 }

@@ -13,9 +13,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ignore"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
@@ -29,8 +31,24 @@ const (
 
 // User is who somebody is to git; a field that is not configured is empty.
 type User struct {
-	Name  string
-	Email string
+	Name  string `json:"name,omitempty"`
+	Email string `json:"email,omitempty"`
+}
+
+// maxValue is how many bytes a name or an address may have that somebody else sends.
+const maxValue = 1024
+
+// Check refuses what cannot be somebody's name or address. Errors: Invalid.
+func (u User) Check() error {
+	for _, v := range []struct{ field, value string }{{"name", u.Name}, {"email", u.Email}} {
+		switch {
+		case len(v.value) > maxValue:
+			return fault.New(fault.Invalid, "git_user.%s: longer than %d bytes", v.field, maxValue)
+		case strings.ContainsFunc(v.value, unicode.IsControl):
+			return fault.New(fault.Invalid, "git_user.%s: has a control character", v.field)
+		}
+	}
+	return nil
 }
 
 // Of returns who the user of the environment getenv is to git in the directory dir: by

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/gitconfig"
 	"github.com/agentfense/agentfense/internal/needs"
 )
@@ -50,6 +51,28 @@ func (w *world) asks(dir string) gitconfig.User {
 		return strings.TrimSuffix(string(out), "\n")
 	}
 	return gitconfig.User{Name: get("user.name"), Email: get("user.email")}
+}
+
+func TestASentUserIsChecked(t *testing.T) {
+	tests := []struct {
+		name string
+		user gitconfig.User
+		kind fault.Kind
+	}{
+		{"nobody", gitconfig.User{}, 0},
+		{"quotes and other letters", gitconfig.User{Name: `Ä "B" #`, Email: "a@b.c"}, 0},
+		{"a line of its own", gitconfig.User{Name: "a\n[core]"}, fault.Invalid},
+		{"a NUL", gitconfig.User{Email: "a\x00"}, fault.Invalid},
+		{"too long", gitconfig.User{Email: strings.Repeat("a", 1025)}, fault.Invalid},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.user.Check()
+			if tt.kind == 0 && err != nil || tt.kind != 0 && !fault.Is(err, tt.kind) {
+				t.Errorf("Check() = %v, want kind %v", err, tt.kind)
+			}
+		})
+	}
 }
 
 func TestTheUserIsWhomGitTakes(t *testing.T) {

@@ -152,6 +152,7 @@ func (c *Client) Create(ctx context.Context, n control.NewSandbox) (control.Sand
 	made, err := c.sandboxes.CreateSandbox(ctx, &sandboxv1.CreateSandboxRequest{
 		CodebaseId: n.CodebaseID, Permissions: rules, Runtime: wireRuntime[n.Runtime], Image: n.Image,
 		Resources: wireLimits(n.Limits), Name: n.Name, User: n.User, Sync: wireSync[n.Sync],
+		GitUser: &sandboxv1.GitUser{Name: n.Git.Name, Email: n.Git.Email},
 	})
 	if err != nil {
 		return control.Sandbox{}, c.failed(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/gitconfig"
 )
 
 // Served is what the record of a server's sandbox holds besides.
@@ -20,6 +21,8 @@ type Served struct {
 	// Sync is when the changes reach the codebase, "" for what the server is
 	// configured to do.
 	Sync config.Sync `json:"sync,omitempty"`
+	// Git is who the client is to git.
+	Git gitconfig.User `json:"git,omitzero"`
 	// ExpiresAt is when the server stops the sandbox; zero is never.
 	ExpiresAt time.Time `json:"expires_at,omitzero"`
 	// Running says that a client has started the sandbox and nobody has stopped

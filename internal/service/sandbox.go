@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/auth"
 	"github.com/agentfense/agentfense/internal/crash"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/gitconfig"
 	"github.com/agentfense/agentfense/internal/ident"
 	"github.com/agentfense/agentfense/internal/policy"
 	"github.com/agentfense/agentfense/internal/sandbox"
@@ -106,11 +107,15 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	if err != nil {
 		return sandbox.Record{}, err
 	}
+	git := gitconfig.User{Name: r.GitUser.GetName(), Email: r.GitUser.GetEmail()}
+	if err := git.Check(); err != nil {
+		return sandbox.Record{}, err
+	}
 	if err := checkLabels(r.Labels); err != nil {
 		return sandbox.Record{}, err
 	}
 	served := &sandbox.Served{
-		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels,
+		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels, Git: git,
 	}
 	if served.Sync, err = syncModeOf(r.Sync, of); err != nil {
 		return sandbox.Record{}, err

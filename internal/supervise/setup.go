@@ -363,12 +363,15 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	return spec
 }
 
-// gitConfig is what a git inside is told. Of a server's sandbox nobody is its user.
+// gitConfig is what a git inside is told. Whose a server's sandbox is to git its client
+// has said, or nobody.
 // What a mount shows has an owner that is nobody inside, for which git refuses a
 // repository: so the owner does not matter where there are mounts.
 func (s *supervisor) gitConfig() []byte {
 	c := gitconfig.Inside{Safe: []string{s.record.Workspace}}
-	if s.record.Served == nil {
+	if served := s.record.Served; served != nil {
+		c.User = served.Git
+	} else {
 		c.User = gitconfig.Of(os.Getenv, string(s.record.Source.Path))
 	}
 	if len(s.record.Mounts) > 0 {

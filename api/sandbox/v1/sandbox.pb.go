@@ -482,7 +482,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -787,7 +787,9 @@ type CreateSandboxRequest struct {
 	// Shows a linked codebase at its own path of the host, as the command line does, in place of
 	// /workspace, which leads there then. INVALID_ARGUMENT for an uploaded codebase;
 	// PERMISSION_DENIED for callers who may not name files of the host.
-	AtHostPath    bool `protobuf:"varint,104,opt,name=at_host_path,json=atHostPath,proto3" json:"at_host_path,omitempty"`
+	AtHostPath bool `protobuf:"varint,104,opt,name=at_host_path,json=atHostPath,proto3" json:"at_host_path,omitempty"`
+	// Who the caller is to git: user.name and user.email of a git inside.
+	GitUser       *GitUser `protobuf:"bytes,106,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -899,6 +901,67 @@ func (x *CreateSandboxRequest) GetAtHostPath() bool {
 	return false
 }
 
+func (x *CreateSandboxRequest) GetGitUser() *GitUser {
+	if x != nil {
+		return x.GitUser
+	}
+	return nil
+}
+
+// Who somebody is to git. What is empty is not configured.
+type GitUser struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// At most 1024 bytes, without control characters, as the address.
+	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Email         string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitUser) Reset() {
+	*x = GitUser{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitUser) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitUser) ProtoMessage() {}
+
+func (x *GitUser) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
+func (*GitUser) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GitUser) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GitUser) GetEmail() string {
+	if x != nil {
+		return x.Email
+	}
+	return ""
+}
+
 type GetSandboxRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId     string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
@@ -908,7 +971,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +983,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +996,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -963,7 +1026,7 @@ type ListSandboxesRequest struct {
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1038,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1051,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1044,7 +1107,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1119,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1132,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1095,7 +1158,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1170,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1183,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1139,7 +1202,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1151,7 +1214,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1164,7 +1227,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1186,7 +1249,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1261,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1274,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1251,7 +1314,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1326,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1339,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1379,7 +1442,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1454,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1467,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -1545,7 +1608,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1620,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1633,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Denial) GetPath() string {
@@ -1642,7 +1705,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1717,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1730,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1720,7 +1783,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1732,7 +1795,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1745,7 +1808,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -1849,7 +1912,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1924,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1937,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -1989,7 +2052,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2064,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2077,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2033,7 +2096,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2108,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2121,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2086,7 +2149,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2161,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2174,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2164,7 +2227,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2176,7 +2239,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2189,7 +2252,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Session) GetId() string {
@@ -2246,7 +2309,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2321,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2334,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2304,7 +2367,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2379,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2392,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2348,7 +2411,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2423,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2436,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -2392,7 +2455,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2404,7 +2467,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2417,7 +2480,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2436,7 +2499,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2448,7 +2511,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2461,7 +2524,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -2484,7 +2547,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2559,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2572,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -2560,7 +2623,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2572,7 +2635,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2585,7 +2648,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -2646,7 +2709,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2658,7 +2721,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2671,7 +2734,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -2718,7 +2781,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2730,7 +2793,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2743,7 +2806,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -2810,7 +2873,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2885,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2898,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -2994,7 +3057,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3006,7 +3069,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3019,7 +3082,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3067,7 +3130,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3142,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3155,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3136,7 +3199,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3148,7 +3211,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3161,7 +3224,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3208,7 +3271,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3283,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3296,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3277,7 +3340,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3352,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3365,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3339,7 +3402,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3414,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3427,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -3422,7 +3485,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3434,7 +3497,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3447,7 +3510,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3485,7 +3548,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3560,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3573,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3545,7 +3608,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3620,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3633,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3597,7 +3660,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3672,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3685,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -3661,7 +3724,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3736,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3749,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -3757,7 +3820,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3832,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3845,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -3816,7 +3879,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3891,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3904,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -3891,7 +3954,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3903,7 +3966,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3916,7 +3979,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -3952,7 +4015,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3964,7 +4027,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3977,7 +4040,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4039,7 +4102,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4051,7 +4114,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4064,7 +4127,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4090,7 +4153,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4102,7 +4165,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4115,7 +4178,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4138,7 +4201,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4150,7 +4213,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +4226,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4199,7 +4262,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4274,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4224,7 +4287,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4258,7 +4321,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4270,7 +4333,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4283,7 +4346,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -4338,7 +4401,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4350,7 +4413,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4363,7 +4426,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4405,7 +4468,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4480,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4493,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4470,7 +4533,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4545,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4495,7 +4558,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4563,7 +4626,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4638,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4651,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4627,7 +4690,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4702,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4715,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4752,7 +4815,7 @@ type AttachRequest_Start struct {
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4764,7 +4827,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[58]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4777,7 +4840,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -4843,7 +4906,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4918,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4931,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -4909,7 +4972,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4921,7 +4984,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4934,7 +4997,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -4968,7 +5031,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4980,7 +5043,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4993,7 +5056,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5075,7 +5138,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\tworkspace\x18o \x01(\tR\tworkspace\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa7\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x04\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5090,10 +5153,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04user\x18f \x01(\tR\x04user\x12(\n" +
 	"\x04sync\x18e \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x12 \n" +
 	"\fat_host_path\x18h \x01(\bR\n" +
-	"atHostPath\x1a9\n" +
+	"atHostPath\x12.\n" +
+	"\bgit_user\x18j \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"2\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
+	"\aGitUser\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05email\x18\x02 \x01(\tR\x05email\"2\n" +
 	"\x11GetSandboxRequest\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xa3\x02\n" +
@@ -5566,7 +5633,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -5579,208 +5646,210 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(*ResourceLimits)(nil),             // 8: sandbox.v1.ResourceLimits
 	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
 	(*CreateSandboxRequest)(nil),       // 10: sandbox.v1.CreateSandboxRequest
-	(*GetSandboxRequest)(nil),          // 11: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 12: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 13: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 14: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 15: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 16: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 17: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 18: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 19: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 20: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 21: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 22: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 23: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 24: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 25: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 26: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 27: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 28: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 29: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 30: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 31: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 32: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 33: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 34: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 35: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 36: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 37: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 38: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 39: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 40: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 41: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 42: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 43: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 44: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 45: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 46: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 47: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 48: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 49: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 50: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 51: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 52: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 53: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 54: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 55: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 56: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 57: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 58: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 59: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 60: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 61: sandbox.v1.Stats
-	nil,                                // 62: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 63: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 64: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 65: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 66: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 67: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 68: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 69: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 70: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 71: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 72: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 73: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 74: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 75: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 76: google.protobuf.Duration
-	(Permission)(0),                    // 77: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 78: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 79: sandbox.v1.Empty
+	(*GitUser)(nil),                    // 11: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 12: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 13: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 14: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 15: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 16: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 17: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 18: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 19: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 20: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 21: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 22: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 23: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 24: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 25: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 26: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 27: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 28: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 29: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 30: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 31: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 32: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 33: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 34: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 35: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 36: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 37: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 38: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 39: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 40: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 41: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 42: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 43: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 44: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 45: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 46: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 47: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 48: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 49: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 50: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 51: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 52: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 53: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 54: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 55: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 56: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 57: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 58: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 59: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 60: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 61: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 62: sandbox.v1.Stats
+	nil,                                // 63: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 64: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 65: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 66: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 67: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 68: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 69: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 70: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 71: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 72: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 73: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 74: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 75: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 76: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 77: google.protobuf.Duration
+	(Permission)(0),                    // 78: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 79: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 80: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	73, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	74, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	62, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	75, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	75, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	75, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	75, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	74, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	75, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	63, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	76, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	76, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	76, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	76, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
 	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
 	8,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
 	1,  // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	73, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	76, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	63, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	74, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	77, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	64, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
 	0,  // 13: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
 	8,  // 14: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
 	1,  // 15: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	64, // 16: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,  // 17: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	65, // 18: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	76, // 19: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	76, // 20: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	19, // 21: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	20, // 22: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	77, // 23: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,  // 24: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,  // 25: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	19, // 26: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	20, // 27: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	66, // 28: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	68, // 29: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	67, // 30: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	25, // 31: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	75, // 32: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	78, // 33: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	75, // 34: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	75, // 35: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	70, // 36: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	26, // 37: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	76, // 38: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	36, // 39: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	35, // 40: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,  // 41: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,  // 42: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	37, // 43: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	37, // 44: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,  // 45: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,  // 46: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	39, // 47: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	71, // 48: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	73, // 49: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	77, // 50: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	73, // 51: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	48, // 52: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	51, // 53: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	77, // 54: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	75, // 55: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,  // 56: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	20, // 57: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	75, // 58: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	75, // 59: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	75, // 60: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,  // 61: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	76, // 62: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	72, // 63: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	69, // 64: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	76, // 65: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	68, // 66: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	3,  // 67: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,  // 68: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	37, // 69: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	10, // 70: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	11, // 71: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	12, // 72: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	14, // 73: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	15, // 74: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	16, // 75: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	17, // 76: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	17, // 77: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	27, // 78: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	28, // 79: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	29, // 80: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	31, // 81: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	32, // 82: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	32, // 83: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	22, // 84: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	23, // 85: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	33, // 86: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	41, // 87: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	38, // 88: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	43, // 89: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	45, // 90: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	46, // 91: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	49, // 92: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	52, // 93: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	54, // 94: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	56, // 95: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	58, // 96: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	60, // 97: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,  // 98: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 99: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	13, // 100: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,  // 101: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 102: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	79, // 103: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	18, // 104: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	21, // 105: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	26, // 106: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	26, // 107: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	30, // 108: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	79, // 109: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	18, // 110: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	21, // 111: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	21, // 112: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	24, // 113: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	34, // 114: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	42, // 115: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	40, // 116: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	44, // 117: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,  // 118: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	47, // 119: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	50, // 120: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	53, // 121: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	55, // 122: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	57, // 123: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	59, // 124: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	61, // 125: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	98, // [98:126] is the sub-list for method output_type
-	70, // [70:98] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	11, // 16: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	65, // 17: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,  // 18: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	66, // 19: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	77, // 20: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	77, // 21: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	20, // 22: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	21, // 23: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	78, // 24: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,  // 25: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,  // 26: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	20, // 27: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	21, // 28: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	67, // 29: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	69, // 30: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	68, // 31: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	26, // 32: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	76, // 33: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	79, // 34: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	76, // 35: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	76, // 36: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	71, // 37: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	27, // 38: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	77, // 39: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	37, // 40: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	36, // 41: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,  // 42: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,  // 43: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	38, // 44: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	38, // 45: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,  // 46: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,  // 47: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	40, // 48: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	72, // 49: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	74, // 50: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	78, // 51: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	74, // 52: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	49, // 53: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	52, // 54: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	78, // 55: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	76, // 56: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,  // 57: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	21, // 58: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	76, // 59: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	76, // 60: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	76, // 61: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,  // 62: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	77, // 63: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	73, // 64: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	70, // 65: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	77, // 66: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	69, // 67: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	3,  // 68: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,  // 69: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	38, // 70: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	10, // 71: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	12, // 72: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	13, // 73: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	15, // 74: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	16, // 75: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	17, // 76: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	18, // 77: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	18, // 78: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	28, // 79: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	29, // 80: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	30, // 81: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	32, // 82: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	33, // 83: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	33, // 84: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	23, // 85: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	24, // 86: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	34, // 87: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	42, // 88: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	39, // 89: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	44, // 90: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	46, // 91: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	47, // 92: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	50, // 93: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	53, // 94: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	55, // 95: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	57, // 96: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	59, // 97: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	61, // 98: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,  // 99: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 100: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	14, // 101: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,  // 102: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,  // 103: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	80, // 104: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	19, // 105: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	22, // 106: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	27, // 107: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	27, // 108: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	31, // 109: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	80, // 110: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	19, // 111: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	22, // 112: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	22, // 113: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	25, // 114: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	35, // 115: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	43, // 116: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	41, // 117: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	45, // 118: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,  // 119: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	48, // 120: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	51, // 121: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	54, // 122: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	56, // 123: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	58, // 124: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	60, // 125: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	62, // 126: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	99, // [99:127] is the sub-list for method output_type
+	71, // [71:99] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -5789,8 +5858,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[13].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -5798,21 +5867,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[17].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[34].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[18].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[35].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[39].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[51].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[53].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[40].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   65,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

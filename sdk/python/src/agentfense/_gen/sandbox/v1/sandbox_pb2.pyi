@@ -163,7 +163,7 @@ class Sandbox(_message.Message):
     def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class CreateSandboxRequest(_message.Message):
     USER_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     AT_HOST_PATH_FIELD_NUMBER: _ClassVar[int]
+    GIT_USER_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -193,7 +194,16 @@ class CreateSandboxRequest(_message.Message):
     user: str
     sync: SyncMode
     at_host_path: bool
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ...) -> None: ...
+    git_user: GitUser
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ...) -> None: ...
+
+class GitUser(_message.Message):
+    __slots__ = ("name", "email")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    EMAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    email: str
+    def __init__(self, name: _Optional[str] = ..., email: _Optional[str] = ...) -> None: ...
 
 class GetSandboxRequest(_message.Message):
     __slots__ = ("sandbox_id",)
