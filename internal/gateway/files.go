@@ -97,8 +97,15 @@ func refusal(stream uploadStream, sendErr error) (*sandboxv1.UploadResult, error
 func uploadMetadata(r *http.Request, codebaseID, file string) (*sandboxv1.UploadChunk_Metadata, error) {
 	meta := &sandboxv1.UploadChunk_Metadata{CodebaseId: codebaseID, FilePath: file, TotalSize: max(r.ContentLength, 0)}
 	query := r.URL.Query()
-	if err := onlyQuery(query, "mode", "directory", "symlinkTarget", "symlink_target"); err != nil {
+	if err := onlyQuery(query, "mode", "directory", "symlinkTarget", "symlink_target", "totalSize", "total_size"); err != nil {
 		return nil, err
+	}
+	if text := cmp.Or(query.Get("totalSize"), query.Get("total_size")); text != "" {
+		size, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, invalid("totalSize %q: want a number of bytes", text)
+		}
+		meta.TotalSize = cmp.Or(size, meta.TotalSize) // 0 is a size that is not told
 	}
 	meta.SymlinkTarget = cmp.Or(query.Get("symlinkTarget"), query.Get("symlink_target"))
 	if text := query.Get("mode"); text != "" {

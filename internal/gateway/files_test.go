@@ -52,6 +52,8 @@ func TestUpload(t *testing.T) {
 		{name: "an empty file", method: "PUT", path: "b", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b"}},
 		{name: "several pieces", method: "PUT", path: "b", body: big, want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", TotalSize: int64(len(big))}},
 		{name: "of unknown length", method: "PUT", path: "b", body: big, set: chunked, want: &sandboxv1.UploadChunk_Metadata{FilePath: "b"}},
+		{name: "of a length that only the query tells", method: "PUT", path: "b?totalSize=5", body: "hello", set: chunked, want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", TotalSize: 5}},
+		{name: "the same, in the other spelling", method: "PUT", path: "b?total_size=5", body: "hello", set: chunked, want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", TotalSize: 5}},
 		{name: "with a mode", method: "PUT", path: "b?mode=0755", body: "x", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", TotalSize: 1, Mode: 0o755}},
 		{name: "a symbolic link", method: "PUT", path: "b?symlink_target=../c%20d", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", SymlinkTarget: "../c d"}},
 		{name: "a symbolic link, in the other spelling", method: "PUT", path: "b?symlinkTarget=c", want: &sandboxv1.UploadChunk_Metadata{FilePath: "b", SymlinkTarget: "c"}},
