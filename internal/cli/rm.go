@@ -60,7 +60,7 @@ func (e *env) removeOnServer(ctx context.Context, s control.Server, name string,
 	}
 	pending, err := s.Review(ctx, sb, nil, true, "")
 	if err == nil {
-		err = refusePending(sb.Record.Name, len(pending.Files()))
+		err = refusePending(sb.Record.Name, sandbox.PendingOf(pending.Files()))
 	}
 	if err != nil {
 		return err
@@ -134,20 +134,23 @@ func (e *env) checkPending(ctx context.Context, name string, sb *sandbox.Sandbox
 	if done, err := e.asOwner(ctx, sb, []string{pendingVerb, sb.Name()}); done || err != nil {
 		return err
 	}
-	n, err := sb.CountChanges()
+	pending, err := sb.Pending()
 	if err != nil {
 		return fault.New(fault.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
 	}
-	return refusePending(sb.Name(), n)
+	return refusePending(sb.Name(), pending)
 }
 
-// refusePending is the error of rm for n changes that were not applied. Errors:
+// refusePending is the error of rm for changes that were not applied. Errors:
 // Precondition.
-func refusePending(name string, n int) error {
-	if n == 0 {
+func refusePending(name string, p sandbox.Pending) error {
+	switch p.Changes {
+	case 0:
 		return nil
+	case p.LeftOut:
+		return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[1]s · remove it with them: agentfense rm --force %[1]s", name, plural(p.LeftOut, "change"))
 	}
-	return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(n, "change"))
+	return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(p.Changes, "change"))
 }
 
 // remove is removeIf whatever the sandbox holds.

@@ -12,7 +12,7 @@ import (
 // the source has (docs/adr/0027). No apply takes it.
 
 // ownReason says why an own entry is left out.
-const ownReason = "made where the policy hides what the source has: never applied"
+const ownReason = "made under a name that the policy hides: never applied"
 
 // isOwn reports whether the change is of an own entry.
 func (c *change) isOwn() bool { return c.Path.IsOwn() }

@@ -48,14 +48,37 @@ func (s *Sandbox) HasChanges() (bool, error) {
 // CountChanges returns how many changes a diff would list: what is lost with the
 // sandbox.
 func (s *Sandbox) CountChanges() (int, error) {
+	p, err := s.Pending()
+	return p.Changes, err
+}
+
+// Pending is what a sandbox holds.
+type Pending struct {
+	Changes int // that a diff would list
+	LeftOut int // of these, that no apply takes
+}
+
+// PendingOf counts what a diff lists.
+func PendingOf(files []FileDiff) Pending {
+	p := Pending{Changes: len(files)}
+	for i := range files {
+		if files[i].LeftOut != "" {
+			p.LeftOut++
+		}
+	}
+	return p
+}
+
+// Pending returns what is lost with the sandbox.
+func (s *Sandbox) Pending() (Pending, error) {
 	if changed, err := s.HasChanges(); err != nil || !changed {
-		return 0, err
+		return Pending{}, err
 	}
 	r, err := s.Review()
 	if err != nil {
-		return 0, err
+		return Pending{}, err
 	}
-	return len(r.Files()), r.Close()
+	return PendingOf(r.Files()), r.Close()
 }
 
 // resolve answers the conflicts of the plan, parents before children.
