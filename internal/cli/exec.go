@@ -133,14 +133,17 @@ func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered,
 		command.Timeout = o.Timeout
 	}
 	exit, err := e.execute(ctx, live.client, command)
-	return exit, explainNotFound(err, argv[0])
+	if err == nil && exitOf(exit) == exitNotFound {
+		e.sayMissing(sb.Record(), command)
+	}
+	return exit, e.explainNotFound(err, argv[0])
 }
 
 // explainNotFound says where on the host a command is that was not found
-// inside.
-func explainNotFound(err error, name string) error {
+// inside, unless sayProgram has.
+func (e *env) explainNotFound(err error, name string) error {
 	notStarted := (*supervise.CommandError)(nil)
-	if !errors.As(err, &notStarted) || notStarted.NotExecutable || filepath.Base(name) != name {
+	if e.toldPrograms[name] || !errors.As(err, &notStarted) || notStarted.NotExecutable || filepath.Base(name) != name {
 		return err
 	}
 	path, lookErr := exec.LookPath(name)

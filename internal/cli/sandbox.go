@@ -300,6 +300,7 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (su
 	if len(argv) > 0 && !slices.ContainsFunc(v.Extra, ownPath) {
 		e.sayProgram(r, argv[0])
 	}
+	e.sayRustup(r, v.Extra)
 	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}, nil
 }
 

@@ -27,28 +27,12 @@ var toolOf = []struct{ file, program string }{
 }
 
 // managerDirs are the directories below the home directory of programs that
-// manage toolchains, as their documentation has them, with what has to be shown
-// for such a toolchain to run. Of .cargo that is bin alone: it holds a token
-// too, and cargo writes to it.
-var managerDirs = []struct {
-	dir   string
-	shows []string
-}{
-	{".cargo/bin", []string{".cargo/bin", ".rustup"}},
-	{".pyenv", []string{".pyenv"}},
-	{".nvm", []string{".nvm"}},
-	{".local/share/fnm", []string{".local/share/fnm"}},
-	{".volta", []string{".volta"}},
-	{".asdf", []string{".asdf"}},
-	{".local/share/mise", []string{".local/share/mise"}},
-	{".rbenv", []string{".rbenv"}},
-	{".nodenv", []string{".nodenv"}},
-	{".goenv", []string{".goenv"}},
-	{".jenv", []string{".jenv"}},
-	{".sdkman", []string{".sdkman"}},
-	{".local/share/uv", []string{".local/share/uv"}},
-	{".bun", []string{".bun"}},
-	{".deno", []string{".deno"}},
+// manage toolchains, as their documentation has them: such a directory has to be
+// shown whole for a toolchain in it to run. Of .cargo that is bin alone: it holds
+// a token too, and cargo writes to it.
+var managerDirs = []string{
+	".cargo/bin", ".pyenv", ".nvm", ".local/share/fnm", ".volta", ".asdf", ".local/share/mise", ".rbenv",
+	".nodenv", ".goenv", ".jenv", ".sdkman", ".local/share/uv", ".bun", ".deno",
 }
 
 // inside is what a command finds in a sandbox with the host's system.
@@ -105,7 +89,7 @@ func (e *env) sayProgram(r sandbox.Record, name string) {
 	if r.Runtime == sandbox.RuntimeDocker || strings.Contains(name, "/") || e.toldPrograms[name] {
 		return
 	}
-	ours := findProgram(name, filepath.SplitList(e.getenv("PATH")), func(string) bool { return true })
+	ours := e.ownProgram(name)
 	in := e.lookInside(r)
 	if ours == "" || in.shows(ours) {
 		return
@@ -114,16 +98,17 @@ func (e *env) sayProgram(r sandbox.Record, name string) {
 		e.toldPrograms = map[string]bool{}
 	}
 	e.toldPrograms[name] = true
-	var flags []string
-	for _, dir := range in.neededFor(ours) {
-		flags = append(flags, "--mount "+shellWord(dir))
-	}
-	called, to := vpath.Escape(name), strings.Join(flags, " ")
+	called, to := vpath.Escape(name), e.flagsFor(in, ours)
 	if theirs := findProgram(name, in.path, in.shows); theirs != "" {
 		e.say("%s: inside it is %s, not your %s; to have yours: %s", called, vpath.Escape(theirs), vpath.Escape(ours), to)
 		return
 	}
 	e.say("%s: there is none inside; yours, %s, is not shown; to have it: %s", called, vpath.Escape(ours), to)
+}
+
+// ownProgram is what the caller's PATH finds by that name, "" if nothing.
+func (e *env) ownProgram(name string) string {
+	return findProgram(name, filepath.SplitList(e.getenv("PATH")), func(string) bool { return true })
 }
 
 // findProgram returns the first program of that name in dirs that is good.
@@ -153,18 +138,10 @@ func (in *inside) neededFor(program string) []string {
 		real = program
 	}
 	for _, p := range []string{program, real} {
-		managed := false
-		for _, m := range managerDirs {
-			if managed = isWithin(p, filepath.Join(in.home, m.dir)); managed {
-				for _, dir := range m.shows {
-					if has(in.home, dir) {
-						add(filepath.Join(in.home, dir))
-					}
-				}
-				break
-			}
-		}
-		if !managed {
+		at := slices.IndexFunc(managerDirs, func(dir string) bool { return isWithin(p, filepath.Join(in.home, dir)) })
+		if at >= 0 {
+			add(filepath.Join(in.home, managerDirs[at]))
+		} else {
 			add(in.treeOf(filepath.Dir(p)))
 		}
 	}

@@ -222,6 +222,13 @@ def test_a_file_is_written_and_edited(backend: SandboxBackend, place: str) -> No
     assert "appears 2 times" in str(backend.edit(path, "h", "x").error) or backend.edit(path, "E", "x").error
 
 
+def test_a_hidden_name_takes_a_file_of_its_own(backend: SandboxBackend, project: Path) -> None:
+    before = (project / ".env").read_bytes()
+    assert backend.write("/workspace/.env", "own").error is None
+    assert backend.download_files(["/workspace/.env"])[0].content == b"own"
+    assert (project / ".env").read_bytes() == before != b"own"
+
+
 def test_an_edit_keeps_line_ends(backend: SandboxBackend) -> None:
     backend.upload_files([("/workspace/dos.txt", b"a\r\nb\r\nc\r\n")])
     assert backend.edit("/workspace/dos.txt", "a\nb", "x\ny").error is None
@@ -232,7 +239,6 @@ def test_an_edit_keeps_line_ends(backend: SandboxBackend) -> None:
     ("path", "code"),
     [
         ("/workspace/locked.txt", "permission_denied"),
-        ("/workspace/.env", "permission_denied"),
         ("/workspace/src", "is_directory"),
         ("/workspace/../x", "invalid_path"),
         ("x", "invalid_path"),

@@ -63,7 +63,7 @@ def test_cells_share_a_shell(run: Shell, there: Path) -> None:
         "",
     )
     assert run("%%sandbox --no-raise\nexit 3") == ("", "")
-    assert run("%%sandbox\npwd") == ("/workspace\n", "sandbox: the shell had ended; this is a new one\n")
+    assert run("%%sandbox\npwd") == (f"{there}\n", "sandbox: the shell had ended; this is a new one\n")
 
 
 def test_options_are_rules_of_the_live_sandbox(run: Shell) -> None:
@@ -155,7 +155,7 @@ def test_rules_rank_as_those_of_the_command_line(project: Path) -> None:
     *_, hide, grant = rules_of(project, agentfense.get_preset("agent-safe"), [(none, "*.md"), (write, "src/")])
     assert (hide.pattern, hide.type, hide.priority) == ("*.md", "glob", 200)
     assert (grant.pattern, grant.type, grant.priority) == ("/src", "directory", 49)
-    assert rules_of(project, read_only, [(write, "a")])[-1].priority == 1
+    assert rules_of(project, read_only, [(write, "a")])[-1].priority == 99
     hidden = rules_of(project, read_only, [(none, "src"), (none, "/src")])[1:]
     assert [(rule.pattern, rule.type) for rule in hidden] == [("src", "glob"), ("src/", "glob"), ("/src", "directory")]
     tight = agentfense.presets.as_rules([{"pattern": "a", "permission": "none"}, {"pattern": "b", "priority": 1}])

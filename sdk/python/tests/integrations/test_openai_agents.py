@@ -211,10 +211,9 @@ async def test_what_is_refused(session: SandboxSession, project: Path) -> None:
             await session.read_bounded(Path(path), max_bytes=10)
     await refused(lambda: session.read(Path("name-only.txt")), WorkspaceArchiveReadError, "denied")
     await refused(lambda: session.read(Path("src")), WorkspaceArchiveReadError, "is_directory")
-    for path in ("locked.txt", ".env"):
-        with pytest.raises(WorkspaceArchiveWriteError) as raised:
-            await session.write(Path(path), io.BytesIO(b"x"))
-        assert raised.value.context["reason"] == "denied"
+    with pytest.raises(WorkspaceArchiveWriteError) as raised:
+        await session.write(Path("locked.txt"), io.BytesIO(b"x"))
+    assert raised.value.context["reason"] == "denied"
     for outside in ("/etc/passwd", "../x", "/workspace/../etc/passwd"):
         with pytest.raises(InvalidManifestPathError):
             await session.read(Path(outside))
@@ -225,6 +224,13 @@ async def test_what_is_refused(session: SandboxSession, project: Path) -> None:
     with pytest.raises(WorkspaceReadNotFoundError):
         await session.ls("nope")
     assert (project / "locked.txt").read_text() == "locked\n"
+
+
+async def test_a_hidden_name_takes_a_file_of_its_own(session: SandboxSession, project: Path) -> None:
+    before = (project / ".env").read_bytes()
+    await session.write(Path(".env"), io.BytesIO(b"own"))
+    assert (await session.read(Path(".env"))).read() == b"own"
+    assert (project / ".env").read_bytes() == before != b"own"
 
 
 async def test_a_link_does_not_lead_out_of_the_workspace(session: SandboxSession) -> None:
