@@ -340,18 +340,22 @@ func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, 
 		return err
 	}
 	sum := sandbox.Summary{Files: review.Files(), Groups: review.Groups()}
-	sum.Denials, err = sandbox.GroupDenials(func(do func(audit.Record) error) error {
+	err = sum.AddDenials(func(do func(audit.Record) error) error {
 		return s.Audit(ctx, m.id(), before, false, do)
 	})
 	if err != nil {
 		return err
 	}
-	e.saySummary(m.Record.Name, sum, toGo)
+	now, err := s.Sandbox(ctx, m.Record.Name)
+	if err != nil {
+		return err
+	}
+	helping := advice(sum.Refused, now.Record.Rules, nil, isDirOfCodebase(ctx, s, m.Record.Served.CodebaseID))
+	e.saySummary(m.Record.Name, sum, helping, toGo)
 	if toGo {
 		return nil
 	}
-	now, err := s.Sandbox(ctx, m.Record.Name)
-	if err == nil && now.Status != control.Running {
+	if now.Status != control.Running {
 		err = e.noteShown(m.Sandbox, "") // the summary lists what is there
 	}
 	return err

@@ -44,16 +44,30 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64, toGo bool) erro
 	if err != nil {
 		return err
 	}
-	e.saySummary(sb.Name(), s, toGo)
+	source := sb.Record().Source
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	reserved, err := home.Reserved(source)
+	if err != nil {
+		return err
+	}
+	helping := advice(s.Refused, sb.Record().Rules, reserved, isDirBelow(string(source.Path)))
+	e.saySummary(sb.Name(), s, helping, toGo)
 	return nil
 }
 
-func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
+// saySummary prints the summary; helping are the lines that tell what would permit
+// what was refused.
+func (e *env) saySummary(name string, s sandbox.Summary, helping []string, toGo bool) {
 	if len(s.Files) == 0 {
-		e.printDenials(s.Denials, summaryLines)
+		e.printDenials(s.Denials, summaryLines-len(helping))
+		e.sayLines(helping)
 		return
 	}
-	denied := e.printDenials(s.Denials, summaryDenials)
+	denied := e.printDenials(s.Denials, summaryDenials) + len(helping)
+	e.sayLines(helping)
 	groups := groupLines(s.Groups)
 	if len(groups) > summaryGroups {
 		groups = append(groups[:summaryGroups-1], fmt.Sprintf("… and %d more lines about groups", len(groups)-summaryGroups+1))
@@ -68,6 +82,9 @@ func (e *env) saySummary(name string, s sandbox.Summary, toGo bool) {
 		if n := s.CountStatus(c.status); n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, c.word))
 		}
+	}
+	if own := s.CountOwn(); own > 0 {
+		counts[len(counts)-1] += fmt.Sprintf("; %d of them own, never applied", own)
 	}
 	e.say("%s: %s", name, strings.Join(counts, ", "))
 	e.printFiles(s.Files, summaryRoom-denied-len(groups))
@@ -105,6 +122,12 @@ func (e *env) printFiles(files []sandbox.FileDiff, room int) {
 		line := fmt.Sprintf("  %s %s", f.Status, shown(f.Path))
 		if f.RenamedFrom != "" {
 			line = fmt.Sprintf("  R %s → %s", shown(f.RenamedFrom), shown(f.Path))
+		}
+		switch {
+		case f.Own:
+			line += "  (own, never applied)"
+		case f.LeftOut != "":
+			line += "  (" + f.LeftOut + ")"
 		}
 		if f.Mark != nil {
 			line += e.colour(e.stderr, "33", fmt.Sprintf("  ! %s: %s", f.Mark.Risk, f.Mark.Reason))

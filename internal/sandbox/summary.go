@@ -6,6 +6,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // Summary is what a person is told when a run has ended.
@@ -16,6 +18,8 @@ type Summary struct {
 	Groups []Group
 	// Denials are what the policy refused, by rule, the most frequent first.
 	Denials []DenialGroup
+	// Refused are the paths of these refusals, each once, as far as they are kept.
+	Refused []policy.Refused
 }
 
 // DenialGroup is what one rule refused.
@@ -28,8 +32,10 @@ type DenialGroup struct {
 	Omitted bool
 }
 
-// maxDenialPaths is how many paths of a group are kept.
-const maxDenialPaths = 5
+const (
+	maxDenialPaths = 5  // of a group that are kept
+	maxRefused     = 16 // paths of all groups that are kept
+)
 
 // CountStatus returns how many paths have the status.
 func (s *Summary) CountStatus(status Status) int {
@@ -54,7 +60,7 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 	if err := r.Close(); err != nil {
 		return sum, err
 	}
-	sum.Denials, err = GroupDenials(func(do func(audit.Record) error) error {
+	err = sum.AddDenials(func(do func(audit.Record) error) error {
 		err := audit.Read(s.AuditPath(), func(r audit.Record) error {
 			if r.Seq <= afterSeq {
 				return nil
@@ -69,45 +75,120 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 	return sum, err
 }
 
-// GroupDenials sums up the refusals among the records that read calls do with.
-// Errors: those of read.
-func GroupDenials(read func(do func(audit.Record) error) error) ([]DenialGroup, error) {
-	type key struct{ rule, source string }
-	groups := map[key]*DenialGroup{}
-	omitted := 0
-	err := read(func(r audit.Record) error {
-		if o, ok := r.Event.(audit.EventsOmitted); ok {
-			omitted += int(o.Refusals())
-		}
-		e, ok := r.Event.(audit.PermissionDenied)
-		if !ok {
-			return nil
-		}
-		k := key{string(e.Rule), string(e.RuleSource)}
-		g := groups[k]
-		if g == nil {
-			g = &DenialGroup{Rule: k.rule, Source: k.source}
-			groups[k] = g
-		}
-		g.Count += max(e.Count, 1)
-		path := HostPath(e.Path).String()
-		if len(g.Paths) < maxDenialPaths && !slices.Contains(g.Paths, path) {
-			g.Paths = append(g.Paths, path)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
+// AddDenials sums up the refusals among the records that read calls do with. A
+// look at a name at which there is an own entry now counts as none: cp and mv look
+// at it before they make it. Errors: those of read.
+func (s *Summary) AddDenials(read func(do func(audit.Record) error) error) error {
+	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: s.ownPaths()}
+	if err := read(d.add); err != nil {
+		return err
 	}
-	list := make([]DenialGroup, 0, len(groups))
-	for _, g := range groups {
+	s.Denials, s.Refused = d.list(), d.refused
+	return nil
+}
+
+// ownPaths are the paths of own entries, and the directories above. Of these, one
+// that the policy hides is an own entry, too: else nothing could be made in it.
+func (s *Summary) ownPaths() map[vpath.Path]bool {
+	own := map[vpath.Path]bool{}
+	for _, f := range s.Files {
+		if !f.Own || f.Status == Deleted {
+			continue
+		}
+		for at := f.Path; !own[at]; at = at.Dir() {
+			own[at] = true
+		}
+	}
+	return own
+}
+
+// CountOwn returns how many changes are of own entries.
+func (s *Summary) CountOwn() int {
+	n := 0
+	for _, f := range s.Files {
+		if f.Own {
+			n++
+		}
+	}
+	return n
+}
+
+type denialKey struct{ rule, source string }
+
+// denials sums up refusals.
+type denials struct {
+	groups  map[denialKey]*DenialGroup
+	omitted int
+	refused []policy.Refused
+	at      map[vpath.Path]int // of refused
+	own     map[vpath.Path]bool
+}
+
+func (d *denials) add(r audit.Record) error {
+	if o, ok := r.Event.(audit.EventsOmitted); ok {
+		d.omitted += int(o.Refusals())
+	}
+	e, ok := r.Event.(audit.PermissionDenied)
+	if !ok || e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
+		return nil
+	}
+	k := denialKey{string(e.Rule), string(e.RuleSource)}
+	g := d.groups[k]
+	if g == nil {
+		g = &DenialGroup{Rule: k.rule, Source: k.source}
+		d.groups[k] = g
+	}
+	g.Count += max(e.Count, 1)
+	path := HostPath(e.Path).String()
+	if len(g.Paths) < maxDenialPaths && !slices.Contains(g.Paths, path) {
+		g.Paths = append(g.Paths, path)
+	}
+	if e.PathSHA256 == "" {
+		d.note(vpath.Path(e.Path), e)
+	}
+	return nil
+}
+
+// note keeps what would have permitted the operation at path.
+func (d *denials) note(path vpath.Path, e audit.PermissionDenied) {
+	if checked, err := vpath.Parse(string(path)); err != nil || checked != path || path.IsOwn() {
+		return // the log is damaged
+	}
+	want := policy.Refused{Path: path, Need: policy.Read, Dir: e.Operation == "mkdir" || e.Operation == "rmdir"}
+	have, err := policy.ParsePermission(e.Permission)
+	if err != nil {
+		return
+	}
+	if have >= policy.Read || slices.Contains(changing, e.Operation) {
+		want.Need = policy.Write
+	}
+	i, ok := d.at[path]
+	switch {
+	case ok:
+		r := &d.refused[i]
+		r.Need, r.Dir = max(r.Need, want.Need), r.Dir || want.Dir
+	case len(d.refused) < maxRefused:
+		d.at[path] = len(d.refused)
+		d.refused = append(d.refused, want)
+	}
+}
+
+// changing are the operations of refusals that need write, whatever the path has.
+var changing = []string{
+	"create", "mkdir", "mknod", "symlink", "link", "bind", "rename", "unlink", "rmdir",
+	"truncate", "write", "chmod", "chown", "utimensat", "setattr", "setxattr", "connect",
+}
+
+func (d *denials) list() []DenialGroup {
+	list := make([]DenialGroup, 0, len(d.groups))
+	for _, g := range d.groups {
 		list = append(list, *g)
 	}
 	slices.SortFunc(list, func(a, b DenialGroup) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Source, b.Source))
 	})
-	if omitted > 0 {
-		list = append(list, DenialGroup{Count: omitted, Omitted: true})
+	if d.omitted > 0 {
+		list = append(list, DenialGroup{Count: d.omitted, Omitted: true})
 	}
-	return list, nil
+	return list
 }

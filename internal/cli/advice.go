@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+// maxAdvice is how many flags are named.
+const maxAdvice = 4
+
+// advice are the lines that tell which flags would permit what was refused under
+// rules, and what no flag permits. isDir tells of a path of the source whether it
+// is a directory.
+func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path, isDir func(string) bool) []string {
+	if len(refused) == 0 {
+		return nil
+	}
+	asked := slices.Clone(refused)
+	for i := range asked {
+		asked[i].Dir = asked[i].Dir || isDir(asked[i].Path.Rel())
+	}
+	a, err := policy.Advise(rules, policy.Options{Reserved: reserved}, asked)
+	if err != nil {
+		return nil // advice is no reason to fail
+	}
+	if len(a.Flags) > maxAdvice {
+		if wide, err := policy.Advise(rules, policy.Options{Reserved: reserved}, directoriesOf(asked)); err == nil && len(wide.Flags) < len(a.Flags) {
+			a = wide
+		}
+	}
+	var lines []string
+	if len(a.Flags) > 0 {
+		lines = append(lines, "to allow: "+joinFlags(a.Flags))
+	}
+	if len(a.Stuck) > 0 {
+		line := "no flag allows " + a.Stuck[0].Path.String() + ": " + a.Stuck[0].Why
+		if more := len(a.Stuck) - 1; more > 0 {
+			line += " (and " + plural(more, "more path") + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// directoriesOf puts in place of each path below the root the directory it is in.
+func directoriesOf(refused []policy.Refused) []policy.Refused {
+	wide := slices.Clone(refused)
+	for i, r := range wide {
+		if dir := r.Path.Dir(); !dir.IsRoot() {
+			wide[i].Path, wide[i].Dir = dir, true
+		}
+	}
+	return wide
+}
+
+func joinFlags(flags []policy.Flag) string {
+	var texts []string
+	for _, f := range flags[:min(len(flags), maxAdvice)] {
+		texts = append(texts, f.String())
+	}
+	if len(flags) > maxAdvice {
+		texts = append(texts, "…")
+	}
+	return strings.Join(texts, " ")
+}
+
+func (e *env) sayLines(lines []string) {
+	for _, line := range lines {
+		e.say("%s", line)
+	}
+}

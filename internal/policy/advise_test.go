@@ -1,0 +1,118 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
+)
+
+func hideFlag(t *testing.T, pattern string) policy.Rule {
+	t.Helper()
+	r, _, err := policy.ParseFlag(policy.OriginHide, policy.None, pattern, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
+	for _, tt := range []struct {
+		name, preset string
+		hide         []string
+		refused      []policy.Refused
+		flags, stuck string
+	}{
+		{
+			name: "a directory to be made", preset: "agent-safe",
+			refused: []policy.Refused{{Path: "/.venv", Need: policy.Write, Dir: true}},
+			flags:   "--write .venv/",
+		},
+		{
+			name: "a hidden file at the root", preset: "development",
+			refused: []policy.Refused{{Path: "/.npmrc", Need: policy.Read}},
+			flags:   "--read .npmrc",
+		},
+		{
+			name: "a hidden file below", preset: "development",
+			refused: []policy.Refused{{Path: "/config/x.pem", Need: policy.Write}},
+			flags:   "--write config/x.pem",
+		},
+		{
+			name: "a file below that a rule lets be read", preset: "agent-safe",
+			refused: []policy.Refused{{Path: "/config/a b.yaml", Need: policy.Write}},
+			flags:   "--write 'a b.yaml'",
+		},
+		{
+			name: "what a flag permits is not named again", preset: "agent-safe",
+			refused: []policy.Refused{
+				{Path: "/x/y", Need: policy.Write, Dir: true},
+				{Path: "/x", Need: policy.Write, Dir: true}, {Path: "/x/y/f", Need: policy.Write},
+			},
+			flags: "--write x/",
+		},
+		{
+			name: "a hiding flag", preset: "development", hide: []string{"*.sqlite"},
+			refused: []policy.Refused{{Path: "/a/b.sqlite", Need: policy.Read}},
+			stuck:   "/a/b.sqlite --hide '*.sqlite' hides it: leave that out",
+		},
+		{
+			name: "a hidden directory", preset: "development",
+			refused: []policy.Refused{{Path: "/.ssh", Need: policy.Read, Dir: true}},
+			stuck:   `/.ssh none rule "**/.ssh/**" (preset development): change that rule, or name a file in it: --read .ssh/FILE`,
+		},
+		{
+			name: "the policy file", preset: "development",
+			refused: []policy.Refused{{Path: policy.ProjectFile, Need: policy.Write}},
+			stuck:   "/.agentfense.yaml the policy file is never writable from inside",
+		},
+		{
+			name: "what is permitted now, or cannot be typed", preset: "development",
+			refused: []policy.Refused{
+				{Path: "/a", Need: policy.Write}, {Path: "/[x].pem", Need: policy.Read}, {Path: "/\x07.pem", Need: policy.Read},
+			},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rules, err := policy.Preset(tt.preset)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range tt.hide {
+				rules = append(rules, hideFlag(t, h))
+			}
+			a, err := policy.Advise(rules, policy.Options{}, tt.refused)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var flags, stuck []string
+			for _, f := range a.Flags {
+				flags = append(flags, f.String())
+				r, _, err := policy.ParseFlag(policy.OriginFlag, f.Permission, f.Pattern, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rules = append(rules, r)
+			}
+			for _, s := range a.Stuck {
+				stuck = append(stuck, s.Path.String()+" "+s.Why)
+			}
+			if got := strings.Join(flags, " "); got != tt.flags {
+				t.Errorf("flags %q, want %q", got, tt.flags)
+			}
+			if got := strings.Join(stuck, "; "); got != tt.stuck {
+				t.Errorf("stuck %q, want %q", got, tt.stuck)
+			}
+			p, err := policy.Compile(rules, policy.Options{Reserved: []vpath.Path{"/state"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range tt.refused {
+				if d := p.Decide(r.Path); tt.flags != "" && d.Permission < r.Need {
+					t.Errorf("%s is %s with the flags", r.Path, d.Permission)
+				}
+			}
+		})
+	}
+}
