@@ -68,3 +68,12 @@ func staysOwn(name string, then policy.State) bool {
 func crosses(from, to vpath.Path, info *layer.Info) bool {
 	return from.IsOwn() != to.IsOwn() && !info.IsDir() && info.Nlink > 1
 }
+
+// lookAgain has the kernel forget that name is absent. What it knows by that name it
+// keeps, also an own entry beside which there is another: a directory that it forgot
+// would tell that.
+func (fs *FS) lookAgain(parent *node, name string) {
+	if fs.nodes.child(parent, name) == nil && fs.nodes.child(parent, vpath.OwnName(name)) == nil {
+		fs.notify.entry(parent.id, name)
+	}
+}

@@ -356,3 +356,23 @@ func TestDenialsOfOwnEntries(t *testing.T) {
 		}
 	}
 }
+
+// What stands in an own directory stays there, whether or not the source has one by
+// that name, when the view is made to look at everything again.
+func TestLookingAgainTellsNothingOfTheSource(t *testing.T) {
+	v := mountOwn(t)
+	for _, name := range []string{"secrets", "absent.pem"} { // the source has the first
+		if err := os.Mkdir(v.path(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Open(v.path(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		v.Invalidate("/")
+		if at, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || at != v.path(name) {
+			t.Errorf("a directory open at %s is at %s, %v", name, at, err)
+		}
+	}
+}

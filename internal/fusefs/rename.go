@@ -105,12 +105,12 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 		return false
 	}
 	for _, e := range entries {
-		if *left--; *left < 0 {
-			return false
-		}
 		d := at.DecideChild(e.Name)
 		if !visible(d, e.Mode) {
-			continue
+			continue // nor does it count
+		}
+		if *left--; *left < 0 {
+			return false
 		}
 		if vpath.IsOwnName(e.Name) {
 			if !staysOwn(e.Name, then) {

@@ -298,9 +298,7 @@ func (fs *FS) invalidate(roots ...vpath.Path) {
 			continue
 		}
 		parent.dir.changed()
-		if fs.nodes.child(parent, root.Base()) == nil {
-			fs.notify.entry(parent.id, root.Base())
-		}
+		fs.lookAgain(parent, root.Base())
 		fs.notify.inode(parent.id)
 	}
 }
@@ -369,9 +367,7 @@ func (fs *FS) renewDir(n *node, p vpath.Path) {
 		return
 	}
 	for _, e := range entries {
-		if fs.nodes.child(n, e.Name) == nil {
-			fs.notify.entry(n.id, e.Name)
-		}
+		fs.lookAgain(n, e.Name)
 	}
 }
 
