@@ -23,6 +23,10 @@ import (
 // is given before the disk is touched, so that what exists and what does not
 // reach the log equally often (TestHiddenIsAbsent).
 func TestHiddenFilesLeaveNoTrace(t *testing.T) {
+	eachHiding(t, hiddenFilesLeaveNoTrace)
+}
+
+func hiddenFilesLeaveNoTrace(t *testing.T, h hiding) {
 	plain := map[string]string{
 		"a/one": "1", "a/two": "2", "a/sub/x": "x", "empty/": "", "mixed/seen": "seen", "other/": "",
 	}
@@ -33,8 +37,8 @@ func TestHiddenFilesLeaveNoTrace(t *testing.T) {
 	for n := range 300 {
 		secrets[fmt.Sprintf("a/many%d.pem", n)] = "k"
 	}
-	without := begin(t, plain, nil)
-	with := begin(t, plain, secrets)
+	without := begin(t, plain, nil, h)
+	with := begin(t, plain, secrets, h)
 
 	compare := func(when, ask string) {
 		t.Helper()
@@ -49,6 +53,10 @@ func TestHiddenFilesLeaveNoTrace(t *testing.T) {
 	compare("after hidden files came and went", "look")
 	compare("removing", "remove")
 	compare("after removing", "look")
+	compare("making", "make")
+	compare("after making", "look")
+	compare("removing what was made", "unmake")
+	compare("after removing what was made", "look")
 	for _, c := range []*compared{without, with} {
 		if r := c.End(); r.Code != 0 {
 			t.Errorf("exit code %d\n%s", r.Code, r.Stderr)
@@ -69,7 +77,7 @@ type compared struct {
 	hidden bool
 }
 
-func begin(t *testing.T, plain, secrets map[string]string) *compared {
+func begin(t *testing.T, plain, secrets map[string]string, h hiding) *compared {
 	s := harness.New(t, binary, plain)
 	for path, content := range secrets {
 		s.Write(path, content)
@@ -84,7 +92,7 @@ func begin(t *testing.T, plain, secrets map[string]string) *compared {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := s.Talk(lookAround, nil, "--preset", "full-access", "--hide", "*.pem", "--hide", ".env", "--disk", "64M")
+	d := s.Talk(lookAround, nil, append(h.flags("*.pem", ".env"), "--preset", "full-access", "--disk", "64M")...)
 	return &compared{Sandbox: s, Dialogue: d, t: t, hidden: secrets != nil}
 }
 
@@ -111,7 +119,7 @@ func (c *compared) change() {
 	}
 }
 
-// lookAround answers "look", "await PATH" and "remove" with one line each.
+// lookAround answers "look", "await PATH", "remove", "make" and "unmake" with one line each.
 var lookAround = program("look around", func(in *inside, _ []string) {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -133,14 +141,61 @@ var lookAround = program("look around", func(in *inside, _ []string) {
 				answer = append(answer, dir+": "+errnoName(errnoOf(unix.Rmdir(dir))))
 			}
 			answer = append(answer, "again: "+errnoName(errnoOf(unix.Mkdir("empty", 0o755))))
-			long := unix.NsecToTimespec(1_600_000_002e9)
-			for _, dir := range []string{"empty", "."} {
-				in.works("utimes "+dir, unix.UtimesNanoAt(unix.AT_FDCWD, dir, []unix.Timespec{long, long}, 0))
+			setTimes(in, "empty", ".")
+		case "make":
+			for _, path := range madeAnyway {
+				answer = append(answer, makeAt(path)...)
 			}
+			setTimes(in, "a/sub", "a", "empty", "mixed", ".")
+		case "unmake":
+			for _, path := range madeAnyway {
+				answer = append(answer, path+": "+errnoName(errnoOf(os.Remove(path))))
+			}
+			setTimes(in, "a/sub", "a", "empty", "mixed", ".")
 		}
 		fmt.Println(strings.Join(answer, "|"))
 	}
 })
+
+// madeAnyway are hidden paths: files and directories that one of the sources has,
+// one that came and one that went meanwhile, and two that neither has.
+var madeAnyway = []string{
+	"a/many7.pem", "a/sub/z.pem", "a/.env", "a/new.pem", "a/a.pem", "mixed/m.pem", "zz.pem", "top.pem", "new.pem", "empty/deep.pem", "none.pem", "mixed/none.pem",
+}
+
+// makeAt tells how calls that make something at the hidden path end, in turn. What
+// is there at last is a file, if anything is.
+func makeAt(path string) []string {
+	told := []string{path}
+	say := func(err error) { told = append(told, errnoName(errnoOf(err))) }
+	rename := func(from, to string, flags uint) { say(unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)) }
+	say(unix.Mkdir(path, 0o755))
+	say(unix.Mkdir(path+"/in", 0o755))
+	say(unix.Rmdir(path))
+	say(unix.Rmdir(path + "/in"))
+	say(unix.Rmdir(path))
+	rename("a/one", path, unix.RENAME_EXCHANGE)
+	say(unix.Link("a/one", path))
+	rename("a/one", path, unix.RENAME_NOREPLACE)
+	rename(path, "a/one", unix.RENAME_NOREPLACE)
+	say(unix.Symlink("one", path))
+	say(unix.Unlink(path))
+	say(opened(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY))
+	say(opened(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY))
+	var st unix.Stat_t
+	say(unix.Lstat(path, &st))
+	return append(told, fmt.Sprintf("mode %o links %d size %d blocks %d", st.Mode, st.Nlink, st.Size, st.Blocks))
+}
+
+// ourTime is what setTimes sets.
+const ourTime = 1_600_000_002e9
+
+func setTimes(in *inside, dirs ...string) {
+	t := unix.NsecToTimespec(ourTime)
+	for _, dir := range dirs {
+		in.works("utimes "+dir, unix.UtimesNanoAt(unix.AT_FDCWD, dir, []unix.Timespec{t, t}, 0))
+	}
+}
 
 // describe tells all that a directory shows but the numbers of its inodes and
 // its device, which are the host's and the mount's.
@@ -154,7 +209,7 @@ func describe(dir string) []string {
 		return []string{err.Error()}
 	}
 	changed := st.Ctim.Nano()
-	if dir == "." || dir == "empty" && st.Mtim.Nano() == 1_600_000_002e9 {
+	if dir == "." || st.Mtim.Nano() == ourTime {
 		changed = 0 // the time of our own call
 	}
 	told := []string{

@@ -13,25 +13,29 @@ import (
 // read(2) and write(2) needs the same permission, or is refused.
 func TestDataCalls(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{
-			"read": "readable", "view": "viewable", "secret.pem": "secret", "write": "writable", "r/x": "x", "w/x": "x",
-		}, who...)
-		untouched := s.Untouched()
-		passes(t, s, moveData, nil, "--preset", "full-access", "--read", "read", "--read", "r/", "--view", "view", "--hide", "strict:*.pem")
-		untouched()
-		if s.Denied("/read") == 0 || s.Denied("/secret.pem") == 0 {
-			t.Errorf("refusals are missing in the audit log: %v", s.Denials())
-		}
-		agentfense(t, s, "apply", s.Name)
-		for name, want := range map[string]string{"read": "readable", "view": "viewable", "secret.pem": "secret", "w/tmp": "tmp"} {
-			if got := s.Read(name); got != want {
-				t.Errorf("applied, %s holds %q, want %q", name, got, want)
-			}
-		}
+		eachHiding(t, func(t *testing.T, h hiding) { dataCalls(t, h, who...) })
 	})
 }
 
-var moveData = program("move data", func(in *inside, _ []string) {
+func dataCalls(t *testing.T, h hiding, who ...harness.Option) {
+	s := harness.New(t, binary, map[string]string{
+		"read": "readable", "view": "viewable", "secret.pem": "secret", "write": "writable", "r/x": "x", "w/x": "x",
+	}, who...)
+	untouched := s.Untouched()
+	passes(t, s, moveData, h.args(), append(h.flags("*.pem"), "--preset", "full-access", "--read", "read", "--read", "r/", "--view", "view")...)
+	untouched()
+	if s.Denied("/read") == 0 || s.Denied("/secret.pem") == 0 {
+		t.Errorf("refusals are missing in the audit log: %v", s.Denials())
+	}
+	agentfense(t, s, "apply", s.Name)
+	for name, want := range map[string]string{"read": "readable", "view": "viewable", "secret.pem": "secret", "w/tmp": "tmp"} {
+		if got := s.Read(name); got != want {
+			t.Errorf("applied, %s holds %q, want %q", name, got, want)
+		}
+	}
+}
+
+var moveData = program("move data", func(in *inside, args []string) {
 	read, err := unix.Open("read", unix.O_RDONLY, 0)
 	in.works("open read", err)
 	write, err := unix.Open("write", unix.O_RDWR, 0)
@@ -48,7 +52,7 @@ var moveData = program("move data", func(in *inside, _ []string) {
 	}
 	intoReadOnly(in, read, write)
 	outOfViewOnly(in, view, write)
-	unnamed(in, read)
+	unnamed(in, hidingOf(args), read)
 	byHandle(in)
 
 	// What may be done keeps to the file it is done to.
@@ -120,7 +124,7 @@ func outOfViewOnly(in *inside, view, write int) {
 }
 
 // unnamed makes files without a name and gives them one.
-func unnamed(in *inside, read int) {
+func unnamed(in *inside, h hiding, read int) {
 	give := func(fd int, name string) error {
 		return unix.Linkat(unix.AT_FDCWD, procFD(fd), unix.AT_FDCWD, name, unix.AT_SYMLINK_FOLLOW)
 	}
@@ -130,7 +134,12 @@ func unnamed(in *inside, read int) {
 	_, err = unix.Write(fd, []byte("tmp"))
 	in.errno("write it", err, 0)
 	for _, hidden := range []string{"secret.pem", "absent.pem"} {
-		in.errno("link it to "+hidden, give(fd, hidden), unix.EACCES)
+		fd, err := unix.Open("w", unix.O_TMPFILE|unix.O_RDWR, 0o644)
+		in.errno("O_TMPFILE", err, 0)
+		in.errno("link it to "+hidden, give(fd, hidden), h.making())
+		if h == hidesOwn {
+			in.errno("link the same to another", give(fd, "w/same"), unix.EXDEV)
+		}
 	}
 	in.errno("link it to read", give(fd, "read"), unix.EEXIST)
 	in.errno("link it into r", give(fd, "r/tmp"), unix.EACCES)
