@@ -93,17 +93,37 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// sayRepository says where the repository of a worktree or a submodule is, if
-// the policy shows the .git file that leads there, and what git can do inside.
-// On a server, which has but the directory, nothing can be mounted.
+// workTreeAbove returns the directory above source that git, in source, would take
+// for its work tree, "" if there is none of an owner that counts or source is one itself.
+func workTreeAbove(source string) string {
+	mine := ownersOf(source)
+	for dir := source; !has(dir, ".git"); {
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		if dir = up; mine(filepath.Join(dir, ".git")) {
+			return dir
+		}
+	}
+	return ""
+}
+
+// sayRepository says where the repository of a subdirectory, a worktree or a submodule
+// is, if the policy shows .git, and what git can do inside. On a server, which has but
+// the directory, nothing can be mounted.
 func (e *env) sayRepository(source string, rules []policy.Rule, mounts []sandbox.Mount, onServer bool) error {
-	f := readGitFile(source)
-	if f == nil || isWithin(f.shows, source) {
+	f, above := readGitFile(source), workTreeAbove(source)
+	if above == "" && (f == nil || isWithin(f.shows, source)) {
 		return nil
 	}
 	p, err := policy.Compile(rules, policy.Options{})
 	if err != nil || p.Decide("/.git").Permission < policy.Read {
 		return err
+	}
+	if above != "" {
+		e.say("git: finds no repository inside: this directory is a part of %s; for a sandbox of the whole: --dir %s", vpath.Escape(above), shellWord(above))
+		return nil
 	}
 	const none, outside = "git: finds no repository inside: ", "to commit, use git outside, after apply"
 	where := vpath.Escape(f.shows)
