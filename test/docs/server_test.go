@@ -99,6 +99,9 @@ func (s *stage) play(t *testing.T, example string) (there, back *strings.Replace
 		})
 		s.call(t, "StartSandbox", `{"sandboxId":"`+sb+`"}`)
 		s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo '// changed' >> src/main.go; rm src/old.go"}`)
+		if strings.HasPrefix(example, "Logs") {
+			s.call(t, "Exec", `{"sandboxId":"`+sb+`","command":"echo hello","detach":true}`)
+		}
 		session := s.call(t, "CreateSession", `{"sandboxId":"`+sb+`"}`)
 		pairs = append(pairs, sandboxID, sb, sessionID, session)
 		if regexp.MustCompile(`StartSandbox|/start\b`).MatchString(example) {

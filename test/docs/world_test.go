@@ -36,7 +36,7 @@ func newWorld(t *testing.T, document string) *world {
 	needs.FUSE(t)
 	needs.Bwrap(t)
 	w := &world{t: t, home: t.TempDir(), work: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
-	path := os.Getenv("PATH")
+	path := systemFirst(os.Getenv("PATH"))
 	if !strings.HasPrefix(document, "docs/quickstart/") { // which install it
 		path = filepath.Dir(binary) + ":" + path
 	}
@@ -65,6 +65,21 @@ func newWorld(t *testing.T, document string) *world {
 	}
 	t.Cleanup(w.leave)
 	return w
+}
+
+// systemFirst puts the system's directories before those of a home, whose version
+// managers have programs that are others inside a sandbox: a document shows what
+// somebody without them sees.
+func systemFirst(path string) string {
+	var system, others []string
+	for _, dir := range filepath.SplitList(path) {
+		if strings.HasPrefix(dir, "/usr/") || strings.HasPrefix(dir, "/bin") || strings.HasPrefix(dir, "/sbin") {
+			system = append(system, dir)
+		} else {
+			others = append(others, dir)
+		}
+	}
+	return strings.Join(append(system, others...), ":")
 }
 
 // ordinary leaves out what would make the program another than a reader's.
