@@ -123,6 +123,9 @@ func (d inspection) rows() [][]string {
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
 	}
+	if r.Home == sandbox.HomeKeep {
+		rows = append(rows, []string{"home:", "kept, at " + sandbox.KeptHomeInside})
+	}
 	rows = append(rows, limitRows(r.Limits)...)
 	rows = append(rows, servedRows(r.Served)...)
 	if d.Running != nil {

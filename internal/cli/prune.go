@@ -134,6 +134,9 @@ func (e *env) holds(sb *sandbox.Sandbox) (string, error) {
 		return "changes not applied", err
 	}
 	n, err := sb.CountChanges()
+	if err == nil && n == 0 && sb.Record().Home == sandbox.HomeKeep {
+		return "a kept home directory", nil
+	}
 	if err != nil || n == 0 {
 		return "", err
 	}

@@ -105,11 +105,20 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 		Name: o.Name, Source: source, Workspace: string(source.Path),
 		Rules: rules, PolicyNote: note, Marks: o.marks,
 		Runtime: o.Runtime, Image: o.image(), UID: o.uid(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
+		Home: o.home(),
 	})
 	if err == nil {
 		e.sayTools(sb.Record())
 	}
 	return sb, err
+}
+
+// home is the record's.
+func (o *sandboxOptions) home() string {
+	if o.Home == sandbox.HomePrivate {
+		return ""
+	}
+	return o.Home
 }
 
 func (o *sandboxOptions) limits() sandbox.Limits {
@@ -208,6 +217,7 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 			{"cpus", func() { r.Limits.CPUs = want.CPUs }},
 			{"pids", func() { r.Limits.PIDs = want.PIDs }},
 			{"disk", func() { r.Limits.DiskBytes = want.DiskBytes }},
+			{"home", func() { r.Home = o.home() }},
 			{"timeout", func() { r.Limits.Timeout = want.Timeout }},
 		} {
 			if given(c.flag) {

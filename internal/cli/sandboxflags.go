@@ -45,6 +45,7 @@ type sandboxOptions struct {
 	PIDs    int64
 	Disk    bytesValue
 	Timeout time.Duration
+	Home    string
 	Rebase  bool
 
 	// marks are those of the policy file that the rules are from, set by rules.
@@ -56,7 +57,7 @@ type sandboxOptions struct {
 var policyFlags = []string{"preset", "policy", "write", "read", "view", "hide"}
 
 // limitFlags are those whose presence at a resume replaces the stored setting.
-var limitFlags = []string{"runtime", "image", "user", "net", "mount", "memory", "cpus", "pids", "disk", "timeout"}
+var limitFlags = []string{"runtime", "image", "user", "net", "mount", "memory", "cpus", "pids", "disk", "timeout", "home"}
 
 func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -80,6 +81,8 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
 	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
+	f.StringVar(&o.Home, "home", sandbox.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
+	cmd.RegisterFlagCompletionFunc("home", cobra.FixedCompletions(sandbox.Homes(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
@@ -121,6 +124,8 @@ func (o *sandboxOptions) check() error {
 		return fault.New(fault.Invalid, "--image %s: only with --runtime docker", o.Image)
 	case o.Net != "none" && o.Net != "host":
 		return fault.New(fault.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
+	case !slices.Contains(sandbox.Homes(), o.Home):
+		return fault.New(fault.Invalid, "--home %s: want keep or private%s", vpath.Quote(o.Home), didYouMean(o.Home, sandbox.Homes()))
 	case !(o.CPUs >= 0) || o.CPUs > 4096:
 		return fault.New(fault.Invalid, "--cpus %v: want a positive number", o.CPUs)
 	case o.Memory != 0 && o.Memory < minMemory:

@@ -11,9 +11,9 @@ import (
 var errStays = errors.New("the sandbox has changes")
 
 // leaveNothing removes an unnamed sandbox in which nothing was changed. Its audit log
-// stays, as with rm. One whose changes were applied stays, too, and is named.
+// stays, as with rm. One whose changes were applied, or whose home is kept, stays, too, and is named.
 func (e *env) leaveNothing(home *sandbox.Home, sb *sandbox.Sandbox, applied bool) error {
-	if applied {
+	if applied || sb.Record().Home == sandbox.HomeKeep {
 		e.say("sandbox %[1]s stays: agentfense rm %[1]s", sb.Name())
 		return nil
 	}

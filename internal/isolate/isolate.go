@@ -52,6 +52,10 @@ type Spec struct {
 	UID, GID int
 	User     string
 	Home     string
+	// HomeDir is a directory on the host that is shown, writable, as the home
+	// directory, in place of an empty one. It belongs to HostUID, and no other mount
+	// may lie in Home: what a command leaves there could be a link. Docker refuses it.
+	HomeDir string
 	// Etc are further files of /etc inside, by name.
 	Etc map[string][]byte
 	// HostUID and HostGID are the ids on the host that everything inside runs

@@ -67,7 +67,9 @@ type Record struct {
 	UID *uint32 `json:"uid,omitempty"`
 	// HostUID is the user that the sandbox's processes are on the host when
 	// root runs it, no other sandbox's; 0 = they are the user who runs it.
-	HostUID   uint32    `json:"host_uid,omitempty"`
+	HostUID uint32 `json:"host_uid,omitempty"`
+	// Home is HomeKeep, or empty: a home directory that is new with each start.
+	Home      string    `json:"home,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 	// Served is what a server's sandbox has besides; nil for one that run made.
 	Served *Served `json:"served,omitempty"`
@@ -151,6 +153,9 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "created_at is missing")
 	}
 	if err := r.checkUID(); err != nil {
+		return err
+	}
+	if err := r.checkHome(); err != nil {
 		return err
 	}
 	if err := policy.CheckMarks(r.Marks); err != nil {

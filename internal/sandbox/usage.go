@@ -31,11 +31,11 @@ func (s *Sandbox) Usage() (Usage, error) {
 	if err := delta.dir(unix.AT_FDCWD, s.LayersDir(), 0); err != nil {
 		return u, hostError("sandbox "+s.Name(), err)
 	}
-	all := meter{left: maxLooks}
+	all := meter{left: maxLooks, passesClosed: true} // a kept home may hold such
 	if err := all.dir(unix.AT_FDCWD, s.Dir(), 0); err != nil {
 		return u, hostError("sandbox "+s.Name(), err)
 	}
-	u.DiskBytes, u.MoreDisk = max(all.bytes, delta.bytes), all.left < 0
+	u.DiskBytes, u.MoreDisk = max(all.bytes, delta.bytes), all.left < 0 || all.passed
 	if delta.left < 0 {
 		u.Changes, u.More = maxLooks, true
 		return u, nil
@@ -49,6 +49,9 @@ func (s *Sandbox) Usage() (Usage, error) {
 type meter struct {
 	left  int // entries that may be looked at still; negative when there were more
 	bytes int64
+	// passesClosed passes by directories that may not be listed, and passed says that
+	// it did.
+	passesClosed, passed bool
 }
 
 // measureBatch is how many names are read at once.
@@ -60,6 +63,10 @@ const measureBatch = 256
 func (m *meter) dir(parent int, name string, depth int) error {
 	fd, err := unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) { // it went meanwhile
+		return nil
+	}
+	if m.passesClosed && errors.Is(err, unix.EACCES) {
+		m.passed = true
 		return nil
 	}
 	if err != nil {

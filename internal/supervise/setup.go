@@ -270,6 +270,9 @@ const DockerHostVariable = docker.HostVariable
 // startInside starts the isolated process tree, whose PID 1 is our guest.
 func (s *supervisor) startInside(ctx context.Context) error {
 	program, err := s.programInside()
+	if err == nil {
+		s.keptHome, err = s.box.KeptHome()
+	}
 	if err != nil {
 		return err
 	}
@@ -342,6 +345,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		Guest:  theirs,
 		DevPTS: s.terminals.dir,
 	}
+	spec.HomeDir = s.keptHome
 	if s.record.HostUID != 0 {
 		spec.HostUID, spec.HostGID = int(s.record.HostUID), int(s.record.HostUID)
 	}

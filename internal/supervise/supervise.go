@@ -85,6 +85,7 @@ type supervisor struct {
 	complaints complaints // of the isolator
 
 	startedAt time.Time
+	keptHome  string        // on the host, "" for none
 	stopping  chan struct{} // closed when it is time to go
 	gone      chan struct{} // closed when everything is let go
 

@@ -10,7 +10,7 @@ import (
 )
 
 // User is who a command is inside: its ids, their name and the home directory,
-// which is empty and private there.
+// which is private there, and empty unless it is kept.
 type User struct {
 	UID, GID int
 	Name     string
@@ -22,6 +22,14 @@ const inside = "user"
 
 // UserOf returns who a command is in the sandbox of record r.
 func UserOf(r *sandbox.Record) User {
+	u := userOf(r)
+	if r.Home == sandbox.HomeKeep {
+		u.Home = sandbox.KeptHomeInside
+	}
+	return u
+}
+
+func userOf(r *sandbox.Record) User {
 	if r.UID == nil {
 		u := CurrentUser()
 		if r.Runtime == sandbox.RuntimeDocker {

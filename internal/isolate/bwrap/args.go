@@ -149,6 +149,10 @@ func (p *plan) private(a *arguments) {
 	for _, c := range p.covers {
 		a.add("--ro-bind", stageCover(c), c.Path)
 	}
+	if p.spec.HomeDir != "" {
+		a.add("--bind", stageHome, p.spec.Home)
+		return
+	}
 	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, []string{"/etc"})) && p.spec.Home != "/" {
 		a.add("--perms", "0755", "--tmpfs", p.spec.Home)
 	}

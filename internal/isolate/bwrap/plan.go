@@ -76,6 +76,9 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 			return nil, err
 		}
 	}
+	if err := p.checkHome(); err != nil {
+		return nil, err
+	}
 	slices.SortStableFunc(p.mounts, func(a, b mount) int { return strings.Compare(a.Target, b.Target) })
 	p.etcDirs = etcDirs()
 	var err error
@@ -176,6 +179,32 @@ func (p *plan) addMount(m isolate.Mount) error {
 		return nil
 	}
 	return isolate.CheckMount(source, p.conceal)
+}
+
+// checkHome refuses a home directory of the host's in which, or around which,
+// something else is mounted: bubblewrap would follow the links that commands have
+// left there, outside.
+func (p *plan) checkHome() error {
+	home := p.spec.Home
+	if p.spec.HomeDir == "" {
+		return nil
+	}
+	if err := p.checkTarget("home", home); err != nil {
+		return err
+	}
+	targets := []string{p.spec.Workspace}
+	if p.hasAlias() {
+		targets = append(targets, isolate.Workspace)
+	}
+	for _, m := range p.mounts {
+		targets = append(targets, m.Target)
+	}
+	for _, target := range targets {
+		if below(target, home) || below(home, target) {
+			return fault.New(fault.Invalid, "home %s: it and the mount %s lie in each other", home, target)
+		}
+	}
+	return nil
 }
 
 // masks returns the places inside at which a concealed directory would show

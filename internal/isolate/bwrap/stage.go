@@ -37,6 +37,7 @@ const (
 	stageView = stageDir + "/view"
 	stageEtc  = stageDir + "/etc"
 	stagePTS  = stageDir + "/pts"
+	stageHome = stageDir + "/home"
 	stageInit = stageDir + "/init"
 	stageSelf = stageDir + "/bwrap"
 
@@ -193,6 +194,9 @@ func (p *plan) openSources() ([]source, error) {
 	}
 	if p.spec.DevPTS != "" {
 		err = errors.Join(err, add("the terminals", p.spec.DevPTS, stagePTS))
+	}
+	if p.spec.HomeDir != "" {
+		err = errors.Join(err, add("the home directory", p.spec.HomeDir, stageHome))
 	}
 	for i, m := range p.mounts {
 		err = errors.Join(err, add("mount "+strconv.Quote(m.Source), m.Source, stageMount(i)))

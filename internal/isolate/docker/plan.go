@@ -89,6 +89,8 @@ func (p *plan) fillIn() error {
 		return fault.New(fault.Invalid, "start sandbox: docker needs an id and a directory of the sandbox's own")
 	case s.Image == "":
 		return fault.New(fault.Invalid, "start sandbox: docker needs an image")
+	case s.HomeDir != "":
+		return fault.New(fault.Unsupported, "start sandbox: docker keeps no home directory; use runtime bwrap")
 	case s.Cgroup != nil:
 		return fault.New(fault.Invalid, "start sandbox: docker makes control groups itself")
 	case !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home || strings.ContainsAny(s.Home+s.User, ":\n"):
