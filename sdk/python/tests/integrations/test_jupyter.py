@@ -156,7 +156,7 @@ def test_rules_rank_as_those_of_the_command_line(project: Path) -> None:
     assert (hide.pattern, hide.type, hide.priority) == ("*.md", "glob", 200)
     assert (grant.pattern, grant.type, grant.priority) == ("/src", "directory", 49)
     assert rules_of(project, read_only, [(write, "a")])[-1].priority == 99
-    hidden = rules_of(project, read_only, [(none, "src"), (none, "/src")])[1:]
+    hidden = rules_of(project, read_only, [(none, "src"), (none, "/src")])[len(read_only) :]
     assert [(rule.pattern, rule.type) for rule in hidden] == [("src", "glob"), ("src/", "glob"), ("/src", "directory")]
     tight = agentfense.presets.as_rules([{"pattern": "a", "permission": "none"}, {"pattern": "b", "priority": 1}])
     with pytest.raises(ValueError, match="write 'c': no priority is between what the rules show and hide"):
