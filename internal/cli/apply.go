@@ -229,11 +229,11 @@ type applied struct {
 }
 
 func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
-	doc := applied{SchemaVersion: schemaVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc := applied{SchemaVersion: sandbox.ReviewVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
 	doc.Groups = sandbox.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
-			Path: p.Path.String(), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark, Group: p.Group,
+			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark, Group: p.Group,
 		})
 	}
 	return doc

@@ -196,4 +196,4 @@ func workspacePaths(args []string) ([]vpath.Path, error) {
 }
 
 // shown is a path as listings print it: relative to the workspace, escaped.
-func shown(p vpath.Path) string { return vpath.Escape(p.Rel()) }
+func shown(p vpath.Path) string { return sandbox.Written(p) }

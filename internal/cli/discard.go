@@ -76,7 +76,7 @@ func (e *env) tellDiscarded(result sandbox.DiscardResult, err error, dryRun, asJ
 			DryRun        bool     `json:"dry_run"`
 			Paths         []string `json:"paths"`
 			WrittenAgain  []string `json:"written_again,omitempty"`
-		}{schemaVersion, dryRun, escaped(result.Paths), escaped(result.Changed)})
+		}{sandbox.ReviewVersion, dryRun, escaped(result.Paths), escaped(result.Changed)})
 	}
 	for _, p := range result.Paths {
 		if _, err := fmt.Fprintln(e.stdout, shown(p)); err != nil {
@@ -115,7 +115,7 @@ func (e *env) sayWrittenAgain(paths []vpath.Path) {
 func escaped(paths []vpath.Path) []string {
 	out := make([]string, len(paths))
 	for i, p := range paths {
-		out[i] = p.String()
+		out[i] = shown(p)
 	}
 	return out
 }

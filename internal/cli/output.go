@@ -14,7 +14,8 @@ import (
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
-// schemaVersion is that of every JSON document on stdout. It grows when a
+// schemaVersion is that of the JSON documents on stdout, but of those that tell
+// of changes, see sandbox.ReviewVersion. It grows when a
 // field changes its meaning or goes; new fields do not change it.
 const schemaVersion = 1
 

@@ -307,15 +307,15 @@ func TestDiffJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if got.SchemaVersion != 1 || got.Sandbox != "fix" || got.ID != string(b.box.ID()) || len(got.Files) != 2 {
+	if got.SchemaVersion != 2 || got.Sandbox != "fix" || got.ID != string(b.box.ID()) || len(got.Files) != 2 {
 		t.Fatalf("JSON is %s", text)
 	}
 	link, file := got.Files[0], got.Files[1]
-	if link.Path != "/l" || link.Status != "added" || link.Old != nil || link.New.Target != `/etc\xff` || link.Risk != "trusted_later" || link.RiskReason != "link out of the source" {
+	if link.Path != "l" || link.Status != "added" || link.Old != nil || link.New.Target != `/etc\xff` || link.Risk != "trusted_later" || link.RiskReason != "link out of the source" {
 		t.Errorf("link = %+v", link)
 	}
 	wantLines := []map[string]string{{"op": "-", "text": "1\n"}, {"op": "+", "text": "2\n"}, {"op": "+", "base64": "/w=="}}
-	if file.Path != "/f" || file.Old.Mode != "100644" || file.Inserted != 2 || !cmp.Equal(file.Hunks[0].Lines, wantLines) {
+	if file.Path != "f" || file.Old.Mode != "100644" || file.Inserted != 2 || !cmp.Equal(file.Hunks[0].Lines, wantLines) {
 		t.Errorf("file = %+v", file)
 	}
 }

@@ -163,8 +163,10 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// diffVersion is the version of the JSON form of a Review.
-const diffVersion = 1
+// ReviewVersion is the version of the JSON form of a Review, and of what was
+// applied and discarded. Its paths are relative to the workspace, as git writes
+// them; those of version 1 began with a slash.
+const ReviewVersion = 2
 
 // jsonHead is the beginning of the JSON form of a Review; its "files" follow.
 // Paths and link targets are escaped by vpath.Escape, modes are octal.
@@ -236,7 +238,7 @@ type jsonLine struct {
 // at a time, because all of them may be more than memory holds. Their digest,
 // which it has from remember, is the last field, and returned.
 func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest string, err error) {
-	head, err := json.Marshal(jsonHead{SchemaVersion: diffVersion, Sandbox: r.name, ID: r.id})
+	head, err := json.Marshal(jsonHead{SchemaVersion: ReviewVersion, Sandbox: r.name, ID: r.id})
 	if err != nil {
 		return "", fault.New(fault.Internal, "diff: %w", err)
 	}
@@ -269,9 +271,13 @@ func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest
 	return digest, b.Flush()
 }
 
+// Written is the path of a change as text and JSON have it: relative to the
+// workspace, escaped.
+func Written(p vpath.Path) string { return vpath.Escape(p.Rel()) }
+
 func jsonOf(f *FileDiff, c *Content) jsonFile {
 	j := jsonFile{
-		Path: f.Path.String(), Status: f.Status, Mark: f.Mark, Own: f.Own, LeftOut: f.LeftOut, Group: f.Group, Stale: f.Stale,
+		Path: Written(f.Path), Status: f.Status, Mark: f.Mark, Own: f.Own, LeftOut: f.LeftOut, Group: f.Group, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
 	}
@@ -279,10 +285,10 @@ func jsonOf(f *FileDiff, c *Content) jsonFile {
 		j.New.SHA256 = c.SHA256
 	}
 	if f.RenamedFrom != "" {
-		j.RenamedFrom = f.RenamedFrom.String()
+		j.RenamedFrom = Written(f.RenamedFrom)
 	}
 	if f.RenamedTo != "" {
-		j.RenamedTo = f.RenamedTo.String()
+		j.RenamedTo = Written(f.RenamedTo)
 	}
 	for _, h := range c.Hunks {
 		out := jsonHunk{OldStart: h.OldStart, OldLines: h.OldLines, NewStart: h.NewStart, NewLines: h.NewLines}
