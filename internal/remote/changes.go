@@ -250,7 +250,7 @@ func (c *Client) Apply(ctx context.Context, s control.Sandbox, paths []vpath.Pat
 	}
 	result, err := applyResultOf(answer)
 	if err == nil && dryRun {
-		err = sandbox.Refusal(s.Record.Name, result.Count(sandbox.Conflict), result.Count(sandbox.Refused))
+		err = sandbox.Refusal(s.Record.Name, result.Paths)
 	}
 	return result, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/agentfense/agentfense/internal/audit"
 	"github.com/agentfense/agentfense/internal/crash"
@@ -329,30 +330,48 @@ func (p *plan) result() ApplyResult {
 
 // refusal is the error that stops an apply before it begins.
 func (p *plan) refusal(name string) error {
-	conflicts, refused := 0, 0
-	for _, s := range p.steps {
-		switch s.outcome {
-		case Conflict:
-			conflicts++
-		case Refused:
-			refused++
-		}
+	paths := make([]PathResult, len(p.steps))
+	for i, s := range p.steps {
+		paths[i] = PathResult{Outcome: s.outcome, Reason: s.reason}
 	}
-	return Refusal(name, conflicts, refused)
+	return Refusal(name, paths)
 }
 
 // Refusal is the error that stops the apply of a sandbox before it begins, nil
 // if no path is in conflict or refused. Errors: Precondition.
-func Refusal(name string, conflicts, refused int) error {
-	switch {
-	case conflicts+refused == 0:
-		return nil
-	case refused == 0:
-		return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source", name, count(conflicts, "path"))
-	case conflicts == 0:
-		return fault.New(fault.Precondition, "apply %s: nothing applied: %s not writable by the policy", name, count(refused, "path"))
+func Refusal(name string, paths []PathResult) error {
+	conflicts, closed, own, moved := 0, 0, 0, 0
+	for _, r := range paths {
+		switch {
+		case r.Outcome == Conflict:
+			conflicts++
+		case r.Outcome != Refused:
+		case r.Reason == ownReason:
+			own++
+		case strings.HasPrefix(r.Reason, movedReason):
+			moved++
+		default:
+			closed++
+		}
 	}
-	return fault.New(fault.Precondition, "apply %s: nothing applied: %s in conflict with the source, %s not writable by the policy", name, count(conflicts, "path"), count(refused, "path"))
+	var parts []string
+	for _, part := range []struct {
+		n   int
+		why string
+	}{
+		{conflicts, "in conflict with the source"},
+		{closed, "not writable by the policy"},
+		{own, ownReason},
+		{moved, "not deleted: its content was moved to what is never applied"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, count(part.n, "path")+" "+part.why)
+		}
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	return fault.New(fault.Precondition, "apply %s: nothing applied: %s", name, strings.Join(parts, ", "))
 }
 
 // stoppedByAnother is why a path was skipped.

@@ -60,7 +60,8 @@ func partsOfGit(changes []change, meant func(vpath.Path) bool) map[vpath.Path]vp
 // does not survive in the source.
 func (c *change) isListed() bool { return c.status != 0 && c.kept == "" }
 
-// keepWhole leaves out all changes of a git directory of which one is left out.
+// keepWhole leaves out all changes of a git directory of which one is left out: an
+// own entry, too, for what git made beside it may need it.
 func (p *plan) keepWhole() {
 	left := map[vpath.Path]Outcome{}
 	note := func(at vpath.Path, o Outcome) {
@@ -76,7 +77,7 @@ func (p *plan) keepWhole() {
 		case s.status == 0 || s.done:
 		case s.outcome == Refused:
 			note(s.Path, Conflict)
-		case s.outcome == Conflict, s.outcome == ChangedSinceReview, s.outcome == Skipped:
+		case s.outcome == Conflict, s.outcome == ChangedSinceReview, s.outcome == Skipped, s.outcome == LeftOut:
 			note(s.Path, s.outcome)
 		}
 	}

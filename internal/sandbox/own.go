@@ -14,6 +14,9 @@ import (
 // ownReason says why an own entry is left out.
 const ownReason = "made under a name that the policy hides: never applied"
 
+// movedReason begins why a deletion is left out, see findMoved.
+const movedReason = "not deleted: its content was moved to "
+
 // isOwn reports whether the change is of an own entry.
 func (c *change) isOwn() bool { return c.Path.IsOwn() }
 
@@ -23,7 +26,7 @@ func (c *change) leftOut() string {
 	case c.isOwn():
 		return ownReason
 	case c.movedTo != "":
-		return fmt.Sprintf("not deleted: its content was moved to %s, which is never applied", quote(c.movedTo.Plain()))
+		return fmt.Sprintf("%s%s, which is never applied", movedReason, quote(c.movedTo.Plain()))
 	}
 	return ""
 }

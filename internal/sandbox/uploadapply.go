@@ -40,7 +40,7 @@ func (u *Upload) Apply(ctx context.Context, name string, fetch Fetch, dryRun boo
 	})
 	result.Paths = st.merge(result.Paths)
 	if err == nil || fault.Is(err, fault.Precondition) {
-		if refusal := Refusal(name, result.Count(Conflict), result.Count(Refused)); refusal != nil {
+		if refusal := Refusal(name, result.Paths); refusal != nil {
 			result.Skip()
 			err = refusal
 		}
