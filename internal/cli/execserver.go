@@ -92,11 +92,18 @@ func (e *env) enterOnServer(ctx context.Context, s control.Server, sb control.Sa
 }
 
 // serverCommand builds what runs inside. Of our environment it gets what run
-// gives a command here.
+// gives a command here. It starts where it would here, if the sandbox is of a
+// directory that was uploaded.
 func (o *commandOptions) serverCommand(e *env, sb control.Sandbox, argv []string) control.Command {
 	e.sayUnset(o.Env)
+	dir := o.WorkDir
+	if home, err := e.openHome(); err == nil && dir == "" {
+		if u, err := home.Upload(sb.Record.ID); err == nil { // else nothing is known
+			dir = o.workDir(u.Record())
+		}
+	}
 	return control.Command{
-		SandboxID: string(sb.Record.ID), Argv: argv, Dir: o.WorkDir,
+		SandboxID: string(sb.Record.ID), Argv: argv, Dir: dir,
 		Env: supervise.PassedOn(o.Env, e.getenv),
 	}
 }

@@ -178,6 +178,9 @@ func (h *Home) Upload(id ID) (*Upload, error) {
 	return u, nil
 }
 
+// Record describes the directory as a sandbox of this host would.
+func (u *Upload) Record() Record { return u.sandbox.Record() }
+
 // ForgetUpload forgets what RememberUpload remembers.
 func (h *Home) ForgetUpload(id ID) error {
 	u, err := h.Upload(id)
