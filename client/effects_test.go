@@ -13,9 +13,9 @@ import (
 )
 
 func TestResultTellsWhatWasDeniedAndChanged(t *testing.T) {
-	box, _ := linked(t, open(t), "development", map[string]string{"f": "1", "old": "2", "a.pem": "3"})
+	box, _ := linked(t, open(t), "development", map[string]string{"f": "1", "old": "2", "a.key": "3"})
 	want := client.Effects{
-		Denied:       []client.Denial{{Path: "a.pem", Operation: "open", Permission: client.None, Rule: "**/*.pem", RuleIndex: 4, Program: "cat", Count: 1}},
+		Denied:       []client.Denial{{Path: "a.key", Operation: "open", Permission: client.None, Rule: "**/*.key", RuleIndex: 7, Program: "cat", Count: 1}},
 		DeniedCount:  1,
 		Changed:      []client.FileChange{{Path: "f", Kind: "modified"}, {Path: "new", Kind: "renamed", OldPath: "old"}},
 		ChangedCount: 2,
@@ -30,7 +30,7 @@ func TestResultTellsWhatWasDeniedAndChanged(t *testing.T) {
 		}
 		run(t, box, "mv new old")
 	}
-	const command = "cat a.pem; echo x >>f; mv old new"
+	const command = "cat a.key; echo x >>f; mv old new"
 	check(run(t, box, command))
 	var out bytes.Buffer
 	r, err := box.ExecStream(t.Context(), command, &out, &out)

@@ -197,7 +197,7 @@ func ExampleSandbox_Audit() {
 		return nil
 	})
 	// Output:
-	// permission_denied /.env **/.env*
+	// permission_denied /.env **/.env
 	// 0 0
 }
 

@@ -97,7 +97,7 @@ func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	}
 	p := Policy{Preset: file.Preset}
 	for _, r := range file.Rules {
-		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority})
+		p.Rules = append(p.Rules, PermissionRule{Pattern: r.Pattern, Permission: Permission(r.Permission.String()), Type: PatternType(r.Type.String()), Priority: r.Priority, Strict: r.Permission == policy.None && !r.Own})
 	}
 	return p, nil
 }
@@ -119,7 +119,7 @@ func (p Policy) WriteTo(w io.Writer) (int64, error) {
 		if err := kind.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {
 			return 0, invalid(operation, err)
 		}
-		file.Rules = append(file.Rules, policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority})
+		file.Rules = append(file.Rules, policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Own: permission == policy.None && !r.Strict})
 	}
 	count := counting{to: w}
 	err := file.Write(&count)

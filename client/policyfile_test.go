@@ -17,7 +17,8 @@ import (
 
 func TestPolicyIsKeptInAFile(t *testing.T) {
 	p := client.Policy{Preset: "agent-safe"}.Hide("*.sql", "it's \"odd\": # x").Write("/src/**").
-		With(client.PermissionRule{Pattern: "docs", Permission: client.View, Type: client.Directory, Priority: -3}, client.PermissionRule{Pattern: "a", Permission: client.Read, Type: client.File})
+		With(client.PermissionRule{Pattern: "docs", Permission: client.View, Type: client.Directory, Priority: -3}, client.PermissionRule{Pattern: "a", Permission: client.Read, Type: client.File},
+			client.PermissionRule{Pattern: "*.key", Permission: client.None, Type: client.Auto, Strict: true})
 	var file bytes.Buffer
 	if n, err := p.WriteTo(&file); err != nil || n != int64(file.Len()) {
 		t.Fatal(n, err)
@@ -33,7 +34,7 @@ func TestPolicyIsKeptInAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if all, err := again.All(); err != nil || len(all) != len(preset)+5 {
+	if all, err := again.All(); err != nil || len(all) != len(preset)+6 {
 		t.Errorf("%d rules, %v", len(all), err)
 	}
 }

@@ -37,7 +37,7 @@ var moment = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 600e6, time.UTC))
 
 const emptySandbox = `"id":"sb_1","codebaseId":"","permissions":[],"status":"SANDBOX_STATUS_UNSPECIFIED","labels":{},` +
 	`"createdAt":null,"startedAt":null,"stoppedAt":null,"expiresAt":null,"runtime":"RUNTIME_TYPE_UNSPECIFIED","image":"",` +
-	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false`
+	`"resources":null,"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":""`
 
 const emptyResult = `"stdout":"","stderr":"","exitCode":0,"duration":null,"stdoutBytes":"","stderrBytes":"",` +
 	`"stdoutTruncated":false,"stderrTruncated":false,"conflicts":[],"conflictCount":"0","execId":"","denied":[],"deniedCount":"0","changed":[],"changedCount":"0","syncHeld":false`
@@ -63,10 +63,10 @@ var sandboxRoutes = []route{
 			Labels:      map[string]string{"a": "b"}, Runtime: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
 			Resources: &sandboxv1.ResourceLimits{MemoryBytes: 1 << 40},
 		},
-		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED"}],` +
+		json: `{"id":"sb_1","codebaseId":"cb_1","permissions":[{"pattern":"**","type":"PATTERN_TYPE_UNSPECIFIED","permission":"PERMISSION_READ","priority":0,"origin":"RULE_ORIGIN_UNSPECIFIED","own":false}],` +
 			`"status":"SANDBOX_STATUS_PENDING","labels":{"a":"b"},"createdAt":"2026-01-02T03:04:05.600Z","startedAt":null,"stoppedAt":null,"expiresAt":null,` +
 			`"runtime":"RUNTIME_TYPE_BWRAP","image":"","resources":{"memoryBytes":"1099511627776","cpuQuota":"0","cpuShares":"0","pidsLimit":"0","diskBytes":"0","diskInodes":"0"},` +
-			`"statusReason":"","name":"","ownerId":"","syncHeld":false}`,
+			`"statusReason":"","name":"","ownerId":"","syncHeld":false,"sync":"SYNC_MODE_UNSPECIFIED","workspace":""}`,
 	},
 	{
 		name: "the other spelling, and a field that is not known", method: "POST", path: "/v1/sandboxes", rpc: "CreateSandbox",
@@ -190,7 +190,7 @@ var additionRoutes = []route{
 	{
 		name: "diff", method: "GET", path: "/v1/sandboxes/sb_1/diff?paths=a&paths=b&names_only=true&pageSize=3", rpc: "Diff",
 		want:   &sandboxv1.DiffRequest{SandboxId: "sb_1", Paths: []string{"a", "b"}, NamesOnly: true, PageSize: 3},
-		answer: &sandboxv1.DiffResponse{}, json: `{"files":[],"nextPageToken":"","digest":""}`,
+		answer: &sandboxv1.DiffResponse{}, json: `{"files":[],"nextPageToken":"","digest":"","groups":[]}`,
 	},
 	{
 		name: "apply", method: "POST", path: "/v1/sandboxes/sb_1/apply", rpc: "Apply", body: `{"paths":["a"],"dryRun":true}`,
@@ -288,8 +288,8 @@ func compact(t *testing.T, text string) string {
 // tests of streams: a new one cannot be forgotten.
 func TestEveryMethodHasARoute(t *testing.T) {
 	byHand := strings.Fields("ExecStream SessionExecStream Audit Logs UploadFiles DownloadFile ReadView WatchView")
-	// They need more than one direction at once, or many files: gRPC only.
-	without := strings.Fields("Attach UploadTree")
+	// They need more than one direction at once, or carry many files: gRPC only.
+	without := strings.Fields("Attach UploadTree ReadChanges")
 	tested := map[string]bool{}
 	for _, rpc := range append(byHand, without...) {
 		tested[rpc] = true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/vpath"
 )
 
 // SchemaVersion is the version of the record's file format. It grows with
@@ -180,7 +181,9 @@ func (r *Record) checkUID() error {
 }
 
 func (r *Record) encode() ([]byte, error) {
-	text, err := json.MarshalIndent(r, "", "  ")
+	stored := *r
+	stored.Workspace = vpath.EncodeText(r.Workspace) // JSON holds nothing but UTF-8
+	text, err := json.MarshalIndent(stored, "", "  ")
 	return append(text, '\n'), err
 }
 
@@ -234,7 +237,11 @@ func decodeRecord(text []byte) (Record, error) {
 	if err := r.check(); err != nil {
 		return Record{}, err
 	}
-	return r, isWhatWeWrite(text, &r)
+	if err := isWhatWeWrite(text, &r); err != nil {
+		return Record{}, err
+	}
+	r.Workspace = vpath.DecodeText(r.Workspace)
+	return r, nil
 }
 
 // isWhatWeWrite refuses what decoding let pass: a key twice or in other
