@@ -67,6 +67,7 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 	h := openHome(t)
 	r := recordOf(t, h, t.TempDir(), "fix")
 	r.Source.Path += "\xff" // bytes that JSON cannot hold
+	r.Workspace += `\xff` + "\xff"
 	r.Rules = append(r.Rules, policy.Rule{Pattern: "\xfe.pem", Type: policy.Glob, Priority: -3, Origin: policy.OriginHide, Source: "--hide"})
 	r.EarlierRules = [][]policy.Rule{{{Pattern: "/a", Permission: policy.View, Type: policy.File}}}
 	r.PolicyNote = "preset development"

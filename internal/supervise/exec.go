@@ -353,11 +353,5 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
 		})
 	}
 	s.append(events...)
-	// The client hears of the end after the log does.
-	ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
-	defer cancel()
-	if err := s.audit.Append(ctx, x.event(*exit)); err != nil {
-		s.log.Error("audit: a command's end is not written, so the sandbox stops", "err", err)
-		s.stop()
-	}
+	s.appendFirst(x.event(*exit))
 }

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"context"
 	"strings"
 	"sync"
 
@@ -60,6 +61,17 @@ func (s *supervisor) append(events ...audit.Event) {
 			s.log.Error("audit: not taken, so the sandbox stops", "event", ev.Kind(), "err", err)
 			s.stop()
 		}
+	}
+}
+
+// appendFirst returns when the event is written: a client hears of an end after
+// the log does.
+func (s *supervisor) appendFirst(ev audit.Event) {
+	ctx, cancel := context.WithTimeout(context.Background(), auditPatience)
+	defer cancel()
+	if err := s.audit.Append(ctx, ev); err != nil {
+		s.log.Error("audit: not written, so the sandbox stops", "event", ev.Kind(), "err", err)
+		s.stop()
 	}
 }
 

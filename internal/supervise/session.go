@@ -257,7 +257,7 @@ func (s *supervisor) watchSession(ctx context.Context, sess *session, end contex
 		Session: sess.id, Exec: x.id, Reason: sess.reason, DurationMS: sess.closed.Sub(x.begun).Milliseconds(),
 	}
 	sess.mu.Unlock()
-	s.append(event)
+	s.appendFirst(event)
 	close(sess.over)
 }
 
