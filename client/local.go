@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +17,8 @@ import (
 //
 // On this user's own server the directory is linked, whatever its size: the
 // sandbox sees it as the command line's does, at its own path, to which /workspace
-// leads, and only Apply changes it. On any other server, and with WithIgnorePatterns, it is uploaded, but for what the
+// leads, and only Apply changes it. On any other server, with WithIgnorePatterns, and, with a warning to slog,
+// where the token may not link (one that has an owner), it is uploaded, but for what the
 // default patterns, .gitignore and .sandboxignore leave out, and what the sandbox
 // changes waits for Apply, which brings it into the server's copy. After an error, and when ctx ends
 // before FromLocal has returned, nothing stays.
@@ -98,7 +100,11 @@ func (c *Client) bring(ctx context.Context, path string, o *settings) (Codebase,
 		return Codebase{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
 	}
 	if link {
-		return c.linked(ctx, path, o)
+		base, err := c.linked(ctx, path, o)
+		if err == nil || o.link != nil || !errors.Is(err, ErrDenied) { // a token that has an owner may not link
+			return base, err
+		}
+		slog.WarnContext(ctx, "agentfense: the token may not link the directory, so it is uploaded: Apply changes the server's copy alone", "directory", path)
 	}
 	base, err := c.CreateCodebase(ctx, vpath.EncodeText(first(o.codebaseName, filepath.Base(path))), o.ownerID)
 	if err != nil {

@@ -11,7 +11,14 @@ from typing import Iterator, List
 import pytest
 from conftest import on_both
 
-from agentfense import AsyncSandbox, InvalidConfigurationError, RuntimeType, Sandbox, SandboxClient
+from agentfense import (
+    AsyncSandbox,
+    InvalidConfigurationError,
+    PermissionDeniedError,
+    RuntimeType,
+    Sandbox,
+    SandboxClient,
+)
 from agentfense.types import Codebase
 
 USER = pwd.getpwuid(os.geteuid()).pw_name
@@ -82,6 +89,19 @@ async def test_the_owner_is_that_of_the_token(token: str, project: Path) -> None
         assert (sandbox.codebase.owner_id, sandbox.info.owner_id) == ("team-a", "team-a")
     async with await AsyncSandbox.from_local(project, link=False, token=token, auto_start=False) as other:
         assert (other.codebase.owner_id, other.info.owner_id) == ("team-a", "team-a")
+
+
+async def test_a_token_that_may_not_link_uploads(token: str, project: Path) -> None:
+    with pytest.warns(UserWarning, match="may not link .*, so it is uploaded"):
+        sandbox = Sandbox.from_local(project, token=token, auto_start=False)
+    with sandbox:
+        assert not sandbox.codebase.linked and sandbox.codebase.owner_id == "team-a"
+    with pytest.warns(UserWarning, match="may not link .*, so it is uploaded"):
+        other = await AsyncSandbox.from_local(project, token=token, auto_start=False)
+    async with other:
+        assert not other.codebase.linked and other.codebase.owner_id == "team-a"
+    with pytest.raises(PermissionDeniedError):
+        Sandbox.from_local(project, link=True, token=token)
 
 
 async def test_streams_may_be_awaited_as_their_siblings_are(project: Path) -> None:

@@ -137,6 +137,15 @@ def warn_of_rest(sandbox_id: str, why: SandboxError) -> None:
         warnings.warn(f"sandbox {sandbox_id} could not be destroyed: {why}", RuntimeWarning, stacklevel=3)
 
 
+def warn_of_upload(directory: str) -> None:
+    """Say that a directory was uploaded which would have been linked."""
+    warnings.warn(
+        f"the token may not link {directory}, so it is uploaded: apply() changes the server's copy alone",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
 def warn_of_lost(sandbox_id: str, lost: int, stacklevel: int = 3) -> None:
     """Say how many changes were lost with a sandbox, if any were."""
     if lost:

@@ -9,7 +9,7 @@ from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
 from ._async_execs import AsyncSandboxExecs
-from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_lost, warn_of_rest
+from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_lost, warn_of_rest, warn_of_upload
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._requests import Paths, Resources, Timeout
@@ -17,7 +17,7 @@ from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
-from .exceptions import ChangesLostWarning, SandboxError
+from .exceptions import ChangesLostWarning, PermissionDeniedError, SandboxError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, check_directory, generate_codebase_name, user_name
@@ -94,7 +94,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``name``: what the command line calls it; None is its id.
         - ``expires_in``: seconds, or a timedelta, after which it is stopped, and removed unless it has changes that
           were not applied; None is the server's default, which is never unless configured.
-        - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
+        - ``link``: whether the directory has to be linked, or uploaded; None is as said above, and uploads, with a
+          warning, where the token may not link, as one that has an owner.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
         - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
 
@@ -113,12 +114,17 @@ class AsyncSandbox(AsyncSandboxExecs):
         try:
             called = codebase_name or generate_codebase_name(directory)
             await client.open()
-            if link is None:
-                link = client.same_host and not ignore_patterns
-            if link:
-                owner = owner_id or user_name()  # a token that has an owner may not link
-                made = await client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
-            else:
+            if link is None and not (client.same_host and not ignore_patterns):
+                link = False
+            if link is not False:
+                try:
+                    owner = owner_id or user_name()
+                    made = await client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
+                except PermissionDeniedError:  # a token that has an owner may not link
+                    if link:
+                        raise
+                    warn_of_upload(str(directory))
+            if made is None:
                 made = await client._create_owned(called, owner_id)
                 await client.upload_tree(made.id, directory, ignore_patterns)
                 made = await client.get_codebase(made.id)
@@ -132,7 +138,7 @@ class AsyncSandbox(AsyncSandboxExecs):
                 resources,
                 name=name,
                 user=user,
-                sync=None if link else t.SyncMode.MANUAL,
+                sync=None if made.linked else t.SyncMode.MANUAL,
                 at_host_path=made.linked,
             )
             return await cls._begin(client, info, made, auto_start, owns_codebase=True)

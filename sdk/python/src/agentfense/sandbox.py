@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
-from ._cleanup import clean_up, give_up, remove, warn_of_lost, warn_of_rest
+from ._cleanup import clean_up, give_up, remove, warn_of_lost, warn_of_rest, warn_of_upload
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._interrupts import complete
@@ -16,7 +16,7 @@ from ._requests import Paths, Resources, Timeout
 from ._streams import AuditStream, ExecStream, LogStream
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
-from .exceptions import ChangesLostWarning, SandboxError
+from .exceptions import ChangesLostWarning, PermissionDeniedError, SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
@@ -94,7 +94,8 @@ class Sandbox(SandboxExecs):
         - ``name``: what the command line calls it; None is its id.
         - ``expires_in``: seconds, or a timedelta, after which it is stopped, and removed unless it has changes that
           were not applied; None is the server's default, which is never unless configured.
-        - ``link``: whether the directory has to be linked, or uploaded; None is as said above.
+        - ``link``: whether the directory has to be linked, or uploaded; None is as said above, and uploads, with a
+          warning, where the token may not link, as one that has an owner.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
         - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
 
@@ -112,12 +113,17 @@ class Sandbox(SandboxExecs):
         made: Optional[t.Codebase] = None
         try:
             called = codebase_name or generate_codebase_name(directory)
-            if link is None:
-                link = client.same_host and not ignore_patterns
-            if link:
-                owner = owner_id or user_name()  # a token that has an owner may not link
-                made = client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
-            else:
+            if link is None and not (client.same_host and not ignore_patterns):
+                link = False
+            if link is not False:
+                try:
+                    owner = owner_id or user_name()
+                    made = client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
+                except PermissionDeniedError:  # a token that has an owner may not link
+                    if link:
+                        raise
+                    warn_of_upload(str(directory))
+            if made is None:
                 made = client._create_owned(called, owner_id)
                 client.upload_tree(made.id, directory, ignore_patterns)
                 made = client.get_codebase(made.id)
@@ -131,7 +137,7 @@ class Sandbox(SandboxExecs):
                 resources,
                 name=name,
                 user=user,
-                sync=None if link else t.SyncMode.MANUAL,
+                sync=None if made.linked else t.SyncMode.MANUAL,
                 at_host_path=made.linked,
             )
             return cls._begin(client, info, made, auto_start, owns_codebase=True)
