@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -29,6 +31,12 @@ func (e *env) sayMounts(sb *sandbox.Sandbox) error {
 	return nil
 }
 
+// isAtRoot reports whether the directory has something at the path.
+func (o *sandboxOptions) isAtRoot(pattern string) bool {
+	_, err := os.Lstat(filepath.Join(o.directory(), pattern))
+	return err == nil
+}
+
 // sayWarnings says what policy check would of the rules that the flags give:
 // by themselves, or by --policy.
 func (o *sandboxOptions) sayWarnings(e *env, rules []policy.Rule) error {
@@ -48,6 +56,9 @@ func (o *sandboxOptions) sayWarnings(e *env, rules []policy.Rule) error {
 		opens := w.Kind == policy.WarnTraversable && given(w.Other)
 		if !given(w.Rule) && !opens {
 			continue
+		}
+		if w.Kind == policy.WarnRootOnly && o.isAtRoot(rules[w.Rule].Pattern) {
+			continue // the file at the root is meant
 		}
 		if said++; said > maxNotes {
 			e.say("… and more; `agentfense policy check` lists the warnings of a file")

@@ -21,6 +21,7 @@ const (
 	WarnLiteral     WarningKind = "literal"     // wildcards in a pattern of type file or directory
 	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
 	WarnNothing     WarningKind = "nothing"     // no rule shows anything
+	WarnRootOnly    WarningKind = "root-only"   // a widening flag that loses but at the root
 	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
@@ -119,15 +120,30 @@ func (c *checker) checkShadowed(i int, r Rule) {
 	var by grant
 	var kind WarningKind
 	var own rank
+	wins := ""
 	for _, pl := range c.places[i] {
 		g, k := c.shadowOf(pl)
-		if k == "" {
+		switch {
+		case k != "":
+			by, kind, own = g, k, pl.grant.rank
+		case pl.grant.rank.standing() == standsExact && len(c.places[i]) > 1:
+			wins = vpath.Quote("/" + r.Pattern)
+		default:
 			return
 		}
-		by, kind, own = g, k, pl.grant.rank
+	}
+	if kind == "" {
+		return
 	}
 	other := c.policy.rules[by.rule]
 	switch {
+	case wins != "" && (other.Permission != None || by.rank.standing() != standsRule):
+	case r.Origin == OriginFlag && other.Permission == None && by.rank.standing() == standsRule:
+		if wins != "" {
+			kind = WarnRootOnly
+		}
+		c.warn(kind, i, int(by.rule), "%s %s: %s wins, %s; to allow a file, name its path: %s", r, onlyAt(wins), other,
+			"since "+by.rank.lead(own), Flag{r.Permission, "DIR/" + exampleName(r.Pattern)})
 	case kind == WarnDuplicate:
 		c.warn(kind, i, int(by.rule), "%s is there twice: also as %s", r, other)
 	case kind == WarnTie:
@@ -135,6 +151,22 @@ func (c *checker) checkShadowed(i int, r Rule) {
 	default:
 		c.warn(kind, i, int(by.rule), "%s never counts: %s matches the same paths, and %s", r, other, by.rank.lead(own))
 	}
+}
+
+// onlyAt says where a widening flag counts that loses everywhere else.
+func onlyAt(path string) string {
+	if path == "" {
+		return "never counts"
+	}
+	return "counts at " + path + " alone"
+}
+
+// exampleName is the pattern's name for a path of an example.
+func exampleName(pattern string) string {
+	if name := pattern[strings.LastIndexByte(pattern, '/')+1:]; name != "" && !strings.ContainsAny(name, metacharacters) {
+		return name
+	}
+	return "FILE"
 }
 
 // shadowOf returns the rule that wins wherever pl matches; the kind is "" if

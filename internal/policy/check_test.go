@@ -30,7 +30,7 @@ func TestCheck(t *testing.T) {
 		{"the same pattern with two permissions", []string{"/a=write", "/a=view"}, []string{"tie 0 1"}},
 		{"a flag that a none rule beats", []string{"/**=view", "**/.env*=none@100", "--read *.env.local"}, nil},
 		{"a flag that a none rule always beats", []string{"/**=view", "**/.env*=none@100", "--read **/.env.*"}, []string{"shadowed 2 1"}},
-		{"a flag that names the file counts", []string{"/**=view", "**/.env*=none@100", "--read .env"}, nil},
+		{"a flag that names the file counts at the root", []string{"/**=view", "**/.env*=none@100", "--read .env"}, []string{"root-only 2 1"}},
 		{"a rule that a flag replaces is meant so", []string{"/a=read", "--write /a*"}, nil},
 		{"a rule that opens hidden directories", []string{"/**=read", "**/secrets/**=none@100", "*.md=read@101"}, []string{"traversable 2 1"}},
 		{"a file that opens a hidden directory", []string{"/**=read", "/secrets/**=none@1", "/secrets/a/public.key=read@2"}, []string{"traversable 2 1"}},
