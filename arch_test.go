@@ -38,7 +38,7 @@ var mayImport = map[string]string{
 	"internal/ignore":     "fault vpath",
 	"internal/config":     "fault hostfile vpath policy yamlfile",
 	// a directory of this host, for who uploads it
-	"internal/tree": "fault ignore vpath",
+	"internal/tree": "fault ignore statedir vpath",
 	// files of the host, for those who do I/O
 	"internal/hostfile":  "fault",
 	"internal/gitconfig": "fault ignore vpath",

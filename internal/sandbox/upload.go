@@ -210,14 +210,6 @@ func (u *Upload) SetRules(rules []policy.Rule) error {
 	})
 }
 
-// Renew takes what was uploaded again into its codebase for what was uploaded.
-func (u *Upload) Renew(files *Uploaded) error {
-	for p, base := range files.entries {
-		u.manifest.Entries[p.String()] = base
-	}
-	return u.store()
-}
-
 // base is what was uploaded at p, nil for nothing.
 func (u *Upload) base(p vpath.Path) *layer.Base {
 	b, was := u.manifest.Entries[p.String()]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/fault"
 	"github.com/agentfense/agentfense/internal/ignore"
+	"github.com/agentfense/agentfense/internal/statedir"
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -25,13 +26,15 @@ type File struct {
 	Target    string // of a symbolic link
 }
 
-// Tree is what package ignore does not leave out of a directory, by path. It is
+// Tree is what package ignore does not leave out of a directory, by path, without the
+// user's state directory. It is
 // not for concurrent use.
 type Tree struct {
 	Path    string       // of the directory, absolute and without links
 	Skipped []vpath.Path // what no codebase can hold: sockets, FIFOs, devices
 
 	root  *os.Root
+	state fs.FileInfo // of the state directory, nil if there is none
 	files []File
 	infos []fs.FileInfo // of files
 	at    int
@@ -55,7 +58,7 @@ func Open(dir string, patterns ...string) (*Tree, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%w", err)
 	}
-	t := &Tree{Path: path, root: root}
+	t := &Tree{Path: path, root: root, state: stateDir()}
 	matcher, err := t.matcher(patterns)
 	if err == nil {
 		err = t.look(matcher)
@@ -65,6 +68,29 @@ func Open(dir string, patterns ...string) (*Tree, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// stateDir describes the user's state directory, which holds tokens and keys and is
+// never uploaded; nil if there is none.
+func stateDir() fs.FileInfo {
+	path, err := statedir.Path(os.Getenv)
+	if err != nil {
+		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// isState reports whether entry, a directory, is the state directory.
+func (t *Tree) isState(entry fs.DirEntry) bool {
+	if t.state == nil || !entry.IsDir() {
+		return false
+	}
+	info, err := entry.Info()
+	return err == nil && os.SameFile(info, t.state)
 }
 
 // matcher is of the default patterns, those of the ignore files, and more.
@@ -138,6 +164,12 @@ func (t *Tree) look(matcher *ignore.Matcher) error {
 	return fs.WalkDir(t.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return fault.New(fault.Denied, "%w", err)
+		}
+		if t.isState(entry) {
+			if name == "." {
+				return fault.New(fault.Invalid, "directory %s: is the state directory, which holds secrets", vpath.Escape(t.Path))
+			}
+			return fs.SkipDir
 		}
 		if name == "." {
 			return nil
