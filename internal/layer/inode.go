@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/agentfense/agentfense/internal/vpath"
 )
 
@@ -21,6 +23,19 @@ func (s *Stack) sourceIno(p vpath.Path, st *stat) uint64 {
 		return st.ino
 	}
 	return hashNumber(st.dev, st.ino, string(p))
+}
+
+// NumbersOf returns the numbers by which what b recorded at p may have shown: also
+// where the source is another directory now, or has another file there.
+func NumbersOf(p vpath.Path, b *Base) []uint64 {
+	if b == nil || b.Absent {
+		return nil
+	}
+	numbers := []uint64{hashNumber(b.Dev, b.Ino, string(p))}
+	if b.Ino&ownBit == 0 && (b.Nlink == 1 || b.Mode&typeMask == unix.S_IFDIR) {
+		numbers = append(numbers, b.Ino)
+	}
+	return numbers
 }
 
 // hashNumber derives a number of our own.

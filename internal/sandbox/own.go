@@ -49,7 +49,12 @@ func findMoved(all []layer.Change, list []change) {
 		if c.status != Deleted || c.kept != "" {
 			continue
 		}
-		c.movedTo = own[c.Info.Ino]
+		// The source may have another file there now, or be another directory.
+		for _, number := range append(layer.NumbersOf(c.Path, c.Base), c.Info.Ino) {
+			if to, ok := own[number]; ok {
+				c.movedTo = to
+			}
+		}
 	}
 }
 
