@@ -200,6 +200,13 @@ func printExplanation(e *env, rules []policy.Rule, x explanation) error {
 	if _, err := fmt.Fprintf(e.stdout, "%s: %s\n  %s\n", x.Path, d.Permission, d.Reason); err != nil {
 		return err
 	}
+	switch {
+	case d.Permission != policy.None || d.Rule == policy.NoRule:
+	case rules[d.Rule].Own:
+		fmt.Fprintln(e.stdout, "  the rule is own: where a command may write the directory it may make an entry of its own here, never applied")
+	default:
+		fmt.Fprintln(e.stdout, "  the rule is strict: nothing can be made here")
+	}
 	if x.Ancestor != "" {
 		fmt.Fprintf(e.stdout, "  hidden with the directory %s, whose rule outranks what wins at the path itself:\n", x.Ancestor)
 	}
