@@ -37,6 +37,12 @@ func (e *env) sayMissing(r sandbox.Record, c supervise.Command) {
 	if slices.Contains(c.Argv, "-c") && !slices.ContainsFunc(words, hasPath) {
 		return // all that was to run is there to see
 	}
+	e.sayDirsOfPath(in)
+}
+
+// sayDirsOfPath says which directories of the caller's PATH below the home are
+// not shown inside.
+func (e *env) sayDirsOfPath(in *inside) {
 	var dirs, programs []string
 	for _, dir := range filepath.SplitList(e.getenv("PATH")) {
 		dir = filepath.Clean(dir)

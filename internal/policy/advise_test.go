@@ -48,7 +48,8 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 			name: "what a flag permits is not named again", preset: "agent-safe",
 			refused: []policy.Refused{
 				{Path: "/x/y", Need: policy.Write, Dir: true},
-				{Path: "/x", Need: policy.Write, Dir: true}, {Path: "/x/y/f", Need: policy.Write},
+				{Path: "/x", Need: policy.Write, Dir: true},
+				{Path: "/x/y/f", Need: policy.Write},
 			},
 			flags: "--write x/",
 		},

@@ -171,25 +171,30 @@ func (p *plan) checkParent(s *step) error {
 // keepDirs lets a directory survive that holds something that does.
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
-		leftOut, held := s.outcome == ChangedSinceReview, s.outcome == LeftOut
-		if s.status != Deleted || s.outcome != Kept && !leftOut && !held {
+		if s.status != Deleted || s.outcome != Kept && s.outcome != ChangedSinceReview && s.outcome != LeftOut {
 			continue
 		}
 		for dir := range s.Path.Ancestors() {
-			above := p.at[dir]
-			switch {
-			case above == nil || above.outcome != Applied:
-			case leftOut && (above.status == Deleted || above.status == Retyped && !isDir(above.Info.Mode)):
-				above.stop(ChangedSinceReview, "it holds %s, which was left out", quote(s.Path))
-			case held && above.status == Deleted:
-				above.stop(LeftOut, "it holds %s, which is not deleted", quote(s.Path))
-			case above.status == Deleted:
-				above.stop(Kept, "it holds %s, which is kept", quote(s.Path))
-				above.done = true
-			case above.status == Retyped && !isDir(above.Info.Mode):
-				above.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", quote(s.Path), typeName(above.Info.Mode))
+			if above := p.at[dir]; above != nil && above.outcome == Applied {
+				above.keepFor(s)
 			}
 		}
+	}
+}
+
+// keepFor lets a directory survive that was to be applied, for what survives below it.
+func (s *step) keepFor(below *step) {
+	deleted, becameOther := s.status == Deleted, s.status == Retyped && !isDir(s.Info.Mode)
+	switch {
+	case below.outcome == ChangedSinceReview && (deleted || becameOther):
+		s.stop(ChangedSinceReview, "it holds %s, which was left out", quote(below.Path))
+	case below.outcome == LeftOut && deleted:
+		s.stop(LeftOut, "it holds %s, which is not deleted", quote(below.Path))
+	case deleted:
+		s.stop(Kept, "it holds %s, which is kept", quote(below.Path))
+		s.done = true
+	case becameOther:
+		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", quote(below.Path), typeName(s.Info.Mode))
 	}
 }
 

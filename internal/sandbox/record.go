@@ -144,16 +144,10 @@ func (r *Record) check() error {
 		return fault.New(fault.Precondition, "source %s is no absolute path with its identity", r.Source.Path)
 	case !filepath.IsAbs(r.Workspace):
 		return fault.New(fault.Precondition, "workspace %q is no absolute path", r.Workspace)
-	case r.Runtime != RuntimeBwrap && r.Runtime != RuntimeDocker:
-		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
-	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
-		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
-	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
-		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.CreatedAt.IsZero():
 		return fault.New(fault.Precondition, "created_at is missing")
 	}
-	if err := r.checkUID(); err != nil {
+	if err := r.checkRuntime(); err != nil {
 		return err
 	}
 	if err := r.checkHome(); err != nil {
@@ -168,9 +162,16 @@ func (r *Record) check() error {
 	return CheckName(r.Name)
 }
 
-// checkUID refuses a user inside that the runtime cannot have.
-func (r *Record) checkUID() error {
+// checkRuntime refuses a runtime that is unknown, and an image, a network and a
+// user inside that it cannot have.
+func (r *Record) checkRuntime() error {
 	switch {
+	case r.Runtime != RuntimeBwrap && r.Runtime != RuntimeDocker:
+		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
+	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
+		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
+	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
+		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
 		return fault.New(fault.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)

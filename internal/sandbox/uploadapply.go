@@ -159,25 +159,32 @@ func (st *staging) place(c CarriedChange, content io.Reader) error {
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
 		return err
 	}
-	there, toDir := err == nil, c.Mode&typeBits == unix.S_IFDIR
+	there := err == nil
 	switch {
 	case c.Status == Deleted && !there:
 		st.tell(c, Present, "it is gone already")
 		return nil
-	case c.Status == Deleted && now.IsDir():
-		st.gone = append(st.gone, c.Path)
-		return nil
-	case there && now.IsDir() && toDir:
-		st.modes = append(st.modes, c)
-		return nil
 	case there && now.IsDir():
-		return st.putOff(c, content)
+		return st.placeOverDir(c, content)
 	case there:
 		if _, err := st.stack.Unlink(c.Path, false); err != nil || c.Status == Deleted {
 			return err
 		}
 	}
 	return st.make(c, content)
+}
+
+// placeOverDir makes the change where a directory is.
+func (st *staging) placeOverDir(c CarriedChange, content io.Reader) error {
+	switch {
+	case c.Status == Deleted:
+		st.gone = append(st.gone, c.Path)
+	case c.Mode&typeBits == unix.S_IFDIR:
+		st.modes = append(st.modes, c)
+	default:
+		return st.putOff(c, content)
+	}
+	return nil
 }
 
 // putOff keeps what takes the place of a directory until that is empty.

@@ -81,23 +81,38 @@ func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source 
 	return string(source.Path), caller.ReachHost()
 }
 
+// userOf is whom commands are inside, "" for whom the runtime has.
+func userOf(user, runtime string) (*uint32, error) {
+	uid, err := sandbox.ParseUser(user)
+	if err != nil {
+		return nil, err
+	}
+	return uid, sandbox.CheckUser(uid, runtime)
+}
+
+// checkNewName refuses a name that no sandbox can have; "" is none.
+func checkNewName(name string) error {
+	if name == "" {
+		return nil
+	}
+	if err := sandbox.CheckName(name); err != nil {
+		return fault.New(fault.Invalid, "name: %w", err)
+	}
+	return nil
+}
+
 // newRecord checks what is asked for and makes a record of it.
 func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
 		return sandbox.Record{}, err
 	}
-	uid, err := sandbox.ParseUser(r.User)
-	if err == nil {
-		err = sandbox.CheckUser(uid, how.name)
-	}
+	uid, err := userOf(r.User, how.name)
 	if err != nil {
 		return sandbox.Record{}, err
 	}
-	if r.Name != "" {
-		if err := sandbox.CheckName(r.Name); err != nil {
-			return sandbox.Record{}, fault.New(fault.Invalid, "name: %w", err)
-		}
+	if err := checkNewName(r.Name); err != nil {
+		return sandbox.Record{}, err
 	}
 	limits, err := limitsOf(r.Resources)
 	if err != nil {

@@ -24,7 +24,7 @@ def check(ended: Any, events: List[Any]) -> None:
     assert ended.changed_count == 4 and ended.denied_count == 1
     (denial,) = ended.denied
     assert (
-        denial == Denial("secret.key", "open", Permission.NONE, "**/*.key", 3, "cat", denial.pid, 1) and denial.pid > 0
+        denial == Denial("secret.key", "open", Permission.NONE, "**/*.key", 7, "cat", denial.pid, 1) and denial.pid > 0
     )
     assert [event.record["path"] for event in events if event.record["exec"] == ended.exec_id] == ["/secret.key"]
 

@@ -81,7 +81,7 @@ class PermissionRule:
 
 
 RuleLike = Union[PermissionRule, Mapping[str, Any]]
-"""A rule, or a mapping with ``pattern`` and, optionally, ``permission``, ``type``, ``priority``, ``origin``, ``strict``."""
+"""A rule, or a mapping: ``pattern``, optionally ``permission``, ``type``, ``priority``, ``origin``, ``strict``."""
 
 
 @dataclass
