@@ -73,12 +73,15 @@ func TestOnlyAllowedImages(t *testing.T) {
 	for _, image := range []string{
 		private, "docker.io/library/" + private, "index.docker.io/library/" + private, "library/" + private,
 		id, digits, digits[:12], "sha256:" + digits[:12], private + "@" + id, needs.DockerImage + "@" + id,
-		"agentfense-private:*", "absent:1",
+		"absent:1",
 	} {
 		status, text := mallory.sandboxOf(cb, image)
 		if status != http.StatusForbidden || !strings.Contains(text, "runtime.docker.images") {
 			t.Errorf("%s: %d %s", image, status, text)
 		}
+	}
+	if status, text := mallory.sandboxOf(cb, "agentfense-private:*"); status != http.StatusBadRequest || !strings.Contains(text, "malformed") {
+		t.Errorf("a pattern is no image's name: %d %s", status, text)
 	}
 	if status, text := mallory.ask(http.MethodPost, "/sandboxes", fmt.Sprintf(`{"codebase_id": %q, "runtime": "RUNTIME_TYPE_BWRAP"}`, cb)); status != http.StatusForbidden {
 		t.Errorf("another runtime: %d %s", status, text)
