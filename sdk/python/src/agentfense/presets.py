@@ -64,8 +64,8 @@ def is_built_in(name: str) -> bool:
 
 
 def built_in_names() -> List[str]:
-    """Return the names of the presets that the command line has, sorted."""
-    return sorted(_BUILT_IN)
+    """Return the names of the presets that the command line has, sorted, today's before the first."""
+    return sorted(_BUILT_IN, key=lambda name: (name in FIRST_PRESETS, name))
 
 
 def built_in(name: str) -> List[PermissionRule]:
