@@ -165,7 +165,7 @@ var standInOwn = program("stand in own", func(in *inside, _ []string) {
 	for i, dir := range dirs {
 		var got error
 		if now, err := os.Readlink(procFD(int(at[i].Fd()))); err != nil || now != root+"/"+dir {
-			got = fmt.Errorf("%s, %v", now, err)
+			got = fmt.Errorf("%s, %w", now, err)
 		}
 		told[i] = fmt.Sprint(got)
 		in.is("where "+dir+" is", got, nil)
