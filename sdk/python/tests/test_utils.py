@@ -182,3 +182,14 @@ def test_generated_names(tmp_path: Path) -> None:
     (tmp_path / "my project!").mkdir()
     assert re.fullmatch(r"my-project-[0-9a-f]{8}", utils.generate_codebase_name(tmp_path / "my project!"))
     assert utils.generate_codebase_name("/").startswith("codebase-")
+
+
+def test_the_state_directory_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "state" / "deep").mkdir(parents=True)
+    (tmp_path / "state" / "deep" / "token").write_text("secret")
+    (tmp_path / "main.py").write_text("")
+    monkeypatch.setenv("AGENTFENSE_HOME", str(tmp_path / "state"))
+    assert names(tmp_path) == {"main.py"}
+    (tmp_path / "other").symlink_to("state")
+    monkeypatch.setenv("AGENTFENSE_HOME", str(tmp_path / "other"))
+    assert names(tmp_path) == {"main.py"}

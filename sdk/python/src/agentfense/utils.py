@@ -14,6 +14,7 @@ from typing import BinaryIO, Iterator, List, Optional, Sequence, Tuple
 
 from ._arguments import PathLike as PathLike
 from ._arguments import path_of, strings_of
+from ._endpoint import state_directory
 from ._ignore import Matcher
 
 DEFAULT_IGNORE_PATTERNS: Tuple[str, ...] = (
@@ -134,18 +135,29 @@ def _matcher(directory: PathLike, defaults: Sequence[str], ignore_patterns: Opti
 def walk_entries(directory: PathLike, matcher: Matcher) -> Iterator[Entry]:
     """Yield what ``matcher`` does not leave out below a directory, sorted, each directory before what is in it.
 
-    Symbolic links are not followed. What is neither file, link nor directory is left out.
+    Symbolic links are not followed. What is neither file, link nor directory is left out, and so is the state
+    directory, which holds tokens and keys.
     """
+    state = _state_identity()
     around = [_entries(os.fspath(directory), "")]
     while around:  # not by recursion: a tree may be deeper than that goes
         entry = next(around[-1], None)
         if entry is None:
             around.pop()
-        elif not matcher.excludes(entry.path, entry.is_dir):
+        elif not matcher.excludes(entry.path, entry.is_dir) and (entry.status.st_dev, entry.status.st_ino) != state:
             if entry.is_dir:
                 around.append(_entries(entry.full, entry.path + "/"))
             if entry.is_dir or entry.is_file or entry.is_symlink:
                 yield entry
+
+
+def _state_identity() -> Optional[Tuple[int, int]]:
+    directory = state_directory()
+    try:
+        status = os.stat(directory) if directory is not None else None
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino) if status is not None else None
 
 
 def _entries(directory: str, prefix: str) -> Iterator[Entry]:
