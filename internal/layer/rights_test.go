@@ -97,7 +97,7 @@ func TestReadsTheUsersModeRefusesAreRefused(t *testing.T) {
 	})
 }
 
-func TestModesShowTheUsersRights(t *testing.T) {
+func TestShownModesAreTheUsersRights(t *testing.T) {
 	b := newRightsBench(t, map[string]string{
 		"mine": "x", "grouped": "x", "shared": "x", "theirs": "x", "open": "x", "script": "x", "dir/f": "x", "closed/f": "x",
 	}, map[string]owned{
