@@ -24,7 +24,7 @@ def _table(suffix: str, secrets: List[str], more: List[str]) -> Dict[str, List[T
             *[(p, "none", 100) for p in more],
         ],
         "read-only" + suffix: [("**/*", "read", 0), *read_only],
-        "full-access" + suffix: [("**/*" if suffix else "**", "write", 0), *read_only],
+        "full-access" + suffix: [("**/*", "write", 0)],
         "view-only" + suffix: [("**/*", "view", 0)],
         "development" + suffix: [("**/*", "write", 0), *hidden],
     }

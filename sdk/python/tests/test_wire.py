@@ -74,7 +74,13 @@ def test_values_of_enumerations_that_are_new_to_us() -> None:
     rule.permission, rule.type, rule.origin = 99, 99, 99  # type: ignore[assignment]
     got = _wire.sandbox_of(message)
     assert (got.status.value, got.runtime.value) == ("error", "bwrap")
-    assert got.permissions[0].to_dict() == {"pattern": "x", "permission": "none", "type": "glob", "priority": 0}
+    assert got.permissions[0].to_dict() == {
+        "pattern": "x",
+        "permission": "none",
+        "type": "glob",
+        "priority": 0,
+        "strict": True,
+    }
 
 
 def test_rules_come_back_as_they_were() -> None:
