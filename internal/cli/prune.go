@@ -183,9 +183,12 @@ func (e *env) unusedOnServer(ctx context.Context, s control.Server, o pruneOptio
 		}
 		list = append(list, prunable{r.Name, holds, func() error {
 			if o.Force {
-				return s.Destroy(ctx, string(r.ID))
+				return e.destroyOnServer(ctx, s, sb)
 			}
-			return s.DestroyUnused(ctx, string(r.ID))
+			if err := s.DestroyUnused(ctx, string(r.ID)); err != nil {
+				return err
+			}
+			return e.forgetUpload(sb)
 		}})
 	}
 	return list, errors.Join(errs...)

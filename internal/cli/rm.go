@@ -74,6 +74,10 @@ func (e *env) destroyOnServer(ctx context.Context, s control.Server, sb control.
 	if err := s.Destroy(ctx, string(sb.Record.ID)); err != nil {
 		return err
 	}
+	return e.forgetUpload(sb)
+}
+
+func (e *env) forgetUpload(sb control.Sandbox) error {
 	home, err := e.openHome()
 	if err != nil {
 		return err

@@ -17,18 +17,17 @@ func (e *env) leaveNothing(home *sandbox.Home, sb *sandbox.Sandbox, applied bool
 		e.say("sandbox %[1]s stays: agentfense rm %[1]s", sb.Name())
 		return nil
 	}
-	denied, err := wasRefused(sb.AuditPath())
-	if err != nil {
-		return err
-	}
-	err = home.RemoveIf(sb.Name(), func(*sandbox.Sandbox) error {
+	denied := false
+	err := home.RemoveIf(sb.Name(), func(*sandbox.Sandbox) error {
 		if closed, err := sb.IsClosed(); closed || err != nil {
 			return errors.Join(errStays, err)
 		}
 		if changed, err := sb.HasChanges(); changed || err != nil {
 			return errors.Join(errStays, err)
 		}
-		return nil
+		var err error
+		denied, err = wasRefused(sb.AuditPath())
+		return err
 	})
 	if errors.Is(err, errStays) {
 		return nil // the summary has named it

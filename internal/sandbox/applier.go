@@ -306,7 +306,7 @@ func (a *applier) syncNames() error {
 	for dir := range a.touched {
 		err := a.work.tree.sync(dir)
 		switch {
-		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		case isWayGone(err):
 			// removed since, or replaced: there are no names in it to lose
 		case errors.Is(err, unix.EACCES):
 			return a.syncAll()

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -149,7 +148,7 @@ func (w *work) placed(p vpath.Path) *layer.Base {
 		}
 		return nil
 	})
-	if v.Made.Absent && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)) {
+	if v.Made.Absent && isWayGone(err) {
 		made = &layer.Base{Absent: true} // removed with its directory
 	}
 	return made

@@ -26,6 +26,12 @@ type sourceTree struct {
 	plain bool
 }
 
+// isWayGone reports whether err says that a directory on the way to an entry is not
+// there any more, or is something else by now.
+func isWayGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
 // openDir opens the directory at p with flags.
 func (t *sourceTree) openDir(p vpath.Path, flags int) (int, error) {
 	return hostfile.OpenDir(int(t.root.Fd()), p.Rel(), flags)

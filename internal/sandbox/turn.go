@@ -247,7 +247,7 @@ func (w *work) clearTemp(p vpath.Path, base *layer.Base) error {
 			return isBase(base, st) || w.elsewhere && hasBaseContent(base, e.dir, name, st)
 		})
 	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+	if isWayGone(err) {
 		return nil // its directory is gone
 	}
 	return err
