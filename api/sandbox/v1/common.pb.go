@@ -360,9 +360,9 @@ type PermissionRule struct {
 	// The higher wins; see docs/policy.md for what decides among equals.
 	Priority int32      `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Origin   RuleOrigin `protobuf:"varint,100,opt,name=origin,proto3,enum=sandbox.v1.RuleOrigin" json:"origin,omitempty"`
-	// With PERMISSION_NONE: a program may make entries of its own where the rule hides what the source
-	// has, if it may write the directory. They are never applied. Without it the rule is strict:
-	// nothing can be made there.
+	// With PERMISSION_NONE: a program may create entries at paths that the rule hides, if it may write
+	// the directory. These own entries are never applied. If false, the rule is strict: nothing can be
+	// created at these paths.
 	Own           bool `protobuf:"varint,101,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -320,8 +320,9 @@ const (
 	Outcome_OUTCOME_SKIPPED Outcome = 7
 	// Left out: it is not what reviewed_digest names. It stays in the sandbox.
 	Outcome_OUTCOME_CHANGED_SINCE_REVIEW Outcome = 100
-	// No apply takes it: an own entry, or a deletion whose content was moved into one. It stays in the
-	// sandbox. OUTCOME_REFUSED if it was named in paths.
+	// The change stays in the sandbox, because apply never takes it: it is an own entry, or the deletion
+	// of a file whose content was moved to an own entry. If paths names it, the outcome is
+	// OUTCOME_REFUSED.
 	Outcome_OUTCOME_LEFT_OUT Outcome = 110
 )
 
