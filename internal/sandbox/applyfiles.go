@@ -259,19 +259,6 @@ func (b *batch) unstage(a *applier, s *step) {
 // staged is the file that is staged for s, nil if none is.
 func (b *batch) staged(s *step) *staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
 
-// sizeOf is the size of the file that is placed for s.
-func (b *batch) sizeOf(s *step) int64 {
-	file := b.staged(s)
-	if _, index := workTreeOf(s.Path); !index || file == nil {
-		return s.Info.Size
-	}
-	var st unix.Stat_t
-	if unix.Fstat(int(file.file.Fd()), &st) != nil {
-		return s.Info.Size // a conflict later
-	}
-	return st.Size
-}
-
 func (a *applier) syncBatch(b *batch) error {
 	if len(b.files) > fewFiles {
 		return a.syncAll()
@@ -293,22 +280,19 @@ func (a *applier) place(b *batch, s *step, e entry) error {
 	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
 	switch s.Info.Mode & typeBits {
 	case unix.S_IFREG:
-		s.becomes = unix.Stat_t{Mode: unix.S_IFREG | l.mode, Size: b.sizeOf(s), Mtim: l.mtime}
 		switch file := b.files[s]; {
 		case s.inPlace:
-			s.becomes = *before
-			s.becomes.Mode = unix.S_IFREG | l.mode
 			return e.chmod(before, l.mode)
 		case file != nil:
 			return e.place(file, before)
 		}
 		return e.link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
-		s.target, err = a.target(s)
-		if err = cmp.Or(err, a.plan.checkTarget(s, s.target)); err != nil {
+		target, err := a.target(s)
+		if err = cmp.Or(err, a.plan.checkTarget(s, target)); err != nil {
 			return err
 		}
-		return e.makeLink(s.target, before)
+		return e.makeLink(target, before)
 	case unix.S_IFIFO:
 		return e.makeFIFO(l)
 	}

@@ -99,6 +99,7 @@ func (a *applier) listPlacing(steps []*step, staged func(*step) *staged) error {
 		if !known {
 			continue
 		}
+		s.places = v.Made
 		line, err := json.Marshal(v)
 		if err != nil {
 			return err

@@ -26,8 +26,7 @@ type step struct {
 	// overwrites says that the source was not what the sandbox saw.
 	overwrites bool
 	was        *layer.Base // what is replaced
-	becomes    unix.Stat_t // mode, size and time of the file that is placed
-	target     string      // of the link that is placed
+	places     *layer.Base // what it makes of the source, see placing; nil if that is not known
 	made       *layer.Base // what the source has now, nil if that is not known
 }
 
