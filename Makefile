@@ -7,12 +7,11 @@ PREFIX     ?= /usr/local
 # The machine built for, as GOARCH has it; empty is this one.
 ARCH       ?=
 BIN        := bin/agentfense
-PARTS      := bin/parts
 MODULE     := github.com/agentfense/agentfense
 VERSION    ?= $(shell scripts/version)
-LDFLAGS    := -s -w -X $(MODULE)/internal/cli.version=$(VERSION)
+LDFLAGS    := -s -w -X $(MODULE)/internal/lib/executable.version=$(VERSION)
 LINT       := $(GO) tool -modfile=tools/go.mod golangci-lint
-# The stories and attacks drive the static binary as it ships; everything else
+# The stories and attacks drive the static programs as they ship; everything else
 # is tested under the race detector. go vet is among the linters.
 UNIT        = $(shell $(GO) list ./... | grep -v '^$(MODULE)/test/')
 TESTFLAGS  ?=
@@ -29,18 +28,18 @@ help: ## list the targets
 
 GOBUILD = GOARCH=$(ARCH) $(GO) build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
 
-# One file of two programs, see internal/bundle.
+# Two programs, see internal/lib/executable.
 .PHONY: build
-build: build-first ## build the static binary bin/agentfense
-	$(GOBUILD) -o $(PARTS)/server ./cmd/agentfense/server
-	@$(GO) run ./internal/bundle/join $(PARTS)/agentfense $(PARTS)/server $(BIN)
+build: build-light ## build the static programs bin/agentfense and bin/agentfense-server
+	$(GOBUILD) -o $(BIN)-server ./cmd/agentfense-server
 
-.PHONY: build-first
-build-first:
-	$(GOBUILD) -o $(PARTS)/agentfense ./cmd/agentfense
+.PHONY: build-light
+build-light:
+	$(GOBUILD) -o $(BIN) ./cmd/agentfense
 
 .PHONY: install
-install: build ## install the binary below PREFIX (/usr/local)
+install: build ## install the programs below PREFIX (/usr/local)
+	install -D -m 0755 $(BIN)-server $(DESTDIR)$(PREFIX)/libexec/agentfense/agentfense-server
 	install -D -m 0755 $(BIN) $(DESTDIR)$(PREFIX)/bin/agentfense
 
 .PHONY: setup
@@ -50,14 +49,14 @@ setup: ## install the system packages the tests need (root or sudo)
 .PHONY: demo
 demo: ## install what running needs, build, and show the main job
 	@scripts/setup run
-	@$(MAKE) --no-print-directory build-first
-	@scripts/demo bin/parts/agentfense
+	@$(MAKE) --no-print-directory build-light
+	@scripts/demo $(BIN)
 
 # Two at a time: a suite waits about half of its time, which the linters use.
 .PHONY: test
 test: setup ## set up, then check and test everything
-	@echo "test: two of lint, race and e2e, python at a time; each shows its output when it has ended" >&2
-	@$(MAKE) --no-print-directory -j2 --output-sync=target lint suites python
+	@echo "test: two of lint, race and e2e, python at a time; each suite says how it ended" >&2
+	@$(MAKE) --no-print-directory -j2 --output-sync=none lint suites python
 
 # The Go suites, one after the other.
 .PHONY: suites
@@ -116,7 +115,7 @@ WHEEL_ARCH = $(or $(ARCH),$(shell $(GO) env GOARCH))
 
 .PHONY: wheel
 wheel: ## build the Python wheel with the program for ARCH (this machine's), and the sdist, in dist
-	@$(MAKE) --no-print-directory build ARCH=$(WHEEL_ARCH) BIN=bin/$(WHEEL_ARCH)/agentfense PARTS=bin/$(WHEEL_ARCH)/parts
+	@$(MAKE) --no-print-directory build ARCH=$(WHEEL_ARCH) BIN=bin/$(WHEEL_ARCH)/agentfense
 	GO=$(GO) scripts/wheel bin/$(WHEEL_ARCH)/agentfense dist
 
 .PHONY: wheels

@@ -65,6 +65,10 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 		if !strings.HasPrefix(doc, "Package ") && !strings.HasPrefix(doc, "Command ") {
 			t.Errorf("%s: no package doc", dir)
 		}
+		// What client says is for who uses the module, as a manual.
+		if n := strings.Count(doc, "\n"); n > 15 && dir != "client" {
+			t.Errorf("%s: a package doc of %d lines, more than 15: move details to the types they are about", dir, n)
+		}
 	}
 }
 

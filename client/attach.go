@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // Signal is a signal of Linux, by its number (signal(7)), whatever system the
@@ -48,7 +48,7 @@ type AttachedExec struct {
 	cancel  context.CancelCauseFunc
 	stream  grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	started time.Time
-	talk    *carry.Talk
+	talk    *stream.AttachStream
 	outputs [2]*output    // standard output, standard error
 	ended   chan struct{} // closed when result and err are there
 	result  *ExecResult
@@ -67,7 +67,7 @@ func (s *Sandbox) attach(ctx context.Context, argv []string, o *settings) (*Atta
 		SandboxId: s.ID, Argv: argv, Env: o.env, Workdir: o.workdir, Timeout: span(o.timeout), Detach: o.detach,
 	}
 	if o.terminal {
-		start.Terminal = carry.WindowSize(o.rows, o.columns)
+		start.Terminal = stream.WindowSize(o.rows, o.columns)
 	}
 	return s.c.open(ctx, &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}, o)
 }
@@ -84,12 +84,12 @@ func (s *Sandbox) Resume(ctx context.Context, execID string, options ...ResumeOp
 // open starts the call, and waits for its first answer.
 func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *settings) (*AttachedExec, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stream, err := c.sandboxes.Attach(ctx)
-	x := &AttachedExec{c: c, ctx: ctx, cancel: cancel, stream: stream, started: time.Now(), ended: make(chan struct{})}
+	call, err := c.sandboxes.Attach(ctx)
+	x := &AttachedExec{c: c, ctx: ctx, cancel: cancel, stream: call, started: time.Now(), ended: make(chan struct{})}
 	var answer *sandboxv1.ExecOutput
 	if err == nil {
-		x.talk = carry.NewTalk(stream, first)
-		answer, err = firstAnswer(answerPatience, cancel, stream.Recv)
+		x.talk = stream.NewAttachStream(call, first)
+		answer, err = firstAnswer(answerPatience, cancel, call.Recv)
 	}
 	if err != nil {
 		defer cancel(nil)
@@ -213,7 +213,7 @@ func (x *AttachedExec) failed(err error) error { return x.c.fail(x.ctx, "attach"
 
 // feed sends what a reader has as the standard input.
 func (x *AttachedExec) feed(from io.Reader) {
-	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, carry.Bytes))
+	_, err := io.CopyBuffer(x.Stdin, from, make([]byte, stream.Bytes))
 	if err != nil { // half of an input would be taken for all of it
 		x.cancel(failure("attach", "standard input: "+err.Error(), err))
 		return

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/lib/endpoint/dial"
 )
 
 // No wait for a server is without an end, whatever the caller's context.

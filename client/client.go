@@ -15,17 +15,17 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/endpoint/dial"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/statedir"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/statedir"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // Client speaks to one server. Close ends it.
 type Client struct {
-	at        string // where the server is
+	at        endpoint.Endpoint // where the server is
 	closed    atomic.Bool
 	sameHost  bool   // it is known to see this host's files
 	home      string // the state directory of this user's own server that was found, or started; else ""
@@ -59,7 +59,7 @@ func newClient(ctx context.Context, o *settings) (*Client, error) {
 		// looked for again.
 		if !found.own || isReady(ctx, conn) {
 			return &Client{
-				at: found.at.String(), sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
+				at: found.at, sameHost: found.sameHost, home: found.home, settings: o, conn: conn,
 				sandboxes: sandboxv1.NewSandboxServiceClient(conn), codebases: sandboxv1.NewCodebaseServiceClient(conn),
 			}, nil
 		}
@@ -103,6 +103,8 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	address := first(s.endpoint, os.Getenv("AGENTFENSE_ENDPOINT"))
 	dir, err := statedir.Path(os.Getenv)
 	found := server{own: address == ""}
+	var own endpoint.LocalServer
+	var serves bool
 	if found.own {
 		if err != nil {
 			return found, invalid("connect", err)
@@ -110,9 +112,12 @@ func (s *settings) server(ctx context.Context) (server, error) {
 		if !utf8.ValidString(dir) { // what the server says of itself is UTF-8
 			return found, failure("connect", "state directory "+vpath.Quote(dir)+": its path is no UTF-8: set AGENTFENSE_HOME", ErrInvalid)
 		}
-		if address, err = ownServer(ctx, dir, s.program); err != nil {
+		if own, err = localServer(ctx, dir, s.program); err != nil {
 			return found, err
 		}
+		address, serves = own.Address(), true
+	} else if err == nil {
+		own, serves = endpoint.FindDefault(dir)
 	}
 	found.at, err = endpoint.Parse(address, endpoint.Files{
 		CA: first(s.ca, os.Getenv("AGENTFENSE_TLS_CA")), Cert: first(s.cert, os.Getenv("AGENTFENSE_TLS_CERT")), Key: first(s.key, os.Getenv("AGENTFENSE_TLS_KEY")),
@@ -120,19 +125,14 @@ func (s *settings) server(ctx context.Context) (server, error) {
 	if err != nil {
 		return found, invalid("connect", err)
 	}
-	own, serves := endpoint.FindOwn(dir)
-	found.sameHost = serves && own.Meet(&found.at)
-	switch {
-	case found.sameHost && found.own:
-		found.home = dir
-		fallthrough
-	case found.sameHost:
-		found.at.Guard(own.Whose(dir))
-	case found.own:
-		found.at.Guard(endpoint.WhoseUsual(found.at.Address()))
-	}
-	if !found.sameHost {
+	found.sameHost = serves && own.Matches(&found.at)
+	if found.sameHost {
+		found.at.Guard(own.VerifyListener(dir))
+	} else {
 		own.TokenFile = ""
+	}
+	if found.own {
+		found.home = dir
 	}
 	found.at.Token, err = s.findToken(own.TokenFile)
 	return found, err
@@ -149,7 +149,7 @@ func (s *settings) findToken(own string) (string, error) {
 	if token := first(s.token, os.Getenv("AGENTFENSE_TOKEN")); token != "" || file == "" {
 		return token, nil
 	}
-	text, err := hostfile.ReadNamed(file, maxTokenBytes)
+	text, err := safefs.ReadNamed(file, maxTokenBytes)
 	if named == "" && errors.Is(err, os.ErrNotExist) { // a server without a token of its own
 		return "", nil
 	}
@@ -160,7 +160,7 @@ func (s *settings) findToken(own string) (string, error) {
 }
 
 // Endpoint says where the server is.
-func (c *Client) Endpoint() string { return c.at }
+func (c *Client) Endpoint() string { return c.at.String() }
 
 // Close ends the connection and the calls that are under way. Sandboxes go on.
 // Calls end with ErrPrecondition then. A second time does nothing.
@@ -178,7 +178,7 @@ func pages[M, T any](page func(token string) ([]M, string, error), convert func(
 		for token := ""; ; {
 			list, next, err := page(token)
 			if err == nil {
-				if token, err = carry.NextPage(token, next); err != nil {
+				if token, err = stream.NextPage(token, next); err != nil {
 					err = local("list", err)
 				}
 			}

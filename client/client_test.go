@@ -357,6 +357,40 @@ func TestUploadedCodebase(t *testing.T) {
 	}
 }
 
+// TestHomeIsKept: it is there again after a stop and a start, and else new.
+func TestHomeIsKept(t *testing.T) {
+	c := open(t)
+	base, err := c.LinkCodebase(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for home, want := range map[client.Home]string{client.HomeKeep: "f\n", client.HomePrivate: "", "": ""} {
+		box, err := c.CreateSandbox(t.Context(), base.ID, client.WithHome(home))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := box.Info(t.Context()); err != nil || (info.Home == client.HomeKeep) != (home == client.HomeKeep) {
+			t.Errorf("home %q: %+v, %v", home, info, err)
+		}
+		run(t, box, "touch ~/f")
+		if err := errors.Join(box.Stop(t.Context()), box.Start(t.Context())); err != nil {
+			t.Error(err)
+		}
+		if r := run(t, box, "ls ~"); string(r.Stdout) != want {
+			t.Errorf("home %q holds %q", home, r.Stdout)
+		}
+		if err := box.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.CreateSandbox(t.Context(), base.ID, client.WithHome("kept")); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("%v, want ErrInvalid", err)
+	}
+	if err := c.DeleteCodebase(t.Context(), base.ID); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestUserIsWhomCommandsAre: whoever runs the server, 7 and 0 are but numbers inside.
 func TestUserIsWhomCommandsAre(t *testing.T) {
 	c := open(t)

@@ -11,20 +11,20 @@ import (
 	"testing"
 
 	"github.com/agentfense/agentfense/client"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/wire"
 )
 
 // A container is a sandbox like any other: the same tests, on a server whose
 // default runtime is docker.
 func TestOnDocker(t *testing.T) {
-	needs.FUSE(t)
-	needs.Docker(t)
-	host, home := needs.DockerDaemon(t), t.TempDir()
+	testenv.FUSE(t)
+	testenv.Docker(t)
+	host, home := testenv.DockerDaemon(t), t.TempDir()
 	cmd := exec.Command(binary, "serve")
 	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{
 		"AGENTFENSE_HOME=" + home, "AGENTFENSE_RUNTIME_TYPE=docker", "AGENTFENSE_RUNTIME_DOCKER_HOST=" + host,
-		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE=" + needs.DockerImage,
+		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE=" + testenv.DockerImage,
 	})
 	cmd.Stderr = os.Stderr
 	server, err := wire.Serve(cmd, home)
@@ -58,7 +58,7 @@ func TestOnDocker(t *testing.T) {
 	}
 	t.Run("it is docker", func(t *testing.T) {
 		info, err := local(t, "agent-safe", nil).Info(t.Context())
-		if err != nil || info.Runtime != client.Docker || info.Image != needs.DockerImage {
+		if err != nil || info.Runtime != client.Docker || info.Image != testenv.DockerImage {
 			t.Errorf("%+v %v", info, err)
 		}
 	})

@@ -2,7 +2,7 @@ package client
 
 import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Effects are what the policy refused a command and what it changed, from its
@@ -31,7 +31,7 @@ type Denial struct {
 	Path       string
 	Operation  string     // what was tried: "open", "unlink", …
 	Permission Permission // what the path has
-	Rule       string     // pattern of the rule that decided; "": none did
+	Rule       string     // pattern of the rule that decided, as it was written; "": none did
 	RuleIndex  int        // of that rule among the sandbox's, from 0; -1: none
 	PID        int        // as the host sees it; 0: not known
 	Program    string

@@ -3,6 +3,8 @@ package client
 import (
 	"fmt"
 	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // ChangeStatus is what became of a path against the source. A rename is a
@@ -75,4 +77,22 @@ func word(prefix string, value fmt.Stringer) string {
 		return ""
 	}
 	return w
+}
+
+// knownWord is word, "" for a value of a newer server.
+func knownWord(prefix string, value protoreflect.Enum) string {
+	known := value.Descriptor().Values().ByNumber(value.Number())
+	if known == nil || value.Number() == 0 {
+		return ""
+	}
+	return strings.ToLower(strings.TrimPrefix(string(known.Name()), prefix))
+}
+
+// value is the reverse of word, with the generated table of an enum's names.
+func value[E ~int32](prefix, word string, values map[string]int32) (E, bool) {
+	if word == "" {
+		return 0, true
+	}
+	n, known := values[prefix+strings.ToUpper(word)]
+	return E(n), known && n != 0 && word == strings.ToLower(word)
 }

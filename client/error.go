@@ -6,35 +6,39 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // The kinds of an Error.
 var (
-	ErrInvalid         = errors.New("invalid argument")
-	ErrUnauthenticated = errors.New("unauthenticated")
-	ErrDenied          = errors.New("permission denied")
-	ErrNotFound        = errors.New("not found")
-	ErrExists          = errors.New("already exists")
-	ErrNotRunning      = errors.New("sandbox is not running") // also ErrPrecondition
-	ErrSessionClosed   = errors.New("session is closed")      // also ErrPrecondition
-	ErrPrecondition    = errors.New("failed precondition")
-	ErrConflict        = errors.New("conflict with the source") // of Apply; also ErrPrecondition
-	ErrExhausted       = errors.New("resource exhausted")
-	ErrTimeout         = errors.New("command timed out")
-	ErrCommand         = errors.New("command failed") // of ExecResult.Err alone
-	ErrUnavailable     = errors.New("server unavailable")
-	ErrVersion         = errors.New("version mismatch") // of server and program; the text says which to upgrade
-	ErrInternal        = errors.New("internal error")
+	ErrInvalid          = errors.New("invalid argument")
+	ErrUnauthenticated  = errors.New("unauthenticated")
+	ErrDenied           = errors.New("permission denied")
+	ErrNotFound         = errors.New("not found")
+	ErrSandboxNotFound  = errors.New("no such sandbox")  // also ErrNotFound
+	ErrCodebaseNotFound = errors.New("no such codebase") // also ErrNotFound
+	ErrSessionNotFound  = errors.New("no such session")  // also ErrNotFound
+	ErrExecNotFound     = errors.New("no such exec")     // also ErrNotFound
+	ErrExists           = errors.New("already exists")
+	ErrAlreadyRunning   = errors.New("sandbox is already running") // also ErrPrecondition
+	ErrNotRunning       = errors.New("sandbox is not running")     // also ErrPrecondition
+	ErrSessionClosed    = errors.New("session is closed")          // also ErrPrecondition
+	ErrPrecondition     = errors.New("failed precondition")
+	ErrConflict         = errors.New("conflict with the source") // of Apply; also ErrPrecondition
+	ErrExhausted        = errors.New("resource exhausted")
+	ErrTimeout          = errors.New("command timed out")
+	ErrCommand          = errors.New("command failed") // of ExecResult.Err alone
+	ErrUnavailable      = errors.New("server unavailable")
+	ErrVersion          = errors.New("version mismatch") // of server and program; the text says which to upgrade
+	ErrInternal         = errors.New("internal error")
 )
 
 // Error is what a server answered, or why it did not.
@@ -82,26 +86,40 @@ var kindOf = map[codes.Code]error{
 	codes.Unimplemented:      ErrVersion,
 }
 
+// ofReason are the kinds that an error has for its reason, beside that of its code. A
+// reason that is not here has the code's kind alone: Error has its fields.
+var ofReason = map[errdefs.Reason]error{
+	errdefs.SandboxNotFound:   ErrSandboxNotFound,
+	errdefs.CodebaseNotFound:  ErrCodebaseNotFound,
+	errdefs.SessionNotFound:   ErrSessionNotFound,
+	errdefs.ExecNotFound:      ErrExecNotFound,
+	errdefs.SandboxNotRunning: ErrNotRunning,
+	errdefs.SandboxRunning:    ErrAlreadyRunning,
+	errdefs.SessionClosed:     ErrSessionClosed,
+}
+
 // clockSkew is how much earlier the server may find that a deadline has passed.
 const clockSkew = 100 * time.Millisecond
 
 // ofFault are the kinds of errors of this host's files.
-var ofFault = map[fault.Kind]error{
-	fault.Invalid: ErrInvalid, fault.NotFound: ErrNotFound, fault.Denied: ErrDenied, fault.Precondition: ErrPrecondition, fault.Internal: ErrInternal,
+var ofFault = map[errdefs.Kind]error{
+	errdefs.Invalid: ErrInvalid, errdefs.Unauthenticated: ErrUnauthenticated, errdefs.NotFound: ErrNotFound, errdefs.Exists: ErrExists,
+	errdefs.Denied: ErrDenied, errdefs.Precondition: ErrPrecondition, errdefs.Exhausted: ErrExhausted, errdefs.Unavailable: ErrUnavailable,
+	errdefs.Deadline: ErrTimeout, errdefs.Unsupported: ErrVersion, errdefs.Internal: ErrInternal,
 }
 
 // local makes an error of this host's files an *Error.
 func local(operation string, err error) error {
-	return failure(operation, err.Error(), ofFault[fault.KindOf(err)], err)
+	return failure(operation, err.Error(), ofFault[errdefs.KindOf(err)], err)
 }
 
 // explained is what the server says, or is said of it, with what to do.
 func (c *Client) explained(s *status.Status) string {
 	switch s.Code() {
 	case codes.Unavailable:
-		return "the server at " + c.at + " cannot be reached: " + s.Message() + "; is `agentfense serve` running there?"
+		return "the server at " + c.at.String() + " cannot be reached: " + s.Message() + "; is `agentfense serve` running there?"
 	case codes.Unauthenticated:
-		return "the server at " + c.at + " does not accept the token: " + s.Message() + "; use WithToken, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE"
+		return "the server at " + c.at.String() + " does not accept the token: " + s.Message() + "; use WithToken, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE"
 	}
 	return s.Message()
 }
@@ -125,24 +143,20 @@ func (c *Client) fail(ctx context.Context, operation string, err error) error {
 	if s.Code() == codes.Canceled && c.closed.Load() {
 		return failure(operation, "the client is closed", ErrPrecondition)
 	}
-	e := &Error{Operation: operation, Message: c.explained(s), NotStarted: carry.NotStarted(s)}
+	e := &Error{Operation: operation, Message: c.explained(s), NotStarted: stream.NotStarted(s)}
 	kind, known := kindOf[s.Code()]
 	if !known {
 		kind = ErrInternal
 	}
 	e.kinds = append(e.kinds, kind)
 	e.take(s.Details())
-	if s.Code() == codes.FailedPrecondition {
-		for _, detail := range []error{ErrNotRunning, ErrSessionClosed} {
-			if strings.Contains(e.Message, detail.Error()) {
-				e.kinds = append(e.kinds, detail)
-			}
-		}
+	if kind := ofReason[stream.Reason(s)]; kind != nil {
+		e.kinds = append(e.kinds, kind)
 	}
 	return e
 }
 
-// take reads what the server says beside its words: see internal/service/detail.go.
+// take reads what the server says beside its words: see internal/server/service/detail.go.
 func (e *Error) take(details []any) {
 	refused := false
 	for _, d := range details {
@@ -159,6 +173,11 @@ func (e *Error) take(details []any) {
 			}
 		}
 	}
+	e.standsInTheWay(refused)
+}
+
+// standsInTheWay adds the kind of what an apply met.
+func (e *Error) standsInTheWay(refused bool) {
 	if len(e.Conflicts) > 0 {
 		e.kinds = append(e.kinds, ErrConflict)
 	} else if refused {

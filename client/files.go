@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // SandboxFiles are a sandbox's own view: the codebase, and what the sandbox changed,
@@ -171,7 +171,7 @@ func (w *whole) Write(b []byte) (int, error) {
 
 // Copy is Read that writes the content to w, however much that is.
 func (f SandboxFiles) Copy(ctx context.Context, name string, w io.Writer) error {
-	return f.c.carried(ctx, "read "+name, carry.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
+	return f.c.carried(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
 }
 
 // store writes its input to the file that $1 is the printf form of, in

@@ -13,15 +13,15 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/client"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestHostsThatLackSomething has the server started on them: it becomes what a
 // script makes of the host.
 func TestHostsThatLackSomething(t *testing.T) {
-	needs.Root(t)
-	needs.Command(t, "unshare", "setpriv")
+	testenv.Root(t)
+	testenv.Command(t, "unshare", "setpriv")
 	for _, tt := range []struct {
 		name, script string
 		runtime      client.RuntimeType
@@ -95,7 +95,7 @@ func TestAServerThatDiesWhileItIsAsked(t *testing.T) {
 			t.Fatal("the command does not start")
 		}
 	}
-	own, _ := endpoint.FindOwn(dir)
+	own, _ := endpoint.FindDefault(dir)
 	if err := syscall.Kill(own.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // FromLocal makes a running sandbox of a directory of this host, with a client of
@@ -17,10 +17,10 @@ import (
 //
 // On this user's own server the directory is linked, whatever its size: the
 // sandbox sees it as the command line's does, at its own path, to which /workspace
-// leads, and only Apply changes it. On any other server, with WithIgnorePatterns, and, with a warning to slog,
-// where the token may not link (one that has an owner), it is uploaded, but for what the
-// default patterns, .gitignore and .sandboxignore leave out, and what the sandbox
-// changes waits for Apply, which brings it into the server's copy. After an error, and when ctx ends
+// leads, and only Apply changes it. On any other server, with WithIgnorePatterns, and, with a
+// warning to slog, where the token may not link (one that has an owner), it is uploaded, but for
+// what the default patterns, .gitignore and .sandboxignore leave out, and what the sandbox changes
+// waits for Apply, which brings it back into the directory. After an error, and when ctx ends
 // before FromLocal has returned, nothing stays.
 //
 // Errors: ErrNotFound and ErrInvalid for what is no directory; those of New,
@@ -31,6 +31,7 @@ func FromLocal(ctx context.Context, dir string, options ...LocalOption) (*Sandbo
 	if err != nil {
 		return nil, err
 	}
+	o.dir = path
 	if _, err := o.request(""); err != nil { // nothing is made for what cannot be
 		return nil, err
 	}
@@ -81,7 +82,33 @@ func (c *Client) fromLocal(ctx context.Context, path string, o *settings) (*Sand
 		return nil, c.without(ctx, base.ID, err)
 	}
 	s.codebaseID = base.ID
+	if !base.Linked {
+		s.noteUpload(ctx, path, base, o)
+	}
 	return s, nil
+}
+
+// noteUpload remembers what was uploaded, for Apply. Where that cannot be, Apply says
+// why; all else works.
+func (s *Sandbox) noteUpload(ctx context.Context, path string, base brought, o *settings) {
+	s.unnoted = base.unnoted
+	if s.unnoted == nil {
+		rules, err := o.given()
+		if err == nil {
+			err = base.note.remember(s.ID, base.ID, rules)
+		}
+		s.unnoted = err
+	}
+	if s.unnoted != nil {
+		slog.WarnContext(ctx, "agentfense: Apply will not bring changes back into the directory: "+s.unnoted.Error(), "directory", path)
+	}
+}
+
+// brought is the codebase of a directory.
+type brought struct {
+	Codebase
+	note    *noted // what was uploaded
+	unnoted error  // why that was not noted
 }
 
 // without removes a codebase that is not to stay because of err, which it
@@ -91,26 +118,28 @@ func (c *Client) without(ctx context.Context, codebaseID string, err error) erro
 }
 
 // bring makes a codebase of a directory, as FromLocal does.
-func (c *Client) bring(ctx context.Context, path string, o *settings) (Codebase, error) {
+func (c *Client) bring(ctx context.Context, path string, o *settings) (brought, error) {
 	link := c.sameHost && len(o.ignore) == 0
 	if o.link != nil {
 		link = *o.link
 	}
 	if link && len(o.ignore) > 0 {
-		return Codebase{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
+		return brought{}, invalid("link "+path, errors.New("WithIgnorePatterns leaves files out of an upload alone; use .sandboxignore"))
 	}
 	if link {
 		base, err := c.linked(ctx, path, o)
 		if err == nil || o.link != nil || !errors.Is(err, ErrDenied) { // a token that has an owner may not link
-			return base, err
+			return brought{Codebase: base}, err
 		}
-		slog.WarnContext(ctx, "agentfense: the token may not link the directory, so it is uploaded: Apply changes the server's copy alone", "directory", path)
+		slog.WarnContext(ctx, "agentfense: the token may not link the directory, so it is uploaded", "directory", path)
 	}
-	base, err := c.CreateCodebase(ctx, vpath.EncodeText(first(o.codebaseName, filepath.Base(path))), o.ownerID)
-	if err != nil {
+	base := brought{}
+	base.note, base.unnoted = noteUpload(path)
+	var err error
+	if base.Codebase, err = c.CreateCodebase(ctx, vpath.EncodeText(first(o.codebaseName, filepath.Base(path))), o.ownerID); err != nil {
 		return base, err
 	}
-	if _, err := c.UploadTree(ctx, base.ID, path, o.ignore...); err != nil {
+	if _, err := c.uploadTree(ctx, base.ID, path, o.ignore, base.note); err != nil {
 		return base, c.without(ctx, base.ID, err)
 	}
 	return base, nil
@@ -192,7 +221,12 @@ func (s *Sandbox) destroy(ctx context.Context) (sandbox, rest error) {
 		s.lost.Add(lost)
 		return err
 	})
-	if s.codebaseID != "" && (sandbox == nil || errors.Is(sandbox, ErrNotFound)) {
+	isGone := sandbox == nil || errors.Is(sandbox, ErrNotFound)
+	// Where it was not noted, the note of that id is another sandbox's.
+	if isGone && s.unnoted == nil {
+		s.forgetUpload(context.WithoutCancel(ctx))
+	}
+	if isGone && s.codebaseID != "" {
 		rest = s.c.undo(ctx, func(ctx context.Context, c *Client) error { return c.DeleteCodebase(ctx, s.codebaseID) })
 		if errors.Is(rest, ErrNotFound) {
 			rest = nil

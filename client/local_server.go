@@ -6,20 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
 )
 
 const (
@@ -31,69 +27,27 @@ const (
 	interval = 10 * time.Millisecond
 )
 
-// ownServer is the address of the server of the state directory dir, which is
-// started if need be: on a socket there, shared by the user's processes, and
-// with server.log for its log.
-func ownServer(ctx context.Context, dir, program string) (string, error) {
+// localServer returns the server of the state directory dir. It starts one if none
+// runs: on a socket in dir, shared by the user's processes, with its log in server.log.
+func localServer(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, errSlow)
 	defer cancel()
-	if own, serves := endpoint.FindOwn(dir); serves {
-		return own.Address(), nil
-	}
-	if address := usual(ctx); address != "" {
-		return address, nil
+	if own, serves := endpoint.FindDefault(dir); serves {
+		return own, nil
 	}
 	path, err := exec.LookPath(first(program, os.Getenv("AGENTFENSE_BINARY"), "agentfense"))
 	if err != nil {
-		return "", failure("start server", err.Error()+"; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", ErrUnavailable, err)
+		return own, failure("start server", err.Error()+"; install agentfense, or name it in AGENTFENSE_BINARY, or a server in AGENTFENSE_ENDPOINT", ErrUnavailable, err)
 	}
 	release, err := startLock(ctx, dir)
 	if err != nil {
-		return "", failure("start server", err.Error(), ErrUnavailable, err)
+		return own, failure("start server", err.Error(), ErrUnavailable, err)
 	}
 	defer release()
-	if own, serves := endpoint.FindOwn(dir); serves { // another process has started it meanwhile
-		return own.Address(), nil
+	if own, serves := endpoint.FindDefault(dir); serves { // another process has started it meanwhile
+		return own, nil
 	}
 	return start(ctx, dir, path)
-}
-
-// distrust lets it be said once that a server was not asked.
-var distrust sync.Once
-
-// usual is the address of a server that is well where one is usually, "" if there
-// is none; others may have the port. One that may be of somebody else, to whom
-// uploads and a token would be given, is passed over.
-func usual(ctx context.Context) (address string) {
-	address, doubt := endpoint.FindUsual()
-	if doubt == nil {
-		if address == "" || !answers(ctx, address) {
-			return ""
-		}
-		return address
-	}
-	if answers(ctx, endpoint.Usual) {
-		distrust.Do(func() { slog.Warn("agentfense: " + doubt.Error() + " or use WithEndpoint") })
-	}
-	return ""
-}
-
-// answers reports whether a server that is well is at an address.
-func answers(ctx context.Context, address string) bool {
-	const moment = time.Second
-	ctx, cancel := context.WithTimeout(ctx, moment)
-	defer cancel()
-	at, err := endpoint.Parse(address, endpoint.Files{})
-	if err != nil {
-		return false
-	}
-	conn, _, err := dial.Connect(at)
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
-	health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
-	return err == nil && health.Status == healthv1.HealthCheckResponse_SERVING
 }
 
 // startLock lets one process after the other start a server.
@@ -130,25 +84,25 @@ var (
 
 // start starts a server that outlives us and waits until it says where it is.
 // One that has just ended may have the state directory a moment longer.
-func start(ctx context.Context, dir, program string) (string, error) {
+func start(ctx context.Context, dir, program string) (own endpoint.LocalServer, err error) {
 	const operation, held = "start server", "in use by another server"
 	for {
-		address, said, err := startOnce(ctx, dir, program)
+		own, said, err := startOnce(ctx, dir, program)
 		switch {
 		case errors.Is(err, errMute):
-			return "", tooOld(program, err.Error())
+			return own, tooOld(program, err.Error())
 		case strings.Contains(said, "--idle-exit"):
-			return "", tooOld(program, said)
+			return own, tooOld(program, said)
 		case errors.Is(err, errSlow):
-			return "", failure(operation, program+" serve: "+err.Error()+": "+said, ErrUnavailable)
+			return own, failure(operation, program+" serve: "+err.Error()+": "+said, ErrUnavailable)
 		case err != nil && ctx.Err() != nil:
-			return "", failure(operation, err.Error(), ctx.Err())
+			return own, failure(operation, err.Error(), ctx.Err())
 		case err != nil:
-			return "", failure(operation, err.Error(), ErrUnavailable, err)
-		case address != "":
-			return address, nil
+			return own, failure(operation, err.Error(), ErrUnavailable, err)
+		case own.GRPC != "":
+			return own, nil
 		case !strings.Contains(said, held) || ctx.Err() != nil:
-			return "", failure(operation, said, ErrUnavailable)
+			return own, failure(operation, said, ErrUnavailable)
 		}
 		time.Sleep(interval)
 	}
@@ -158,18 +112,18 @@ func tooOld(program, why string) error {
 	return failure("start server", program+" is older than this program: "+why+": upgrade it, or name another in AGENTFENSE_BINARY", ErrVersion)
 }
 
-// startOnce returns the server's address, or what the program has said instead:
-// without an error it has ended.
-func startOnce(ctx context.Context, dir, program string) (address, said string, err error) {
+// startOnce returns the server, or what the program has said instead: without an
+// error it has ended.
+func startOnce(ctx context.Context, dir, program string) (own endpoint.LocalServer, said string, err error) {
 	logName := filepath.Join(dir, "server.log")
 	log, err := os.OpenFile(logName, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return "", "", err
+		return own, "", err
 	}
 	defer log.Close()
 	fd, err := unix.MemfdCreate("agentfense-stdout", unix.MFD_CLOEXEC)
 	if err != nil {
-		return "", "", err
+		return own, "", err
 	}
 	stdout := os.NewFile(uintptr(fd), "stdout")
 	defer stdout.Close()
@@ -179,22 +133,22 @@ func startOnce(ctx context.Context, dir, program string) (address, said string, 
 	cmd.Stdout, cmd.Stderr = stdout, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
-		return "", "", err
+		return own, "", err
 	}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_ = cmd.Wait() // its log says why
 	}()
-	address, err = awaitServer(ctx, dir, stdout, ended)
+	own, err = awaitServer(ctx, dir, stdout, ended)
 	switch {
 	case err != nil:
 		endUseless(cmd.Process, ended)
-		return "", lastWords(logName, "it has said nothing"), err
-	case address == "":
-		return "", lastWords(logName, "it ended without a word: "+cmd.ProcessState.String()), nil
+		return own, lastWords(logName, "it has said nothing"), err
+	case own.GRPC == "":
+		return own, lastWords(logName, "it ended without a word: "+cmd.ProcessState.String()), nil
 	}
-	return address, "", nil
+	return own, "", nil
 }
 
 // lastWords are the last line of a log, or other words if it has none.
@@ -207,29 +161,29 @@ func lastWords(logName, without string) string {
 	return first(lines[len(lines)-1], without)
 }
 
-// awaitServer returns the address of the server of dir, "" if its program has
-// ended. A server says where it is before it says anything on standard output.
-func awaitServer(ctx context.Context, dir string, stdout *os.File, ended <-chan struct{}) (address string, err error) {
+// awaitServer returns the server of dir, the zero value if its program has ended. A
+// server says where it is before it says anything on standard output.
+func awaitServer(ctx context.Context, dir string, stdout *os.File, ended <-chan struct{}) (own endpoint.LocalServer, err error) {
 	for {
 		said, err := stdout.Stat()
 		if err != nil {
-			return "", err
+			return own, err
 		}
-		if own, serves := endpoint.FindOwn(dir); serves {
-			return own.Address(), nil
+		if own, serves := endpoint.FindDefault(dir); serves {
+			return own, nil
 		}
 		select {
 		case <-ended:
-			return "", nil
+			return own, nil
 		default:
 		}
 		if said.Size() > 0 {
-			return "", errMute
+			return own, errMute
 		}
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			return "", context.Cause(ctx)
+			return own, context.Cause(ctx)
 		case <-time.After(interval):
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/client"
-	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
 )
 
 // ownServer lets the test have a state directory without a server.
@@ -37,7 +37,7 @@ func endServer(t *testing.T, dir string) {
 // signalServer ends it by a signal.
 func signalServer(t *testing.T, dir string, by syscall.Signal) {
 	t.Helper()
-	own, serves := endpoint.FindOwn(dir)
+	own, serves := endpoint.FindDefault(dir)
 	if !serves {
 		t.Fatal("no server")
 	}

@@ -15,14 +15,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentfense/agentfense/client"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // repository makes a directory with files.
 func repository(t testing.TB, files map[string]string) string {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	dir := t.TempDir()
 	for name, content := range files {
 		at := filepath.Join(dir, name)

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/client"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/wire"
 )
@@ -25,14 +25,7 @@ var binary string
 // TestMain runs the tests beside a server, which is what a program finds by
 // itself: the endpoint in the environment, the token in the state directory.
 func TestMain(m *testing.M) {
-	switch {
-	case os.Getenv(serveAs) != "":
-		if err := serveUsual(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	case os.Getenv(alone) != "":
+	if os.Getenv(alone) != "" {
 		os.Exit(m.Run())
 	}
 	os.Exit(harness.RunTests(served{m}, &binary, harness.BuildWithServer))
@@ -95,8 +88,8 @@ func left(home string) []string {
 // open returns a client of the server.
 func open(t testing.TB) *client.Client {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	c, err := client.New(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
 // Options are values of the interfaces below, one for each family of calls. An
@@ -95,6 +97,7 @@ type settings struct {
 	link                  *bool // nil: as it is best
 
 	codebaseID, name string
+	usage            bool
 	sync             SyncMode
 	preset           string
 	rules            []PermissionRule
@@ -103,6 +106,9 @@ type settings struct {
 	runtime          RuntimeType
 	image            string
 	user             string
+	home             Home
+	git              *gitconfig.User // nil: this user's own, in the directory dir
+	dir              string          // that FromLocal was given; else ""
 	limits           ResourceLimits
 	expiresIn        time.Duration
 	leaveStopped     bool
@@ -250,6 +256,12 @@ func WithLabels(labels map[string]string) interface {
 	return option(func(s *settings) { s.labels = labels })
 }
 
+// WithUsage asks of each sandbox that is listed what it holds: SandboxInfo.Usage. The
+// server looks at up to 2000 entries of each.
+func WithUsage() ListOption {
+	return option(func(s *settings) { s.usage = true })
+}
+
 // WithCodebaseID lists the sandboxes of one codebase.
 func WithCodebaseID(id string) ListOption {
 	return option(func(s *settings) { s.codebaseID = id })
@@ -278,11 +290,24 @@ func WithImage(image string) SandboxOption {
 	return option(func(s *settings) { s.image = image })
 }
 
+// WithHome says which home directory the sandbox's commands have. Without it:
+// HomePrivate. A kept one counts to the limits of the disk, and is never applied.
+func WithHome(home Home) SandboxOption {
+	return option(func(s *settings) { s.home = home })
+}
+
 // WithUser says who commands are inside, by number, of the bwrap runtime: 0 is root,
 // without any capability. Without it: an ordinary user, 1000 where root runs the
 // server.
 func WithUser(uid uint32) SandboxOption {
 	return option(func(s *settings) { s.user = strconv.FormatUint(uint64(uid), 10) })
+}
+
+// WithGitUser says who a git inside takes itself for: its user.name and user.email.
+// Without it: what this user's own configuration of git says. Two empty strings pass on
+// neither.
+func WithGitUser(name, email string) SandboxOption {
+	return option(func(s *settings) { s.git = &gitconfig.User{Name: name, Email: email} })
 }
 
 // WithResources bounds the sandbox. A second one replaces the first.

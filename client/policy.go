@@ -4,8 +4,8 @@ import (
 	"context"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Permission is what a path is to a sandbox.
@@ -55,11 +55,6 @@ const (
 	OriginHide RuleOrigin = "hide" // --hide; the permission is None
 )
 
-var origins = map[RuleOrigin]sandboxv1.RuleOrigin{
-	OriginRule: sandboxv1.RuleOrigin_RULE_ORIGIN_UNSPECIFIED, OriginFlag: sandboxv1.RuleOrigin_RULE_ORIGIN_FLAG,
-	OriginHide: sandboxv1.RuleOrigin_RULE_ORIGIN_HIDE,
-}
-
 // DefaultPreset is used where neither a preset nor rules are given.
 const DefaultPreset = policy.DefaultPreset
 
@@ -80,30 +75,20 @@ func Preset(name string) ([]PermissionRule, error) {
 	return rules, nil
 }
 
-var permissions = map[Permission]sandboxv1.Permission{
-	None: sandboxv1.Permission_PERMISSION_NONE, View: sandboxv1.Permission_PERMISSION_VIEW,
-	Read: sandboxv1.Permission_PERMISSION_READ, Write: sandboxv1.Permission_PERMISSION_WRITE,
-}
-
-var patternTypes = map[PatternType]sandboxv1.PatternType{
-	"": sandboxv1.PatternType_PATTERN_TYPE_GLOB, Glob: sandboxv1.PatternType_PATTERN_TYPE_GLOB,
-	Directory: sandboxv1.PatternType_PATTERN_TYPE_DIRECTORY, File: sandboxv1.PatternType_PATTERN_TYPE_FILE, Auto: sandboxv1.PatternType_PATTERN_TYPE_AUTO,
-}
-
 // rulesOf are the rules as they are sent. An unknown word is an error here: on
 // the wire it would be the zero value.
 func rulesOf(operation string, rules []PermissionRule) ([]*sandboxv1.PermissionRule, error) {
 	sent := make([]*sandboxv1.PermissionRule, len(rules))
 	for i, r := range rules {
-		permission, ok := permissions[r.Permission]
-		if !ok {
+		permission, ok := value[sandboxv1.Permission]("PERMISSION_", string(r.Permission), sandboxv1.Permission_value)
+		if !ok || r.Permission == "" {
 			return nil, failure(operation, "rule "+r.Pattern+`: unknown permission "`+string(r.Permission)+`"`, ErrInvalid)
 		}
-		kind, ok := patternTypes[r.Type]
+		kind, ok := value[sandboxv1.PatternType]("PATTERN_TYPE_", first(string(r.Type), string(Glob)), sandboxv1.PatternType_value)
 		if !ok {
 			return nil, failure(operation, "rule "+r.Pattern+`: unknown pattern type "`+string(r.Type)+`"`, ErrInvalid)
 		}
-		origin, ok := origins[r.Origin]
+		origin, ok := value[sandboxv1.RuleOrigin]("RULE_ORIGIN_", string(r.Origin), sandboxv1.RuleOrigin_value)
 		if !ok {
 			return nil, failure(operation, "rule "+r.Pattern+`: unknown origin "`+string(r.Origin)+`"`, ErrInvalid)
 		}
@@ -116,26 +101,16 @@ func rulesFrom(sent []*sandboxv1.PermissionRule) []PermissionRule {
 	rules := make([]PermissionRule, len(sent))
 	for i, r := range sent {
 		rules[i] = PermissionRule{
-			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: Glob, Priority: r.Priority,
+			Pattern: r.Pattern, Permission: permissionFrom(r.Permission), Type: PatternType(first(knownWord("PATTERN_TYPE_", r.Type), string(Glob))), Priority: r.Priority,
 			Origin: RuleOrigin(word("RULE_ORIGIN_", r.Origin)),
 		}
 		rules[i].Strict = rules[i].Permission == None && !r.Own
-		for word, kind := range patternTypes {
-			if kind == r.Type && word != "" {
-				rules[i].Type = word
-			}
-		}
 	}
 	return rules
 }
 
 func permissionFrom(p sandboxv1.Permission) Permission {
-	for word, value := range permissions {
-		if value == p {
-			return word
-		}
-	}
-	return None
+	return Permission(first(knownWord("PERMISSION_", p), string(None)))
 }
 
 // Explanation is what the policy says of a path.

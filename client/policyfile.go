@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Policy is a preset, if one is named, and more rules: what a policy file of the
@@ -81,7 +81,10 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 		return err
 	}
 	_, err = s.c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: s.ID, Permissions: sent})
-	return s.c.fail(ctx, "set policy", err)
+	if err != nil {
+		return s.c.fail(ctx, "set policy", err)
+	}
+	return s.setUploadRules(rules)
 }
 
 // ReadPolicy reads a policy file, which name stands for in errors. What is not
@@ -90,7 +93,7 @@ func (s *Sandbox) SetPolicy(ctx context.Context, p Policy) error {
 func ReadPolicy(r io.Reader, name string) (Policy, error) {
 	file, err := policy.Load(r, name)
 	if err != nil {
-		if fault.Is(err, fault.Unavailable) {
+		if errdefs.Is(err, errdefs.Unavailable) {
 			return Policy{}, failure("read policy", err.Error(), errors.Unwrap(err))
 		}
 		return Policy{}, invalid("read policy", err)
@@ -108,25 +111,40 @@ func (p Policy) WriteTo(w io.Writer) (int64, error) {
 	const operation = "write policy"
 	file := policy.Document{Version: policy.FileVersion, Preset: p.Preset}
 	for _, r := range p.Rules {
-		permission, err := policy.ParsePermission(string(r.Permission))
-		if err != nil {
-			return 0, invalid(operation, err)
-		}
 		if r.Origin != OriginRule {
 			return 0, invalid(operation, errors.New("rule "+r.Pattern+": a policy file cannot hold what a flag of the command line says"))
 		}
-		var kind policy.PatternType
-		if err := kind.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {
-			return 0, invalid(operation, err)
-		}
-		file.Rules = append(file.Rules, policy.Rule{Pattern: r.Pattern, Permission: permission, Type: kind, Priority: r.Priority, Own: permission == policy.None && !r.Strict})
+	}
+	var err error
+	if file.Rules, err = policyRules(operation, p.Rules); err != nil {
+		return 0, err
 	}
 	count := counting{to: w}
-	err := file.Write(&count)
-	if ours := (*fault.Error)(nil); errors.As(err, &ours) {
+	err = file.Write(&count)
+	if ours := (*errdefs.Error)(nil); errors.As(err, &ours) {
 		err = invalid(operation, err)
 	}
 	return count.n, err
+}
+
+// policyRules are the rules as this host decides by them. Errors: ErrInvalid.
+func policyRules(operation string, given []PermissionRule) ([]policy.Rule, error) {
+	rules := make([]policy.Rule, len(given))
+	for i, r := range given {
+		permission, err := policy.ParsePermission(string(r.Permission))
+		if err != nil {
+			return nil, invalid(operation, err)
+		}
+		rule := policy.Rule{Pattern: r.Pattern, Permission: permission, Priority: r.Priority, Own: permission == policy.None && !r.Strict}
+		if err := rule.Type.UnmarshalText([]byte(first(string(r.Type), string(Glob)))); err != nil {
+			return nil, invalid(operation, err)
+		}
+		if err := rule.Origin.UnmarshalText([]byte(first(string(r.Origin), policy.OriginRule.String()))); err != nil {
+			return nil, invalid(operation, err)
+		}
+		rules[i] = rule
+	}
+	return rules, nil
 }
 
 // counting counts what is written.

@@ -5,7 +5,7 @@ import (
 	"io/fs"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // FileDiff is one path that a sandbox changed. A rename is a deletion and an
@@ -125,6 +125,7 @@ func (s *Sandbox) DiffNames(ctx context.Context, paths ...string) ([]FileDiff, e
 
 func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, error) {
 	review := &Review{}
+	var sent []*sandboxv1.FileDiff
 	for change, err := range pages(func(token string) ([]*sandboxv1.FileDiff, string, error) {
 		r.PageToken = token
 		page, err := s.c.sandboxes.Diff(ctx, r)
@@ -132,6 +133,7 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, 
 		for _, g := range page.GetGroups() {
 			review.Groups = append(review.Groups, ChangeGroup{g.Name, g.Lines, g.Count})
 		}
+		sent = append(sent, page.GetFiles()...)
 		return page.GetFiles(), page.GetNextPageToken(), s.c.fail(ctx, "diff", err)
 	}, changeFrom) {
 		if err != nil {
@@ -139,7 +141,10 @@ func (s *Sandbox) diff(ctx context.Context, r *sandboxv1.DiffRequest) (*Review, 
 		}
 		review.Files = append(review.Files, change)
 	}
-	return review, nil
+	if r.NamesOnly {
+		return review, nil
+	}
+	return review, s.noteShown(review.Digest, sent)
 }
 
 // PathOutcome is what became of one path.
@@ -160,13 +165,14 @@ type ApplyResult struct {
 	WrittenAgain []string
 }
 
-// Apply carries changes over to the codebase, those in paths and below them. It
-// does all of it or nothing. Without paths it is everything: check that a list of
-// your own (Apply(ctx, list...)) is not empty.
-// Errors: ErrConflict for what conflicts with what is there, ErrDenied for what
-// the policy does not let the sandbox write, and without the scope apply:
-// ApplyDryRun tells what; ErrInvalid for an empty path; ErrNotFound for one at
-// which nothing changed.
+// Apply carries changes over to the source, those in paths and below them. It does all of
+// it or nothing. The source is the linked directory, or the one that FromLocal uploaded
+// from this host and, where that still holds what was uploaded, is changed like a linked
+// one, and with it the server's copy; else it is the codebase. Without paths it is everything:
+// check that a list of your own (Apply(ctx, list...)) is not empty. Errors: ErrConflict for what
+// conflicts with what is there, ErrDenied for what the policy does not let the sandbox write, and
+// without the scope apply: ApplyDryRun tells what; ErrInvalid for an empty path; ErrNotFound for
+// one at which nothing changed.
 func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, error) {
 	return s.apply(ctx, &sandboxv1.ApplyRequest{SandboxId: s.ID, Paths: selection(paths)})
 }
@@ -175,7 +181,8 @@ func (s *Sandbox) Apply(ctx context.Context, paths ...string) (*ApplyResult, err
 // as it was shown is left out, with OutcomeChangedSinceReview, and stays in the
 // sandbox. Apply takes what is there now.
 // Errors: as Apply; ErrInvalid for what is no digest; ErrNotFound for one that the
-// server keeps no longer.
+// server keeps no longer; of a directory that was uploaded ErrInternal if the server sends
+// what the last Review of s, with this digest, did not show.
 func (s *Sandbox) ApplyReviewed(ctx context.Context, digest string, paths ...string) (*ApplyResult, error) {
 	if digest == "" {
 		return nil, failure("apply", "no digest: a list of names is no review", ErrInvalid)
@@ -189,6 +196,12 @@ func (s *Sandbox) ApplyDryRun(ctx context.Context, paths ...string) (*ApplyResul
 }
 
 func (s *Sandbox) apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*ApplyResult, error) {
+	if s.unnoted != nil {
+		return nil, failure("apply", "the changes cannot come back into the directory: "+s.unnoted.Error(), ErrPrecondition, s.unnoted)
+	}
+	if result, err := s.bringBack(ctx, r); result != nil || err != nil {
+		return result, err
+	}
 	got, err := s.c.sandboxes.Apply(ctx, r)
 	if err != nil {
 		return nil, s.c.fail(ctx, "apply", err)

@@ -15,9 +15,11 @@ func WithTimeout(after time.Duration) interface {
 	return option(func(s *settings) { s.timeout = after })
 }
 
-// WithEnv adds to the environment of the command, or of the session. A second
-// one replaces the first.
+// WithEnv adds to the environment of the command, or of the session; of a sandbox that
+// is made, of all its commands and sessions, which may be given others. The server
+// keeps those and tells their names, never their values. A second one replaces the first.
 func WithEnv(env map[string]string) interface {
+	SandboxOption
 	RunOption
 	AttachOption
 	SessionOption

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
 // SandboxStatus is where a sandbox stands in its life.
@@ -25,11 +27,6 @@ const (
 	StatusError   SandboxStatus = "error" // SandboxInfo.StatusReason says why
 )
 
-var statuses = map[sandboxv1.SandboxStatus]SandboxStatus{
-	sandboxv1.SandboxStatus_SANDBOX_STATUS_PENDING: StatusPending, sandboxv1.SandboxStatus_SANDBOX_STATUS_RUNNING: StatusRunning,
-	sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED: StatusStopped, sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR: StatusError,
-}
-
 // RuntimeType is what confines a sandbox.
 type RuntimeType string
 
@@ -38,11 +35,6 @@ const (
 	Bwrap  RuntimeType = "bwrap"
 	Docker RuntimeType = "docker"
 )
-
-var runtimes = map[RuntimeType]sandboxv1.RuntimeType{
-	"": sandboxv1.RuntimeType_RUNTIME_TYPE_UNSPECIFIED, Bwrap: sandboxv1.RuntimeType_RUNTIME_TYPE_BWRAP,
-	Docker: sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER,
-}
 
 // ResourceLimits bound a sandbox. Zero is no limit.
 type ResourceLimits struct {
@@ -76,6 +68,39 @@ type SandboxInfo struct {
 	// Workspace is where commands see the codebase: /workspace, or the path of a
 	// linked one on the host.
 	Workspace string
+	// Variables are the names of those that WithEnv gave all its commands.
+	Variables []string
+	// Usage is what it holds; nil unless it was listed WithUsage, and where the server
+	// cannot tell.
+	Usage *SandboxUsage
+	// Home is the home directory of its commands.
+	Home Home
+}
+
+// Home says which home directory commands have.
+type Home string
+
+// The homes.
+const (
+	HomePrivate Home = "private" // new and empty with each start
+	HomeKeep    Home = "keep"    // the same until the sandbox is destroyed
+)
+
+// SandboxUsage is what a sandbox holds, found by a bounded look.
+type SandboxUsage struct {
+	PendingChanges int64 // neither applied nor carried over
+	MoreChanges    bool  // there are more than that
+	DiskBytes      int64
+	MoreDisk       bool
+}
+
+func usageFrom(u *sandboxv1.SandboxUsage) *SandboxUsage {
+	if u == nil {
+		return nil
+	}
+	return &SandboxUsage{
+		PendingChanges: u.PendingChanges, MoreChanges: u.PendingChangesMore, DiskBytes: u.DiskBytes, MoreDisk: u.DiskBytesMore,
+	}
 }
 
 // SyncMode says when what a sandbox changes reaches its codebase.
@@ -88,39 +113,23 @@ const (
 	SyncManual SyncMode = "manual"  // by Apply alone
 )
 
-var syncModes = map[SyncMode]sandboxv1.SyncMode{
-	"":         sandboxv1.SyncMode_SYNC_MODE_UNSPECIFIED,
-	SyncOnExec: sandboxv1.SyncMode_SYNC_MODE_ON_EXEC,
-	SyncOnStop: sandboxv1.SyncMode_SYNC_MODE_ON_STOP,
-	SyncManual: sandboxv1.SyncMode_SYNC_MODE_MANUAL,
-}
-
-func syncFrom(sent sandboxv1.SyncMode) SyncMode {
-	for word, value := range syncModes {
-		if value == sent {
-			return word
-		}
-	}
-	return ""
-}
-
 func infoFrom(b *sandboxv1.Sandbox) SandboxInfo {
 	return SandboxInfo{
 		ID: b.Id, Name: b.Name, CodebaseID: b.CodebaseId, OwnerID: b.OwnerId,
-		Status: statuses[b.Status], StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
-		Runtime: runtimeFrom(b.Runtime), Image: b.Image, Resources: limitsFrom(b.Resources),
-		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: syncFrom(b.Sync),
-		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"),
+		Status: SandboxStatus(knownWord("SANDBOX_STATUS_", b.Status)), StatusReason: b.StatusReason, Permissions: rulesFrom(b.Permissions), Labels: b.Labels,
+		Runtime: RuntimeType(knownWord("RUNTIME_TYPE_", b.Runtime)), Image: b.Image, Resources: limitsFrom(b.Resources),
+		CreatedAt: timeFrom(b.CreatedAt), StartedAt: timeFrom(b.StartedAt), StoppedAt: timeFrom(b.StoppedAt), ExpiresAt: timeFrom(b.ExpiresAt), SyncHeld: b.SyncHeld, Sync: SyncMode(knownWord("SYNC_MODE_", b.Sync)),
+		Workspace: first(vpath.DecodeText(b.Workspace), "/workspace"), Usage: usageFrom(b.Usage), Variables: namesFrom(b.Variables),
+		Home: Home(first(b.Home, string(HomePrivate))),
 	}
 }
 
-func runtimeFrom(sent sandboxv1.RuntimeType) RuntimeType {
-	for word, value := range runtimes {
-		if value == sent {
-			return word
-		}
+func namesFrom(sent []string) []string {
+	var names []string
+	for _, name := range sent {
+		names = append(names, vpath.DecodeText(name))
 	}
-	return ""
+	return names
 }
 
 func limitsFrom(l *sandboxv1.ResourceLimits) ResourceLimits {
@@ -147,8 +156,10 @@ type Sandbox struct {
 	c          *Client
 	made       bool   // by us, and not found
 	codebaseID string // that FromLocal made
+	unnoted    error  // why it is not known what FromLocal has uploaded
 	ownsClient bool
-	released   atomic.Bool // the client of its own
+	shown      atomic.Pointer[shown] // by the last review
+	released   atomic.Bool           // the client of its own
 	lost       atomic.Int64
 }
 
@@ -185,18 +196,23 @@ func (c *Client) createSandbox(ctx context.Context, codebaseID string, o *settin
 	return s, nil
 }
 
-func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
-	const operation = "create sandbox"
+// given are the rules of a sandbox that is made.
+func (s *settings) given() ([]PermissionRule, error) {
 	given := Policy{Preset: s.preset, Rules: s.rules}
 	switch {
 	case s.policy != nil && (s.preset != "" || len(s.rules) > 0):
-		return nil, invalid(operation, errors.New("WithPolicy stands in the place of WithPreset and WithPermissions"))
+		return nil, invalid("create sandbox", errors.New("WithPolicy stands in the place of WithPreset and WithPermissions"))
 	case s.policy != nil:
 		given = *s.policy
 	case s.preset == "":
 		given.Preset = DefaultPreset
 	}
-	rules, err := given.All()
+	return given.All()
+}
+
+func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, error) {
+	const operation = "create sandbox"
+	rules, err := s.given()
 	if err != nil {
 		return nil, err
 	}
@@ -204,17 +220,22 @@ func (s *settings) request(codebaseID string) (*sandboxv1.CreateSandboxRequest, 
 	if err != nil {
 		return nil, err
 	}
-	runtime, ok := runtimes[s.runtime]
+	runtime, ok := value[sandboxv1.RuntimeType]("RUNTIME_TYPE_", string(s.runtime), sandboxv1.RuntimeType_value)
 	if !ok {
 		return nil, failure(operation, `unknown runtime "`+string(s.runtime)+`"`, ErrInvalid)
 	}
-	sync, ok := syncModes[s.sync]
+	sync, ok := value[sandboxv1.SyncMode]("SYNC_MODE_", string(s.sync), sandboxv1.SyncMode_value)
 	if !ok {
 		return nil, failure(operation, `unknown sync mode "`+string(s.sync)+`"`, ErrInvalid)
 	}
 	r := &sandboxv1.CreateSandboxRequest{
-		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath,
+		CodebaseId: codebaseID, Name: s.name, Permissions: sent, Labels: s.labels, Runtime: runtime, Image: s.image, Sync: sync, User: s.user, AtHostPath: s.atHostPath, Env: s.env, Home: string(s.home),
 	}
+	git := s.git
+	if git == nil {
+		git = new(gitconfig.Of(os.Getenv, first(s.dir, "/")))
+	}
+	r.GitUser = &sandboxv1.GitUser{Name: git.Name, Email: git.Email}
 	if s.expiresIn != 0 {
 		r.ExpiresIn = durationpb.New(s.expiresIn)
 	}
@@ -244,7 +265,7 @@ func (c *Client) Sandboxes(ctx context.Context, options ...ListOption) iter.Seq2
 	f := collect(options)
 	return pages(func(token string) ([]*sandboxv1.Sandbox, string, error) {
 		page, err := c.sandboxes.ListSandboxes(ctx, &sandboxv1.ListSandboxesRequest{
-			CodebaseId: f.codebaseID, OwnerId: f.ownerID, Name: f.name, Labels: f.labels, PageToken: token,
+			CodebaseId: f.codebaseID, OwnerId: f.ownerID, Name: f.name, Labels: f.labels, WithUsage: f.usage, PageToken: token,
 		})
 		return page.GetSandboxes(), page.GetNextPageToken(), c.fail(ctx, "list sandboxes", err)
 	}, infoFrom)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // UploadFile writes a file of a codebase, whole or not at all. mode 0 is 0644.
@@ -20,12 +21,12 @@ import (
 func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, content io.Reader, mode fs.FileMode) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := c.codebases.UploadFiles(ctx)
+	call, err := c.codebases.UploadFiles(ctx)
 	if err != nil {
 		return c.fail(ctx, "upload "+name, err)
 	}
 	send := func(m *sandboxv1.UploadChunk) error {
-		if err := stream.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
+		if err := call.Send(m); err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
 			return c.fail(ctx, "upload "+name, err)
 		}
 		return nil
@@ -35,7 +36,7 @@ func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, conten
 		return err
 	}
 	for {
-		piece := make([]byte, carry.Bytes) // the message keeps it
+		piece := make([]byte, stream.Bytes) // the message keeps it
 		n, err := io.ReadFull(content, piece)
 		if n > 0 {
 			if err := send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: piece[:n]}}); err != nil {
@@ -49,7 +50,7 @@ func (c *Client) UploadFile(ctx context.Context, codebaseID, name string, conten
 			return failure("upload "+name, err.Error(), err)
 		}
 	}
-	_, err = stream.CloseAndRecv()
+	_, err = call.CloseAndRecv()
 	return c.fail(ctx, "upload "+name, err)
 }
 
@@ -68,15 +69,29 @@ type UploadTreeResult struct {
 // Errors: ErrNotFound, ErrInvalid, ErrDenied, ErrExhausted; ErrPrecondition for a
 // linked codebase, and for files that change while they are read.
 func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, patterns ...string) (UploadTreeResult, error) {
+	return c.uploadTree(ctx, codebaseID, dir, patterns, nil)
+}
+
+// uploadTree is UploadTree that notes what it uploads, unless note is nil.
+func (c *Client) uploadTree(ctx context.Context, codebaseID, dir string, patterns []string, note *noted) (UploadTreeResult, error) {
 	const operation = "upload"
-	from, err := tree.Open(dir, patterns...)
+	from, err := scan.Open(dir, patterns...)
 	if err != nil {
 		return UploadTreeResult{}, local(operation, err)
 	}
 	defer from.Close()
-	got, err := carry.Tree(ctx, c.codebases, codebaseID, from.Next)
+	got, err := stream.Tree(ctx, c.codebases, codebaseID, func() (scan.File, *os.File, error) {
+		f, content, err := from.Next()
+		if err != nil || note == nil {
+			return f, content, err
+		}
+		if err = note.add(f, from.Info(), content); err != nil && content != nil {
+			content.Close()
+		}
+		return f, content, err
+	})
 	if err != nil {
-		if ours := (*fault.Error)(nil); errors.As(err, &ours) {
+		if ours := (*errdefs.Error)(nil); errors.As(err, &ours) {
 			return UploadTreeResult{}, local(operation, err)
 		}
 		return UploadTreeResult{}, c.fail(ctx, operation, err)
@@ -90,12 +105,12 @@ func (c *Client) UploadTree(ctx context.Context, codebaseID, dir string, pattern
 
 // DownloadFile writes the content of a codebase's file to w. Errors: ErrNotFound.
 func (c *Client) DownloadFile(ctx context.Context, codebaseID, name string, w io.Writer) error {
-	return c.carried(ctx, "download "+name, carry.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
+	return c.carried(ctx, "download "+name, stream.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
 }
 
 // carried is the error of carrying content to a writer.
 func (c *Client) carried(ctx context.Context, operation string, err error) error {
-	if unwritten := (carry.Unwritten{}); errors.As(err, &unwritten) {
+	if unwritten := (stream.Unwritten{}); errors.As(err, &unwritten) {
 		return failure(operation, err.Error(), unwritten.Err)
 	}
 	return c.fail(ctx, operation, err)

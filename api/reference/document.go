@@ -13,27 +13,31 @@ import (
 
 const preface = `# The API, call by call
 
-Made of the [API's files](../api/sandbox/v1) by ` + "`make gen`" + `. Each call is one of gRPC, with its full name ` + "`/sandbox.v1.SERVICE/CALL`" + `, and most are requests of [REST](rest.md)
-too, which has the headers, the JSON and an example for ` + "`curl`" + `. [server.md](server.md) says who may call, and what the limits are.
+This page is the reference of every call, message and enum of the API. ` + "`make gen`" + ` writes it from
+the [API's files](../api/sandbox/v1). Each call is a gRPC call with the full name
+` + "`/sandbox.v1.SERVICE/CALL`" + `. Most calls are also requests of [REST](rest.md); that page describes the
+headers and the JSON, and has examples for ` + "`curl`" + `. [server.md](server.md) describes authentication
+and limits.
 
-The examples are messages in JSON: after ` + "`>`" + ` what is sent, after ` + "`<`" + ` what comes; ` + "`…`" + ` stands for what is left out. They suppose the codebase
-` + "`cb_0123456789abcdef`" + `, of which the sandbox ` + "`sb_0123456789abcdef`" + ` is made, in which the session ` + "`sess_0123456789abcdef`" + ` is.
+The examples are messages in JSON. ` + "`>`" + ` marks what the client sends and ` + "`<`" + ` what it receives; ` + "`…`" + `
+stands for omitted text. They assume the codebase ` + "`cb_0123456789abcdef`" + `, its sandbox
+` + "`sb_0123456789abcdef`" + `, and the session ` + "`sess_0123456789abcdef`" + ` in it.
 
 ## Statuses
 
-What a call says of its own stands with it. These any call may end with:
+The description of a call lists its specific statuses. Any call may also fail with these:
 
 | status | REST | when |
 |---|---|---|
-| INVALID_ARGUMENT | 400 | a field is missing or wrong; the message begins with its name |
-| NOT_FOUND | 404 | there is no such codebase, sandbox or session for the caller: whether the id is malformed, unknown, or another owner's is not told |
-| FAILED_PRECONDITION | 400 | the thing's state, or what this host can do, does not allow it now; the message says why |
-| UNAUTHENTICATED | 401 | no token, or a wrong one |
+| INVALID_ARGUMENT | 400 | a field is missing or invalid; the message begins with its name |
+| NOT_FOUND | 404 | the caller has no such codebase, sandbox or session. The status is the same for a malformed id, an unknown id and an id of another owner |
+| FAILED_PRECONDITION | 400 | the object's state or this host does not allow the call now; the message says why |
+| UNAUTHENTICATED | 401 | no token, or an invalid one |
 | PERMISSION_DENIED | 403 | the token's scopes or owner do not allow the call |
-| RESOURCE_EXHAUSTED | 429, 413 | a limit of the configuration, or the disk, is full; a message is too large |
-| CANCELLED | 499 | the client gave up |
-| UNAVAILABLE | 503 | the server is ending |
-| INTERNAL | 500 | the server failed; its log says more under the number that the message has |
+| RESOURCE_EXHAUSTED | 429, 413 | a limit of the configuration is reached, the disk is full, or a message is too large |
+| CANCELLED | 499 | the client canceled the call |
+| UNAVAILABLE | 503 | the server is shutting down |
+| INTERNAL | 500 | the server failed; its log has details under the incident number in the message |
 `
 
 func (w *writer) all(files []protoreflect.FileDescriptor) error {
@@ -48,7 +52,7 @@ func (w *writer) all(files []protoreflect.FileDescriptor) error {
 	for name := range w.examples {
 		return fmt.Errorf("examples: the API has no call %q", name)
 	}
-	w.line("\n## Messages\n\nFields from number 100 up came with agentfense. A field that is not set is empty, 0 or false.")
+	w.line("\n## Messages\n\nagentfense added the fields from number 100 up to the original API. A field that is not set is empty, 0 or false.")
 	for _, f := range files {
 		w.messages(f.Messages())
 	}

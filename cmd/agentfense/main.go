@@ -1,18 +1,20 @@
-// Command agentfense is every part of agentfense in one binary: the command
-// line, the supervisor of one sandbox, and PID 1 and the exec leaders inside.
+// Command agentfense is the command line, the supervisor of one sandbox, and PID 1
+// and the exec leaders inside. What needs a server it does as agentfense-server,
+// the program beside it (package executable).
 package main
 
 import (
 	"os"
 
-	"github.com/agentfense/agentfense/internal/bundle"
 	"github.com/agentfense/agentfense/internal/cli"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/isolate/handover"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
-func init() { bundle.Name() }
+func init() { executable.SetName() }
 
 func main() {
 	if len(os.Args) > 1 {
@@ -20,13 +22,13 @@ func main() {
 		case guest.InitVerb:
 			guest.Main()
 			return
-		case handover.Verb:
-			handover.Main(os.Args[2:])
+		case fdpass.Verb:
+			fdpass.Main(os.Args[2:])
 			return
 		case guest.ExecVerb:
 			guest.ExecMain()
 			return
-		case supervise.Verb:
+		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}
 	}

@@ -4,17 +4,29 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxAdvice is how many flags are named.
 const maxAdvice = 4
 
+// way is how flags are added to what a sandbox may.
+type way struct {
+	before string // the command that takes them
+	add    func(rules []policy.Rule, flag policy.Rule) []policy.Rule
+}
+
+// again is to run the same command with them too.
+var again = way{add: policy.Append}
+
+// widening is to add them to the policy of a sandbox.
+func widening(name string) way { return way{"agentfense policy set " + name + " ", policy.Replace} }
+
 // advice are the lines that tell which flags would permit what was refused under
 // rules, and what no flag permits. isDir tells of a path of the source whether it
 // is a directory.
-func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path, isDir func(string) bool) []string {
+func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path, isDir func(string) bool, w way) []string {
 	if len(refused) == 0 {
 		return nil
 	}
@@ -22,21 +34,21 @@ func advice(refused []policy.Refused, rules []policy.Rule, reserved []vpath.Path
 	for i := range asked {
 		asked[i].Dir = asked[i].Dir || isDir(asked[i].Path.Rel())
 	}
-	a, err := policy.Advise(rules, policy.Options{Reserved: reserved}, asked)
+	a, err := policy.Advise(rules, policy.Options{Reserved: reserved}, asked, w.add)
 	if err != nil {
 		return nil // advice is no reason to fail
 	}
 	if len(a.Flags) > maxAdvice {
-		if wide, err := policy.Advise(rules, policy.Options{Reserved: reserved}, directoriesOf(asked)); err == nil && len(wide.Flags) < len(a.Flags) {
+		if wide, err := policy.Advise(rules, policy.Options{Reserved: reserved}, directoriesOf(asked), w.add); err == nil && len(wide.Flags) < len(a.Flags) {
 			a = wide
 		}
 	}
 	var lines []string
 	if len(a.Flags) > 0 {
-		lines = append(lines, "to allow: "+joinFlags(a.Flags))
+		lines = append(lines, "to allow: "+w.before+joinFlags(a.Flags))
 	}
 	if len(a.Stuck) > 0 {
-		line := "no flag allows " + a.Stuck[0].Path.String() + ": " + a.Stuck[0].Why
+		line := "no flag allows " + shown(a.Stuck[0].Path) + ": " + a.Stuck[0].Why
 		if more := len(a.Stuck) - 1; more > 0 {
 			line += " (and " + plural(more, "more path") + ")"
 		}

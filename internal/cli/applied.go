@@ -5,24 +5,25 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // printApplied prints a line for each path: first those that were not applied,
 // then the marked ones, each with its mark, then the others. A group is one line
 // for each outcome. Where a path stopped the apply, the others are only counted.
 // verbose prints a line for each path.
-func (e *env) printApplied(result sandbox.ApplyResult, verbose bool) error {
+func (e *env) printApplied(result apply.Result, verbose bool) error {
 	paths := result.Listed()
-	slices.SortStableFunc(paths, func(a, b sandbox.PathResult) int { return placeInList(&a) - placeInList(&b) })
-	stopped := result.Count(sandbox.Conflict)+result.Count(sandbox.Refused) > 0
+	slices.SortStableFunc(paths, func(a, b apply.PathResult) int { return placeInList(&a) - placeInList(&b) })
+	stopped := result.Count(apply.Conflict)+result.Count(apply.Refused) > 0
 	lines := appliedLines{groups: map[appliedGroup]int{}}
 	others := 0
 	for i := range paths {
 		p := &paths[i]
 		switch {
-		case stopped && p.Outcome == sandbox.Skipped && !verbose:
+		case stopped && p.Outcome == apply.Skipped && !verbose:
 			others++
 		case verbose:
 			lines.path(p)
@@ -46,11 +47,11 @@ func (e *env) printApplied(result sandbox.ApplyResult, verbose bool) error {
 const inGroup = 4
 
 // placeInList is where a path stands in the list of an apply.
-func placeInList(p *sandbox.PathResult) int {
+func placeInList(p *apply.PathResult) int {
 	switch {
-	case p.Outcome == sandbox.Conflict, p.Outcome == sandbox.Refused, p.Outcome == sandbox.Failed:
+	case p.Outcome == apply.Conflict, p.Outcome == apply.Refused, p.Outcome == apply.Failed:
 		return 0
-	case p.Outcome == sandbox.ChangedSinceReview:
+	case p.Outcome == apply.ChangedSinceReview:
 		return 1
 	case p.Group != "":
 		return inGroup
@@ -68,23 +69,23 @@ type appliedLines struct {
 
 type appliedGroup struct {
 	name    string
-	outcome sandbox.Outcome
+	outcome apply.Outcome
 	reason  string
 }
 
 // fold adds p as a line, or to what is told of its group.
-func (l *appliedLines) fold(p *sandbox.PathResult) {
+func (l *appliedLines) fold(p *apply.PathResult) {
 	switch {
-	case p.Group != "" && (placeInList(p) == inGroup || p.Reason == sandbox.PartOfRepository):
+	case p.Group != "" && (placeInList(p) == inGroup || p.Reason == apply.PartOfRepository):
 		l.groups[appliedGroup{p.Group, p.Outcome, p.Reason}]++
-	case p.RenamedTo != "" && p.Outcome == sandbox.Applied:
+	case p.RenamedTo != "" && p.Outcome == apply.Applied:
 		// it is told at what it became
 	default:
 		l.path(p)
 	}
 }
 
-func (l *appliedLines) path(p *sandbox.PathResult) {
+func (l *appliedLines) path(p *apply.PathResult) {
 	line := fmt.Sprintf("%s\t%s\t%s", p.Outcome, p.Status, shown(p.Path))
 	if p.RenamedFrom != "" {
 		line += "\trenamed from " + shown(p.RenamedFrom)
@@ -99,7 +100,7 @@ func (l *appliedLines) path(p *sandbox.PathResult) {
 }
 
 // ofGroups are the lines of the groups.
-func (l *appliedLines) ofGroups(groups []sandbox.Group) []string {
+func (l *appliedLines) ofGroups(groups []review.Group) []string {
 	var lines []string
 	for _, g := range groups {
 		for _, told := range l.told(g.Name) {

@@ -7,10 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 type applyOptions struct {
@@ -71,39 +74,39 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	options := sandbox.ApplyOptions{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed}
+	options := apply.Options{Paths: paths, DryRun: o.DryRun, Reviewed: o.Reviewed}
 	if o.To == "" {
 		err = e.settleSource(ctx, sb, o.Rebase)
 	} else {
-		options.To, err = sb.ResolveTarget(o.To)
+		options.To, err = apply.ResolveTarget(sb, o.To)
 	}
 	if err != nil {
 		return err
 	}
 	if options.Reviewed == "" && !o.Latest {
-		if options.Reviewed, err = sb.LastShown(); err != nil {
+		if options.Reviewed, err = review.LastShown(sb); err != nil {
 			return err
 		}
 		options.AtStart = options.Reviewed == ""
 	}
-	result, err := apply(ctx, sb, options, e.progressUnless(o.JSON, "applying"))
+	result, err := applyWith(ctx, sb, options, e.progressUnless(o.JSON, "applying"))
 	err = e.tellApplied(sb.Name(), result, err, o)
-	if options.To != nil && !o.DryRun && result.Count(sandbox.Applied) > 0 {
-		e.say("they are in %s now, and still in the sandbox", options.To.Path)
+	if options.To != nil && !o.DryRun && result.Count(apply.Applied) > 0 {
+		e.say("the changes are in %s now and still in the sandbox", options.To.Path)
 	}
 	return err
 }
 
 // runServerApply brings changes into the directory that was uploaded, or else into
 // the codebase of the server.
-func runServerApply(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o applyOptions) error {
+func runServerApply(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o applyOptions) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
 	p := e.progressUnless(o.JSON, "applying")
 	defer p.stop()
-	reviewed, err := e.reviewedOnServer(ctx, s, sb, paths, o)
+	take, err := e.reviewedOnServer(ctx, s, sb, paths, o)
 	if err != nil {
 		return err
 	}
@@ -111,7 +114,7 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 	if err != nil {
 		return err
 	}
-	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, reviewed, p)
+	result, err := e.applyOnServer(ctx, s, sb, paths, o.DryRun, take, p)
 	p.stop()
 	showAs(review, &result)
 	if err = e.tellApplied(sb.Record.Name, result, err, o); err == nil && len(result.Paths) == 0 && !o.JSON {
@@ -122,9 +125,9 @@ func runServerApply(ctx context.Context, e *env, s control.Server, name string, 
 
 // showAs adds to a result how a review shows its paths, which a server's apply does
 // not say.
-func showAs(review *sandbox.Review, result *sandbox.ApplyResult) {
-	files := map[vpath.Path]sandbox.FileDiff{}
-	for _, f := range review.Files() {
+func showAs(r *review.Review, result *apply.Result) {
+	files := map[vpath.Path]review.FileDiff{}
+	for _, f := range r.Files() {
 		files[f.Path] = f
 	}
 	for i := range result.Paths {
@@ -132,12 +135,12 @@ func showAs(review *sandbox.Review, result *sandbox.ApplyResult) {
 		f := files[p.Path]
 		p.Mark, p.Group, p.RenamedFrom, p.RenamedTo = cmp.Or(p.Mark, f.Mark), f.Group, f.RenamedFrom, f.RenamedTo
 	}
-	result.Groups = review.Groups()
+	result.Groups = r.Groups()
 }
 
 // tellApplied says how an apply went, which err says too.
-func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o applyOptions) error {
-	leftOut := result.Count(sandbox.ChangedSinceReview)
+func (e *env) tellApplied(name string, result apply.Result, err error, o applyOptions) error {
+	leftOut := result.Count(apply.ChangedSinceReview)
 	if err == nil && leftOut > 0 {
 		err = exitError(exitLeftOut)
 	}
@@ -150,9 +153,9 @@ func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o 
 	if printErr := e.printApplied(result, o.Verbose); err == nil {
 		err = printErr
 	}
-	switch n := result.Count(sandbox.Applied); {
-	case result.Count(sandbox.Conflict) > 0:
-		e.say("see agentfense diff %[1]s PATH; the other paths can be applied by naming them, those in conflict given up: agentfense discard %[1]s PATH", name)
+	switch n := result.Count(apply.Applied); {
+	case result.Count(apply.Conflict) > 0:
+		e.say("to look at a conflict: agentfense diff %[1]s PATH · to apply the other paths, name them · to drop a conflict: agentfense discard %[1]s PATH", name)
 	case err != nil && n == 0 && leftOut == 0:
 	case o.DryRun:
 		e.say("would apply %s", plural(n, "change"))
@@ -166,40 +169,40 @@ func (e *env) tellApplied(name string, result sandbox.ApplyResult, err error, o 
 // sayLeftOut says what to do about what had changed since it was shown.
 func (e *env) sayLeftOut(name string, n int) {
 	if n > 0 {
-		e.say("left out %s, changed since shown: agentfense diff %[2]s shows it as it is now, agentfense apply %[2]s --latest takes it so", plural(n, "path"), name)
+		e.say("left out %s, changed since shown; to see the current state: agentfense diff %[2]s · to apply it: agentfense apply %[2]s --latest", plural(n, "path"), name)
 	}
 }
 
-// apply brings changes into the source; a live supervisor is told which
+// applyWith brings changes into the source; a live supervisor is told which
 // entries of the delta it can forget. Progress is shown on p, which is stopped.
-func apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions, p *progress) (result sandbox.ApplyResult, err error) {
+func applyWith(ctx context.Context, sb *record.Sandbox, o apply.Options, p *progress) (result apply.Result, err error) {
 	defer p.stop()
 	if record := sb.Record(); record.IsUploaded() && !o.DryRun && o.To == nil {
-		return result, fault.New(fault.Precondition, "sandbox %s: its codebase %s is a server's: name that by --endpoint, and it applies", sb.Name(), record.Served.CodebaseID)
+		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", sb.Name(), record.Served.CodebaseID)
 	}
 	o.Progress = p.count
 	if o.Drop, err = dropLive(ctx, sb); err != nil {
 		return result, err
 	}
-	return sb.Apply(ctx, o)
+	return apply.Changes(ctx, sb, o)
 }
 
 // applyAll is `run --apply`.
-func (e *env) applyAll(ctx context.Context, sb *sandbox.Sandbox) error {
-	result, err := apply(ctx, sb, sandbox.ApplyOptions{AtStart: true}, e.progress("applying"))
+func (e *env) applyAll(ctx context.Context, sb *record.Sandbox) error {
+	result, err := applyWith(ctx, sb, apply.Options{AtStart: true}, e.progress("applying"))
 	return e.tellAppliedAll(result, err)
 }
 
 // tellAppliedAll says how the apply of `run --apply` went.
-func (e *env) tellAppliedAll(result sandbox.ApplyResult, err error) error {
-	if n := result.Count(sandbox.Applied); n > 0 {
+func (e *env) tellAppliedAll(result apply.Result, err error) error {
+	if n := result.Count(apply.Applied); n > 0 {
 		e.say("applied %s", plural(n, "change"))
 	}
 	if err != nil {
-		return fault.New(fault.KindOf(err), "apply: %w", err)
+		return errdefs.New(errdefs.KindOf(err), "apply: %w", err)
 	}
-	if n := result.Count(sandbox.ChangedSinceReview); n > 0 {
-		return fault.New(fault.Precondition, "apply: left out %s, which the sandbox changed meanwhile", plural(n, "path"))
+	if n := result.Count(apply.ChangedSinceReview); n > 0 {
+		return errdefs.New(errdefs.Precondition, "apply: left out %s, which the sandbox changed meanwhile", plural(n, "path"))
 	}
 	return nil
 }
@@ -212,28 +215,28 @@ func plural(n int, noun string) string {
 }
 
 type appliedPath struct {
-	Path    string          `json:"path"` // escaped
-	Status  sandbox.Status  `json:"status"`
-	Outcome sandbox.Outcome `json:"outcome"`
-	Reason  string          `json:"reason,omitempty"`
-	*sandbox.Mark
+	Path    string         `json:"path"` // escaped
+	Status  changes.Status `json:"status"`
+	Outcome apply.Outcome  `json:"outcome"`
+	Reason  string         `json:"reason,omitempty"`
+	*review.RiskFlag
 	Group string `json:"group,omitempty"`
 }
 
 type applied struct {
-	SchemaVersion int                 `json:"schema_version"`
-	DryRun        bool                `json:"dry_run"`
-	Results       []appliedPath       `json:"results"`
-	Groups        []sandbox.JSONGroup `json:"groups,omitempty"`
-	WrittenAgain  []string            `json:"written_again,omitempty"`
+	SchemaVersion int                `json:"schema_version"`
+	DryRun        bool               `json:"dry_run"`
+	Results       []appliedPath      `json:"results"`
+	Groups        []review.JSONGroup `json:"groups,omitempty"`
+	WrittenAgain  []string           `json:"written_again,omitempty"`
 }
 
-func applyDocument(result sandbox.ApplyResult, dryRun bool) applied {
-	doc := applied{SchemaVersion: sandbox.ReviewVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
-	doc.Groups = sandbox.JSONGroups(result.Groups)
+func applyDocument(result apply.Result, dryRun bool) applied {
+	doc := applied{SchemaVersion: review.ReviewVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc.Groups = review.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
-			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), Mark: p.Mark, Group: p.Group,
+			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,
 		})
 	}
 	return doc

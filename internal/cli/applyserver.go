@@ -2,31 +2,30 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // uploadOf returns what is remembered of the directory that was uploaded for a
 // server's sandbox, nil if nothing is.
-func (e *env) uploadOf(sb control.Sandbox) (*sandbox.Upload, error) {
+func (e *env) uploadOf(sb backend.Sandbox) (*record.Upload, error) {
 	home, err := e.openHome()
 	if err != nil {
 		return nil, err
 	}
 	u, err := home.Upload(sb.Record.ID)
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
 	return u, err
@@ -34,7 +33,7 @@ func (e *env) uploadOf(sb control.Sandbox) (*sandbox.Upload, error) {
 
 // setServerPolicy gives a server's sandbox another policy, which also says what an
 // apply may write here.
-func (e *env) setServerPolicy(ctx context.Context, s control.Server, sb control.Sandbox, rules []policy.Rule) error {
+func (e *env) setServerPolicy(ctx context.Context, s backend.Server, sb backend.Sandbox, rules []policy.Rule) error {
 	if err := s.SetPolicy(ctx, string(sb.Record.ID), rules); err != nil {
 		return err
 	}
@@ -45,89 +44,48 @@ func (e *env) setServerPolicy(ctx context.Context, s control.Server, sb control.
 	return u.SetRules(rules)
 }
 
-// applyAllOnServer is applyAll for a server's sandbox.
-func (e *env) applyAllOnServer(ctx context.Context, s control.Server, m *made) error {
+// applyAllOnServer is applyAll for a server's sandbox. It returns how many changes were
+// applied.
+func (e *env) applyAllOnServer(ctx context.Context, s backend.Server, m *made) (int, error) {
 	now, err := s.Sandbox(ctx, string(m.Record.ID))
 	if err != nil {
-		return err
+		return 0, err
 	}
-	reviewed := ""
-	if now.Status == control.Running {
-		if reviewed, err = digestOnServer(ctx, s, now, nil); err != nil {
-			return err
+	var take backend.Reviewed
+	if now.Status == record.Running {
+		if take, err = backend.ReviewNow(ctx, s, now, nil); err != nil {
+			return 0, err
 		}
 	}
 	p := e.progress("applying")
-	result, err := e.applyOnServer(ctx, s, now, nil, false, reviewed, p)
+	result, err := e.applyOnServer(ctx, s, now, nil, false, take, p)
 	p.stop()
-	return e.tellAppliedAll(result, err)
+	return result.Count(apply.Applied), e.tellAppliedAll(result, err)
 }
 
 // applyOnServer brings changes of a server's sandbox into the directory that was
 // uploaded for it, and then into the codebase, which is the same again; or into
 // the codebase alone, if no directory was uploaded from here. Progress is shown on
 // p.
-func (e *env) applyOnServer(ctx context.Context, s control.Server, sb control.Sandbox, paths []vpath.Path, dryRun bool, reviewed string, p *progress) (sandbox.ApplyResult, error) {
+func (e *env) applyOnServer(ctx context.Context, s backend.Server, sb backend.Sandbox, paths []vpath.Path, dryRun bool, take backend.Reviewed, p *progress) (apply.Result, error) {
 	u, err := e.uploadOf(sb)
 	if err != nil {
-		return sandbox.ApplyResult{}, err
+		return apply.Result{}, err
 	}
 	if u == nil {
-		result, err := s.Apply(ctx, sb, paths, dryRun, reviewed)
-		if n := result.Count(sandbox.Applied); err == nil && n > 0 && !dryRun {
+		result, err := s.Apply(ctx, sb, paths, dryRun, take.Digest)
+		if n := result.Count(apply.Applied); err == nil && n > 0 && !dryRun {
 			p.stop()
-			e.say("%s in codebase %[2]s now; no directory was uploaded from here: agentfense codebase pull %[2]s DIR", plural(n, "change"), sb.Record.Served.CodebaseID)
+			e.say("applied %s to codebase %[2]s; this machine did not upload it; to download it: agentfense codebase pull %[2]s DIR", plural(n, "change"), sb.Record.Served.CodebaseID)
 		}
 		return result, err
 	}
-	if reviewed == "" { // so that both get the same
-		if reviewed, err = digestOnServer(ctx, s, sb, paths); err != nil {
-			return sandbox.ApplyResult{}, err
-		}
-	}
-	fetch := func(put func(sandbox.CarriedChange, io.Reader) error) error {
-		return s.Changes(ctx, sb, paths, reviewed, put)
-	}
-	result, err := u.Apply(ctx, sb.Record.Name, fetch, dryRun, p.count)
-	if dryRun {
-		return result, err
-	}
-	return result, errors.Join(err, settleOnServer(ctx, s, sb, paths, reviewed, &result))
-}
-
-// settleOnServer has the server bring into the codebase what the directory has now.
-func settleOnServer(ctx context.Context, s control.Server, sb control.Sandbox, paths []vpath.Path, reviewed string, result *sandbox.ApplyResult) error {
-	var done []vpath.Path
-	left := map[vpath.Path]bool{} // what is not here, and what it is in
-	for _, r := range result.Paths {
-		switch r.Outcome {
-		case sandbox.Applied, sandbox.Present:
-			done = append(done, r.Path)
-		case sandbox.ChangedSinceReview, sandbox.Kept: // the server leaves them out, too
-		default:
-			left[r.Path] = true
-			for dir := range r.Path.Ancestors() {
-				left[dir] = true
-			}
-		}
-	}
-	if len(done) == 0 {
-		return nil
-	}
-	if len(left) > 0 { // a directory would stand for all that is in it
-		paths = slices.DeleteFunc(done, func(p vpath.Path) bool { return left[p] })
-	}
-	settled, err := s.Apply(context.WithoutCancel(ctx), sb, paths, false, reviewed)
-	if err != nil {
-		return fault.New(fault.KindOf(err), "codebase %s: it does not have yet what was applied here: %w", sb.Record.Served.CodebaseID, err)
-	}
-	result.Changed = settled.Changed
-	return nil
+	return backend.BringBack(ctx, s, u, sb, paths, dryRun, take, p.count)
 }
 
 // saySynced says, where nothing waits in a server's sandbox, that its changes are
 // in the codebase already: which ones its audit log tells.
-func (e *env) saySynced(ctx context.Context, s control.Server, sb control.Sandbox) error {
+func (e *env) saySynced(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
 	if sync := sb.Record.Served.Sync; sync == "" || sync == config.SyncManual {
 		return nil
 	}

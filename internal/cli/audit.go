@@ -13,12 +13,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 type auditOptions struct {
@@ -53,17 +53,17 @@ func newAudit(e *env) *cobra.Command {
 		prune := cmd.Flags().Changed("prune")
 		switch {
 		case prune && len(args) > 0:
-			return usageError{fault.New(fault.Invalid, "--prune is for the logs of all removed sandboxes: it takes no NAME")}
+			return usageError{errdefs.New(errdefs.Invalid, "--prune is for the logs of all removed sandboxes: it takes no NAME")}
 		case !prune && len(args) == 0:
-			return usageError{fault.New(fault.Invalid, "audit: give the NAME of a sandbox (see `agentfense audit --help`)")}
+			return usageError{errdefs.New(errdefs.Invalid, "audit: give the NAME of a sandbox (see `agentfense audit --help`)")}
 		case prune:
-			return e.either(cmd,
+			return e.dispatch(cmd,
 				func() error { return pruneAudit(e, o.Prune) },
-				func(context.Context, control.Server) error { return nil }, "")
+				func(context.Context, backend.Server) error { return nil }, "")
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runAudit(cmd.Context(), e, args[0], o) },
-			func(ctx context.Context, s control.Server) error { return runServerAudit(ctx, e, s, args[0], o) },
+			func(ctx context.Context, s backend.Server) error { return runServerAudit(ctx, e, s, args[0], o) },
 			"follow", "json")
 	}
 	f := cmd.Flags()
@@ -83,7 +83,7 @@ func newAudit(e *env) *cobra.Command {
 
 func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
 	if len(o.Heads) > 0 && !o.Verify {
-		return usageError{fault.New(fault.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
+		return usageError{errdefs.New(errdefs.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
 	}
 	if o.Archive != "" {
 		return archiveAudit(e, name, o.Archive)
@@ -102,7 +102,7 @@ func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
 }
 
 // runServerAudit shows the log of a server's sandbox.
-func runServerAudit(ctx context.Context, e *env, s control.Server, name string, o auditOptions) error {
+func runServerAudit(ctx context.Context, e *env, s backend.Server, name string, o auditOptions) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
@@ -139,18 +139,18 @@ func (e *env) auditPath(name string) (string, error) {
 	if err == nil {
 		return sb.AuditPath(), nil
 	}
-	if !fault.Is(err, fault.NotFound) || home == nil && !strings.HasPrefix(name, "sb_") {
+	if !errdefs.Is(err, errdefs.NotFound) || home == nil && !strings.HasPrefix(name, "sb_") {
 		return "", err
 	}
 	if home, err = e.openHome(); err != nil {
 		return "", err
 	}
-	path := home.AuditPath(sandbox.ID(name))
+	path := home.AuditPath(record.ID(name))
 	if strings.ContainsRune(name, '/') {
-		return "", fault.New(fault.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
 	}
 	if _, err := os.Stat(path); err != nil {
-		return "", fault.New(fault.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
 	}
 	return path, nil
 }
@@ -160,7 +160,7 @@ func (e *env) verifyAudit(path string, heads []string) error {
 	for i, text := range heads {
 		var err error
 		if known[i], err = audit.ParseHead(text); err != nil {
-			return usageError{fault.New(fault.Invalid, "--head %s: %w", vpath.Quote(text), err)}
+			return usageError{errdefs.New(errdefs.Invalid, "--head %s: %w", vpath.Quote(text), err)}
 		}
 	}
 	summary, err := audit.Verify(path, known...)

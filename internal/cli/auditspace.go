@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // archiveAudit moves the records of a sandbox's log into a new file.
@@ -18,7 +18,7 @@ func archiveAudit(e *env, name, file string) (err error) {
 	}
 	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fault.New(fault.Precondition, "--archive %s: %w", vpath.Quote(file), errors.Unwrap(err))
+		return errdefs.New(errdefs.Precondition, "--archive %s: %w", vpath.Quote(file), errors.Unwrap(err))
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	return sb.ArchiveLog(out)
@@ -27,7 +27,7 @@ func archiveAudit(e *env, name, file string) (err error) {
 // pruneAudit deletes the logs of sandboxes that were removed longer ago than age.
 func pruneAudit(e *env, age time.Duration) error {
 	if age < 0 {
-		return usageError{fault.New(fault.Invalid, "--prune %s: want a duration of 0 or more", age)}
+		return usageError{errdefs.New(errdefs.Invalid, "--prune %s: want a duration of 0 or more", age)}
 	}
 	home, err := e.openHome()
 	if err != nil {

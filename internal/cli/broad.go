@@ -3,8 +3,8 @@ package cli
 import (
 	"os"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // confirmBroad asks before a sandbox is made of the whole root or of the user's
@@ -17,11 +17,11 @@ func (o *sandboxOptions) confirmBroad(e *env, dir string) error {
 	}
 	const how = "name a project's directory with --dir, or give --yes"
 	if !e.canAsk() {
-		return fault.New(fault.Invalid, "source %s: it is %s; %s", sandbox.HostPath(dir), what, how)
+		return errdefs.New(errdefs.Invalid, "source %s: it is %s; %s", record.HostPath(dir), what, how)
 	}
-	e.say("%s is %s: the command would see all of it that the policy shows, under names that no preset knows too", sandbox.HostPath(dir), what)
+	e.say("%s is %s: the command would see all of it that the policy shows, also secrets under names that no preset knows", record.HostPath(dir), what)
 	if !e.confirm("Make a sandbox of it?") {
-		return fault.New(fault.Invalid, "source %s: not confirmed; %s", sandbox.HostPath(dir), how)
+		return errdefs.New(errdefs.Invalid, "source %s: not confirmed; %s", record.HostPath(dir), how)
 	}
 	return nil
 }

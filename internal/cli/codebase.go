@@ -12,13 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
 func newCodebase(e *env) *cobra.Command {
@@ -26,8 +25,7 @@ func newCodebase(e *env) *cobra.Command {
 		Use:   "codebase",
 		Short: "Bring directories to a server, and back",
 		Long: `Bring directories to a server as codebases, of which its sandboxes are made, and
-back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else your own
-if one serves, else the one at ` + endpoint.Usual + `, if it is yours or root's.`,
+back. The server is that of --endpoint, else of AGENTFENSE_ENDPOINT, else your own.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -36,7 +34,7 @@ if one serves, else the one at ` + endpoint.Usual + `, if it is yours or root's.
 }
 
 // asking makes cmd one that always asks a server.
-func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s control.Server, args []string) error) {
+func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s backend.Server, args []string) error) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		address := e.address()
@@ -46,7 +44,7 @@ func (e *env) asking(cmd *cobra.Command, do func(ctx context.Context, s control.
 				return err
 			}
 		}
-		return e.onServer(cmd.Context(), address, func(ctx context.Context, s control.Server) error {
+		return e.onServer(cmd.Context(), address, func(ctx context.Context, s backend.Server) error {
 			return do(ctx, s, args)
 		})
 	}
@@ -76,7 +74,7 @@ replaced, and none is removed.`,
   agentfense codebase push . --to cb_0123456789abcdef`,
 		Args: cobra.ExactArgs(1),
 	}
-	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+	e.asking(cmd, func(ctx context.Context, s backend.Server, args []string) error {
 		made, err := e.push(ctx, s, args[0], o, nil)
 		if err != nil {
 			return err
@@ -88,7 +86,7 @@ replaced, and none is removed.`,
 		return err
 	})
 	cmd.Flags().StringVar(&o.Name, "name", "", "name of the codebase (default: the directory's)")
-	cmd.Flags().StringVar(&o.Owner, "owner", "", "whose it is (default: the token's owner, else you)")
+	cmd.Flags().StringVar(&o.Owner, "owner", "", "owner of the codebase (default: the token's owner, else you)")
 	cmd.Flags().StringVar(&o.To, "to", "", "`ID` of the codebase to upload into")
 	jsonFlag(cmd, &o.JSON)
 	cmd.MarkFlagsMutuallyExclusive("to", "name")
@@ -99,22 +97,22 @@ replaced, and none is removed.`,
 // codebaseDocument is the JSON of one codebase.
 type codebaseDocument struct {
 	SchemaVersion int `json:"schema_version"`
-	control.Codebase
+	backend.Codebase
 }
 
 // push uploads a directory. A new codebase into which not all could be uploaded
 // does not stay. What is uploaded is noted, unless that is nil.
-func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOptions, noted *sandbox.Uploaded) (control.Codebase, error) {
+func (e *env) push(ctx context.Context, s backend.Server, dir string, o pushOptions, noted *record.Uploaded) (backend.Codebase, error) {
 	ctx, stop := signal.NotifyContext(ctx, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	defer stop()
-	from, err := tree.Open(dir)
+	from, err := scan.Open(dir)
 	if err != nil {
-		return control.Codebase{}, err
+		return backend.Codebase{}, err
 	}
 	defer from.Close()
 	if o.To != "" {
 		if _, err := s.Codebase(ctx, o.To); err != nil {
-			return control.Codebase{}, err
+			return backend.Codebase{}, err
 		}
 		return e.upload(ctx, s, from, o.To, noted)
 	}
@@ -125,7 +123,7 @@ func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOpti
 	filled, err := e.upload(ctx, s, from, made.ID, noted)
 	if err != nil {
 		if gone := s.DeleteCodebase(context.WithoutCancel(ctx), made.ID); gone != nil {
-			e.say("codebase %s: is there, and not whole: %s", made.ID, oneLine(gone))
+			e.say("codebase %s was created but the upload is incomplete: %s", made.ID, oneLine(gone))
 		}
 		return made, err
 	}
@@ -134,19 +132,19 @@ func (e *env) push(ctx context.Context, s control.Server, dir string, o pushOpti
 
 // createCodebase makes a codebase. Whose it is where nobody says: the server
 // knows that of a token with an owner, else it is ours.
-func createCodebase(ctx context.Context, s control.Server, name, owner string) (control.Codebase, error) {
+func createCodebase(ctx context.Context, s backend.Server, name, owner string) (backend.Codebase, error) {
 	made, err := s.CreateCodebase(ctx, name, owner)
-	if owner == "" && fault.Is(err, fault.Invalid) {
+	if owner == "" && errdefs.Is(err, errdefs.Invalid) {
 		return s.CreateCodebase(ctx, name, supervise.CurrentUser().Name)
 	}
 	return made, err
 }
 
-func (e *env) upload(ctx context.Context, s control.Server, from *tree.Tree, id string, noted *sandbox.Uploaded) (control.Codebase, error) {
+func (e *env) upload(ctx context.Context, s backend.Server, from *scan.Tree, id string, noted *record.Uploaded) (backend.Codebase, error) {
 	p := e.progress("uploading")
 	defer p.stop()
 	sent := 0
-	_, err := s.Upload(ctx, id, func() (tree.File, *os.File, error) {
+	_, err := s.Upload(ctx, id, func() (scan.File, *os.File, error) {
 		p.count(sent, from.Len())
 		sent++
 		f, content, err := from.Next()
@@ -159,11 +157,11 @@ func (e *env) upload(ctx context.Context, s control.Server, from *tree.Tree, id 
 		return f, content, err
 	})
 	if err != nil {
-		return control.Codebase{}, err
+		return backend.Codebase{}, err
 	}
 	p.stop()
 	for _, path := range from.Skipped {
-		e.say("not uploaded: %s, which is no file, directory or link", shown(path))
+		e.say("not uploaded: %s: not a file, directory or link", shown(path))
 	}
 	return s.Codebase(ctx, id)
 }
@@ -178,7 +176,7 @@ func newCodebaseLs(e *env) *cobra.Command {
   agentfense codebase ls cb_0123456789abcdef src`,
 		Args: cobra.MaximumNArgs(2),
 	}
-	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+	e.asking(cmd, func(ctx context.Context, s backend.Server, args []string) error {
 		if len(args) > 0 {
 			return e.listCodebaseFiles(ctx, s, args, asJSON)
 		}
@@ -190,7 +188,7 @@ func newCodebaseLs(e *env) *cobra.Command {
 	return cmd
 }
 
-func (e *env) listCodebases(ctx context.Context, s control.Server, owner string, asJSON, quiet bool) error {
+func (e *env) listCodebases(ctx context.Context, s backend.Server, owner string, asJSON, quiet bool) error {
 	all, err := s.Codebases(ctx, owner)
 	if err != nil {
 		return err
@@ -198,8 +196,8 @@ func (e *env) listCodebases(ctx context.Context, s control.Server, owner string,
 	if asJSON {
 		return e.printJSON(struct {
 			SchemaVersion int                `json:"schema_version"`
-			Codebases     []control.Codebase `json:"codebases"`
-		}{schemaVersion, append([]control.Codebase{}, all...)})
+			Codebases     []backend.Codebase `json:"codebases"`
+		}{schemaVersion, append([]backend.Codebase{}, all...)})
 	}
 	var rows [][]string
 	for _, c := range all {
@@ -227,7 +225,7 @@ type codebaseEntry struct {
 	Target    string `json:"symlink_target,omitempty"`
 }
 
-func (e *env) listCodebaseFiles(ctx context.Context, s control.Server, args []string, asJSON bool) error {
+func (e *env) listCodebaseFiles(ctx context.Context, s backend.Server, args []string, asJSON bool) error {
 	dir := vpath.Root
 	if len(args) > 1 {
 		var err error
@@ -272,7 +270,7 @@ func newCodebaseRm(e *env) *cobra.Command {
 		Example: `  agentfense codebase rm cb_0123456789abcdef`,
 		Args:    cobra.MinimumNArgs(1),
 	}
-	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+	e.asking(cmd, func(ctx context.Context, s backend.Server, args []string) error {
 		for _, id := range args {
 			if err := s.DeleteCodebase(ctx, id); err != nil {
 				return err

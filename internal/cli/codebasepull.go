@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
 func newCodebasePull(e *env) *cobra.Command {
@@ -32,30 +32,30 @@ touched, whatever links are in it.`,
   agentfense codebase pull cb_0123456789abcdef . --force`,
 		Args: cobra.ExactArgs(2),
 	}
-	e.asking(cmd, func(ctx context.Context, s control.Server, args []string) error {
+	e.asking(cmd, func(ctx context.Context, s backend.Server, args []string) error {
 		return e.pull(ctx, s, args[0], args[1], force)
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "also into a directory that holds something: replace its files")
 	return cmd
 }
 
-func (e *env) pull(ctx context.Context, s control.Server, id, dir string, force bool) error {
+func (e *env) pull(ctx context.Context, s backend.Server, id, dir string, force bool) error {
 	files, err := s.Files(ctx, id, vpath.Root, true)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return fault.New(fault.Denied, "%w", err)
+		return errdefs.New(errdefs.Denied, "%w", err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return fault.New(fault.Denied, "%w", err)
+		return errdefs.New(errdefs.Denied, "%w", err)
 	}
 	defer root.Close()
 	if err := checkEmpty(root, dir); err != nil && !force {
 		return err
 	}
-	slices.SortFunc(files, func(a, b tree.File) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(files, func(a, b scan.File) int { return strings.Compare(string(a.Path), string(b.Path)) })
 	p := e.progress("downloading")
 	defer p.stop()
 	into := download{server: s, id: id, root: root}
@@ -70,16 +70,16 @@ func (e *env) pull(ctx context.Context, s control.Server, id, dir string, force 
 	for _, f := range slices.Backward(files) {
 		if f.Mode.IsDir() {
 			if err := root.Chmod(f.Path.Rel(), f.Mode.Perm()); err != nil {
-				return fault.New(fault.Denied, "%w", err)
+				return errdefs.New(errdefs.Denied, "%w", err)
 			}
 		}
 	}
-	e.say("%s in %s", countFiles(files), sandbox.HostPath(dir))
+	e.say("%s in %s", countFiles(files), record.HostPath(dir))
 	return nil
 }
 
 // countFiles says how many files there are, and directories and links apart.
-func countFiles(files []tree.File) string {
+func countFiles(files []scan.File) string {
 	var regular, dirs, links int
 	for _, f := range files {
 		switch {
@@ -107,19 +107,19 @@ func countFiles(files []tree.File) string {
 func checkEmpty(root *os.Root, dir string) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err == nil && len(entries) > 0 {
-		err = fault.New(fault.Precondition, "%s: holds something already; --force adds and replaces files there", sandbox.HostPath(dir))
+		err = errdefs.New(errdefs.Precondition, "%s: holds something already; --force adds and replaces files there", record.HostPath(dir))
 	}
 	return err
 }
 
 // download brings the files of a codebase into a directory.
 type download struct {
-	server control.Server
+	server backend.Server
 	id     string
 	root   *os.Root
 }
 
-func (d download) take(ctx context.Context, f tree.File) error {
+func (d download) take(ctx context.Context, f scan.File) error {
 	name := f.Path.Rel()
 	switch {
 	case f.Mode.IsDir():
@@ -127,7 +127,7 @@ func (d download) take(ctx context.Context, f tree.File) error {
 		if errors.Is(err, fs.ErrExist) {
 			var info fs.FileInfo
 			if info, err = d.root.Lstat(name); err == nil && !info.IsDir() {
-				err = fault.New(fault.Exists, "%s: is there, and no directory", f.Path)
+				err = errdefs.New(errdefs.Exists, "%s: exists and is not a directory", f.Path)
 			}
 		}
 		return err
@@ -142,7 +142,7 @@ func (d download) take(ctx context.Context, f tree.File) error {
 
 // file writes a file beside its place and then puts it there: nobody sees half
 // of it.
-func (d download) file(ctx context.Context, f tree.File, name string) error {
+func (d download) file(ctx context.Context, f scan.File, name string) error {
 	part := path.Join(path.Dir(name), ".agentfense-part")
 	if err := d.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

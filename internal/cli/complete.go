@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // completer proposes words for the argument after args, which begins with word.
@@ -28,8 +29,8 @@ func (e *env) completeNames(_ *cobra.Command, args []string, _ string) ([]string
 // completeChanged completes the first argument as completeNames, and up to
 // upTo more with the paths that the sandbox changed (0: any number).
 func (e *env) completeChanged(upTo int) completer {
-	return e.completePaths(upTo, func(_ *sandbox.Home, sb *sandbox.Sandbox, _ vpath.Path) ([]string, error) {
-		review, err := sb.Review()
+	return e.completePaths(upTo, func(_ *record.Home, sb *record.Sandbox, _ vpath.Path) ([]string, error) {
+		review, err := review.Open(sb)
 		if err != nil {
 			return nil, err
 		}
@@ -44,8 +45,8 @@ func (e *env) completeChanged(upTo int) completer {
 
 // completeViewed is completeChanged with the paths of the sandbox's view.
 func (e *env) completeViewed(upTo int) completer {
-	return e.completePaths(upTo, func(home *sandbox.Home, sb *sandbox.Sandbox, dir vpath.Path) ([]string, error) {
-		v, err := home.OpenView(sb)
+	return e.completePaths(upTo, func(home *record.Home, sb *record.Sandbox, dir vpath.Path) ([]string, error) {
+		v, err := review.OpenView(home, sb)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +70,7 @@ func (e *env) completeViewed(upTo int) completer {
 // completePaths completes the name of a sandbox and then paths, of which find
 // knows those of a directory, or all. An error means no proposals: a shell that
 // completes shows no messages.
-func (e *env) completePaths(upTo int, find func(*sandbox.Home, *sandbox.Sandbox, vpath.Path) ([]string, error)) completer {
+func (e *env) completePaths(upTo int, find func(*record.Home, *record.Sandbox, vpath.Path) ([]string, error)) completer {
 	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 || e.address() != "" {
 			return e.completeNames(cmd, args, word)

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func newCreate(e *env) *cobra.Command {
@@ -27,17 +27,17 @@ func newCreate(e *env) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if o.Name != "" {
-				return usageError{fault.New(fault.Invalid, "create: %s and --name %s name the sandbox twice", vpath.Quote(args[0]), vpath.Quote(o.Name))}
+				return usageError{errdefs.New(errdefs.Invalid, "create: %s and --name %s name the sandbox twice", vpath.Quote(args[0]), vpath.Quote(o.Name))}
 			}
 			o.Name = args[0]
-			if err := sandbox.CheckName(o.Name); err != nil {
+			if err := record.CheckName(o.Name); err != nil {
 				return err
 			}
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runCreate(cmd.Context(), e, o) },
-			func(ctx context.Context, s control.Server) error {
-				m, err := o.createOnServer(ctx, e, s, cmd)
+			func(ctx context.Context, s backend.Server) error {
+				m, err := o.createOnServer(ctx, e, s, cmd, nil)
 				if err == nil {
 					_, err = fmt.Fprintln(e.stdout, m.Record.Name)
 				}
@@ -58,11 +58,11 @@ func runCreate(ctx context.Context, e *env, o sandboxOptions) error {
 		return err
 	}
 	if o.Name != "" {
-		if err := sandbox.CheckName(o.Name); err != nil {
+		if err := record.CheckName(o.Name); err != nil {
 			return err
 		}
 		if _, err := home.Open(o.Name); err == nil {
-			return fault.New(fault.Exists, "sandbox %s: exists already", o.Name)
+			return errdefs.New(errdefs.Exists, "sandbox %s: exists already", o.Name)
 		}
 	}
 	sb, err := o.create(e, home)

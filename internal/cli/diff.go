@@ -7,10 +7,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 type diffOptions struct {
@@ -53,16 +55,16 @@ contents are shown escaped; --raw leaves those in contents as they are.`,
 // onChanges is what a verb about changes runs, here or on a server.
 func onChanges[O any](e *env, o *O,
 	here func(context.Context, *env, string, []vpath.Path, O) error,
-	there func(context.Context, *env, control.Server, string, []vpath.Path, O) error, flags ...string,
+	there func(context.Context, *env, backend.Server, string, []vpath.Path, O) error, flags ...string,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		paths, err := changedPaths(args[1:])
 		if err != nil {
 			return err
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return here(cmd.Context(), e, args[0], paths, *o) },
-			func(ctx context.Context, s control.Server) error { return there(ctx, e, s, args[0], paths, *o) },
+			func(ctx context.Context, s backend.Server) error { return there(ctx, e, s, args[0], paths, *o) },
 			flags...)
 	}
 }
@@ -80,16 +82,16 @@ func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o dif
 	if err != nil {
 		return err
 	}
-	return e.showDiff(o, func() (*sandbox.Review, error) { return sb.Review(paths...) }, base, sb.SetLastShown)
+	return e.showDiff(o, func() (*review.Review, error) { return review.Open(sb, paths...) }, base, func(digest string) error { return review.SetLastShown(sb, digest) })
 }
 
 // shownBefore returns the digest of what was shown before a part is, "" for
 // nothing. Where nothing was shown and nothing runs, that is everything.
-func shownBefore(ctx context.Context, sb *sandbox.Sandbox, paths []vpath.Path, o diffOptions) (string, error) {
+func shownBefore(ctx context.Context, sb *record.Sandbox, paths []vpath.Path, o diffOptions) (string, error) {
 	if len(paths) == 0 || o.Stat || o.NameStatus {
 		return "", nil
 	}
-	last, err := sb.LastShown()
+	last, err := review.LastShown(sb)
 	if err != nil || last != "" {
 		return last, err
 	}
@@ -97,10 +99,10 @@ func shownBefore(ctx context.Context, sb *sandbox.Sandbox, paths []vpath.Path, o
 	if err != nil || live != nil {
 		return "", err
 	}
-	return sb.RememberNow()
+	return review.RememberNow(sb)
 }
 
-func runServerDiff(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, o diffOptions) error {
+func runServerDiff(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o diffOptions) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
@@ -110,15 +112,24 @@ func runServerDiff(ctx context.Context, e *env, s control.Server, name string, p
 		return err
 	}
 	waits := true
-	compare := func() (*sandbox.Review, error) {
-		review, err := s.Review(ctx, sb, paths, o.NameStatus, base)
-		if base != "" && fault.Is(err, fault.NotFound) { // base is kept no longer
-			review, err = s.Review(ctx, sb, paths, o.NameStatus, "")
+	var r *review.Review
+	compare := func() (*review.Review, error) {
+		var err error
+		r, err = s.Review(ctx, sb, paths, o.NameStatus, base.Digest)
+		if base.Digest != "" && errdefs.Is(err, errdefs.NotFound) { // base is kept no longer
+			base = backend.Reviewed{}
+			r, err = s.Review(ctx, sb, paths, o.NameStatus, "")
 		}
-		waits = err != nil || len(review.Files()) > 0
-		return review, err
+		waits = err != nil || len(r.Files()) > 0
+		return r, err
 	}
-	err = e.showDiff(o, compare, "", func(digest string) error { return e.noteShown(sb, digest) })
+	err = e.showDiff(o, compare, "", func(digest string) error {
+		shown, err := apply.ShownOf(r)
+		if err != nil {
+			return err
+		}
+		return e.noteShown(sb, backend.Reviewed{Digest: digest, Shown: shown.Beside(base.Shown, paths)})
+	})
 	if err == nil && !waits && !o.JSON {
 		err = e.saySynced(ctx, s, sb)
 	}
@@ -128,9 +139,9 @@ func runServerDiff(ctx context.Context, e *env, s control.Server, name string, p
 // showDiff prints what compare finds. What it shows with its content it stores
 // beside what base has, and notes the digest. Lists of names do not count as
 // shown.
-func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), base string, note func(digest string) error) error {
+func (e *env) showDiff(o diffOptions, compare func() (*review.Review, error), base string, note func(digest string) error) error {
 	p := e.progressUnless(o.JSON, "comparing")
-	review, err := compare()
+	r, err := compare()
 	// From here on the output says more, unless a person does not see it.
 	if term.IsTerminal(int(e.stdout.Fd())) {
 		p.stop()
@@ -139,28 +150,28 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), b
 	if err != nil {
 		return err
 	}
-	defer review.Close()
+	defer r.Close()
 	remember := func() (string, error) {
-		digest, err := review.Remember(base, review.Files())
-		if fault.Is(err, fault.NotFound) { // base is kept no longer
-			digest, err = review.Remember("", review.Files())
+		digest, err := r.Remember(base, r.Files())
+		if errdefs.Is(err, errdefs.NotFound) { // base is kept no longer
+			digest, err = r.Remember("", r.Files())
 		}
 		return digest, err
 	}
 	switch {
 	case o.JSON:
-		digest, err := review.WriteJSON(e.stdout, remember)
+		digest, err := r.WriteJSON(e.stdout, remember)
 		if err == nil {
 			err = note(digest)
 		}
 		return err
 	case o.NameStatus:
-		return review.WriteNameStatus(e.stdout)
+		return r.WriteNameStatus(e.stdout)
 	case o.Stat:
-		return review.WriteStat(e.stdout, o.Verbose)
+		return r.WriteStat(e.stdout, o.Verbose)
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
-	if err := review.WritePatch(e.stdout, sandbox.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
+	if err := r.WritePatch(e.stdout, review.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
 		return err
 	}
 	p.stop()
@@ -168,7 +179,7 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), b
 	if err == nil {
 		err = note(digest)
 	}
-	if err == nil && len(review.Files()) > 0 {
+	if err == nil && len(r.Files()) > 0 {
 		e.say("shown: %s", digest)
 	}
 	return err
@@ -178,7 +189,7 @@ func (e *env) showDiff(o diffOptions, compare func() (*sandbox.Review, error), b
 // leaves one, is no path: read as the root it would be all of them.
 func changedPaths(args []string) ([]vpath.Path, error) {
 	if slices.Contains(args, "") {
-		return nil, usageError{fault.New(fault.Invalid, `an empty path: leave it out for all, or name one ("/" is all)`)}
+		return nil, usageError{errdefs.New(errdefs.Invalid, `empty path: leave it out, or give "/", for all paths`)}
 	}
 	return workspacePaths(args)
 }
@@ -196,4 +207,4 @@ func workspacePaths(args []string) ([]vpath.Path, error) {
 }
 
 // shown is a path as listings print it: relative to the workspace, escaped.
-func shown(p vpath.Path) string { return sandbox.Written(p) }
+func shown(p vpath.Path) string { return review.Written(p) }

@@ -6,48 +6,44 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 func newDiscard(e *env) *cobra.Command {
-	var dryRun, asJSON bool
+	var o discardOptions
 	cmd := &cobra.Command{
 		Use:   "discard NAME [PATH…]",
 		Short: "Throw a sandbox's changes away",
 		Long: `Throw a sandbox's changes away, or those at and below the given paths. The source
-is not touched; the sandbox then sees it there again.`,
+is not touched; the sandbox then sees it there again. What a review shows in groups
+is listed so, after the rest; --verbose lists each path.`,
 		Example: `  agentfense discard fix src/main.go
   agentfense discard fix`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeChanged(0),
 	}
 	marked(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		paths, err := changedPaths(args[1:])
-		if err != nil {
-			return err
-		}
-		return e.either(cmd,
-			func() error { return runDiscard(cmd.Context(), e, args[0], paths, dryRun, asJSON) },
-			func(ctx context.Context, s control.Server) error {
-				sb, err := s.Sandbox(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				result, err := s.Discard(ctx, string(sb.Record.ID), paths, dryRun)
-				return e.tellDiscarded(result, err, dryRun, asJSON)
-			}, "dry-run", "json")
-	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be thrown away")
-	jsonFlag(cmd, &asJSON)
+	cmd.RunE = onChanges(e, &o, runDiscard, runServerDiscard, "dry-run", "json", "verbose")
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say what would be thrown away")
+	cmd.Flags().BoolVarP(&o.Verbose, "verbose", "v", false, "list each path, also those in groups")
+	jsonFlag(cmd, &o.JSON)
 	return cmd
 }
 
-func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, dryRun, asJSON bool) error {
+type discardOptions struct {
+	DryRun  bool
+	Verbose bool
+	JSON    bool
+}
+
+func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, o discardOptions) error {
 	_, sb, err := e.open(name)
 	if err != nil {
 		return err
@@ -59,50 +55,115 @@ func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, dr
 	if err != nil {
 		return err
 	}
-	waiting := e.progressUnless(asJSON, "discarding")
-	result, err := sb.Discard(sandbox.DiscardOptions{Paths: paths, DryRun: dryRun, Drop: drop})
+	waiting := e.progressUnless(o.JSON, "discarding")
+	list := listOf(review.Open(sb, paths...))
+	result, err := apply.Discard(sb, apply.DiscardOptions{Paths: paths, DryRun: o.DryRun, Drop: drop})
 	waiting.stop()
-	return e.tellDiscarded(result, err, dryRun, asJSON)
+	return e.tellDiscarded(list, result, err, o)
 }
 
-// tellDiscarded says what was thrown away, unless err says more.
-func (e *env) tellDiscarded(result sandbox.DiscardResult, err error, dryRun, asJSON bool) error {
+func runServerDiscard(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o discardOptions) error {
+	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return e.printJSON(struct {
-			SchemaVersion int      `json:"schema_version"`
-			DryRun        bool     `json:"dry_run"`
-			Paths         []string `json:"paths"`
-			WrittenAgain  []string `json:"written_again,omitempty"`
-		}{sandbox.ReviewVersion, dryRun, escaped(result.Paths), escaped(result.Changed)})
+	list := listOf(s.Review(ctx, sb, paths, true, ""))
+	result, err := s.Discard(ctx, string(sb.Record.ID), paths, o.DryRun)
+	return e.tellDiscarded(list, result, err, o)
+}
+
+// discardList is what changed before a discard, as a review shows it.
+type discardList struct {
+	files  []review.FileDiff
+	groups []review.Group
+}
+
+// listOf takes the list from a review. Without one the paths are listed as they are:
+// what cannot be shown can be thrown away all the same.
+func listOf(r *review.Review, err error) discardList {
+	if err != nil {
+		return discardList{}
 	}
-	for _, p := range result.Paths {
-		if _, err := fmt.Fprintln(e.stdout, shown(p)); err != nil {
+	list := discardList{r.Files(), r.Groups()}
+	_ = r.Close() // it only read
+	return list
+}
+
+// tellDiscarded says what was thrown away, unless err says more.
+func (e *env) tellDiscarded(list discardList, result apply.DiscardResult, err error, o discardOptions) error {
+	if err != nil {
+		return err
+	}
+	single, groups := list.of(result.Paths)
+	if o.JSON {
+		return e.printJSON(struct {
+			SchemaVersion int                `json:"schema_version"`
+			DryRun        bool               `json:"dry_run"`
+			Paths         []string           `json:"paths"`
+			WrittenAgain  []string           `json:"written_again,omitempty"`
+			Groups        []review.JSONGroup `json:"groups,omitempty"`
+		}{review.ReviewVersion, o.DryRun, escaped(result.Paths), escaped(result.Changed), review.JSONGroups(groups)})
+	}
+	lines := append(escaped(single), groupLines(groups)...)
+	if o.Verbose {
+		lines = escaped(result.Paths)
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(e.stdout, line); err != nil {
 			return err
 		}
 	}
 	e.sayWrittenAgain(result.Changed)
 	verb := "discarded"
-	if dryRun {
+	if o.DryRun {
 		verb = "would discard"
 	}
 	e.say("%s %s", verb, plural(len(result.Paths), "change"))
 	return nil
 }
 
+// of takes the discarded paths apart: those that are listed one by one, in the order
+// of the list, and the groups of the others.
+func (l discardList) of(paths []vpath.Path) (single []vpath.Path, groups []review.Group) {
+	left := map[vpath.Path]int{} // an own entry has the path of what it covers
+	for _, p := range paths {
+		left[p]++
+	}
+	var inGroups []review.FileDiff
+	for _, f := range l.files {
+		if left[f.Path] == 0 {
+			continue
+		}
+		left[f.Path]--
+		if f.Group == "" {
+			single = append(single, f.Path)
+		} else {
+			inGroups = append(inGroups, f)
+		}
+	}
+	for _, p := range paths { // changed since
+		for ; left[p] > 0; left[p]-- {
+			single = append(single, p)
+		}
+	}
+	lines := map[string][]string{}
+	for _, g := range l.groups {
+		lines[g.Name] = g.Lines
+	}
+	return single, review.GroupsOf(inGroups, func(name string) []string { return lines[name] })
+}
+
 // dropLive returns what tells a live supervisor to forget entries of the
 // delta, nil if the sandbox does not run.
-func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
-	c, err := supervise.Reach(ctx, sb.Dir())
-	if fault.Is(err, fault.NotFound) {
+func dropLive(ctx context.Context, sb *record.Sandbox) (func([]changes.Version) ([]vpath.Path, error), error) {
+	c, err := api.Reach(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return func(v []sandbox.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
+	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
 }
 
 func (e *env) sayWrittenAgain(paths []vpath.Path) {

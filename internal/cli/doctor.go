@@ -8,11 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate/bwrap"
-	"github.com/agentfense/agentfense/internal/isolate/docker"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/confine/isolate/docker"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 // finding is one line of doctor.
@@ -46,7 +47,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 	findings := []finding{
 		e.checkHome(),
 		checked("/dev/fuse", statusMissing, "can be opened", supervise.CheckFUSE()),
-		checked("namespaces", statusMissing, "can be made", supervise.Probe(ctx)),
+		checked("namespaces", statusMissing, "can be made", launch.Probe(ctx)),
 		checked("bubblewrap", statusMissing, "can build a sandbox", bwrap.New(bwrap.Options{}).Probe(ctx)),
 		checked("openat2", statusMissing, "known to the kernel", checkOpenat2()),
 	}
@@ -75,7 +76,7 @@ func runDoctor(ctx context.Context, e *env, asJSON bool) error {
 func verdict(findings []finding) error {
 	for _, f := range findings {
 		if f.Status == statusMissing {
-			return fault.New(fault.Unsupported, "doctor: no sandbox can run on this host until what is missing is there")
+			return errdefs.New(errdefs.Unsupported, "doctor: no sandbox can run on this host until what is missing is fixed")
 		}
 	}
 	return nil
@@ -104,7 +105,7 @@ func checkOpenat2() error {
 		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
-		return fault.New(fault.Unsupported, "%w: needs Linux 5.6 or later, and a container's seccomp profile that allows it", err)
+		return errdefs.New(errdefs.Unsupported, "%w: needs Linux 5.6 or later, and a container's seccomp profile that allows it", err)
 	}
 	return unix.Close(fd)
 }
@@ -134,7 +135,7 @@ func scopeFirst(c cgroup.Controller) string {
 	if os.Geteuid() == 0 || c.Version == 1 {
 		return ""
 	}
-	if err := supervise.CheckUserManager(); err != nil {
+	if err := launch.CheckUserManager(); err != nil {
 		return " (no scope of the systemd user manager: " + err.Error() + ")"
 	}
 	return ", but a start asks the systemd user manager for a scope first, which holds it if it has the controller"

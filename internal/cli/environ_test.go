@@ -3,12 +3,12 @@ package cli
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestVariablesNeedAName(t *testing.T) {
 	for _, bad := range []string{"", "=x"} {
-		if err := checkVariables([]string{bad}); !fault.Is(err, fault.Invalid) {
+		if err := checkVariables([]string{bad}); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("--env %q: error = %v, want Invalid", bad, err)
 		}
 	}

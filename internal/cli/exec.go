@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 type execOptions struct {
@@ -29,7 +30,10 @@ func newExec(e *env) *cobra.Command {
 		Use:   "exec NAME [flags] [--] COMMAND [ARG…]",
 		Short: "Run one more command in a sandbox",
 		Long: `Run a command in a sandbox: beside the others if it runs, else by starting it for
-the command's time. Several terminals may exec into one sandbox at once.`,
+the command's time. Several terminals may exec into one sandbox at once.
+
+Afterwards stderr shows what the policy refused this command, and the agentfense
+policy set command that allows it.`,
 		Example: `  agentfense exec fix -- git status
   agentfense exec fix -- sh -c 'make && make test'
   agentfense exec fix --endpoint https://build:9000 -- make test`,
@@ -63,7 +67,7 @@ func flagsThenCommand(cmd *cobra.Command, args []string) ([]string, error) {
 		return nil, errors.Join(err, cmd.Help())
 	}
 	if cmd.Flags().NArg() == 0 {
-		return nil, usageError{fault.New(fault.Invalid, "exec: no command given (see `%s --help`)", cmd.CommandPath())}
+		return nil, usageError{errdefs.New(errdefs.Invalid, "exec: no command given (see `%s --help`)", cmd.CommandPath())}
 	}
 	return cmd.Flags().Args(), nil
 }
@@ -71,14 +75,14 @@ func flagsThenCommand(cmd *cobra.Command, args []string) ([]string, error) {
 // exec runs one command more in a sandbox: one here, or another on a server.
 func (e *env) exec(cmd *cobra.Command, name string, o execOptions, here func() []string, there []string) error {
 	if o.Timeout < 0 {
-		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
+		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
-	return e.either(cmd,
+	return e.dispatch(cmd,
 		func() error { return runExec(cmd.Context(), e, name, o, here()) },
-		func(ctx context.Context, s control.Server) error { return e.execOnServer(ctx, s, name, o, there) },
+		func(ctx context.Context, s backend.Server) error { return e.execOnServer(ctx, s, name, o, there) },
 		"env", "workdir", "timeout", "shell")
 }
 
@@ -96,10 +100,13 @@ func runExec(ctx context.Context, e *env, name string, o execOptions, argv []str
 		return outOfTime(ctx, err, o.Timeout, time.Since(began))
 	}
 	exit, err := e.runInside(ctx, sb, live, o, argv)
-	if left := live.leave(); !supervise.IsSilent(err) {
+	if left := live.leave(); !api.IsSilent(err) {
 		err = errors.Join(err, left)
 	}
 	e.explainExit(exit)
+	if err == nil {
+		e.sayRefused(home, sb, exit)
+	}
 	if code := exitOf(exit); err == nil && code != exitOK {
 		return exitError(code)
 	}
@@ -113,20 +120,20 @@ const outOfTimeMargin = 5 * time.Second
 // outOfTime is err, or says that the time-out is over if it soon is: a command
 // that a silent supervisor has not started ends like one that it does not end.
 func outOfTime(ctx context.Context, err error, timeout, took time.Duration) error {
-	if !supervise.IsSilent(err) || timeout == 0 || timeout-took > outOfTimeMargin {
+	if !api.IsSilent(err) || timeout == 0 || timeout-took > outOfTimeMargin {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 	case <-time.After(timeout - took):
 	}
-	return fault.New(fault.Deadline, "the time-out of %s is over: %w", timeout, err)
+	return errdefs.New(errdefs.Deadline, "timed out after %s: %w", timeout, err)
 }
 
-func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered, o execOptions, argv []string) (supervise.Exit, error) {
+func (e *env) runInside(ctx context.Context, sb *record.Sandbox, live *entered, o execOptions, argv []string) (api.Exit, error) {
 	command, err := o.command(e, sb, argv)
 	if err != nil {
-		return supervise.Exit{}, err
+		return api.Exit{}, err
 	}
 	command.Timeout = time.Duration(sb.Record().Limits.Timeout)
 	if o.Timeout > 0 {
@@ -142,7 +149,7 @@ func (e *env) runInside(ctx context.Context, sb *sandbox.Sandbox, live *entered,
 // explainNotFound says where on the host a command is that was not found
 // inside, unless sayProgram has.
 func (e *env) explainNotFound(err error, name string) error {
-	notStarted := (*supervise.CommandError)(nil)
+	notStarted := (*api.CommandError)(nil)
 	if e.toldPrograms[name] || !errors.As(err, &notStarted) || notStarted.NotExecutable || filepath.Base(name) != name {
 		return err
 	}
@@ -151,7 +158,7 @@ func (e *env) explainNotFound(err error, name string) error {
 		return err
 	}
 	if real, linkErr := filepath.EvalSymlinks(path); linkErr == nil && real != path {
-		return fmt.Errorf("%w; outside it is %s, a link to %s: --mount can show both inside", err, sandbox.HostPath(path), sandbox.HostPath(real))
+		return fmt.Errorf("%w; outside it is %s, a link to %s: --mount can show both inside", err, record.HostPath(path), record.HostPath(real))
 	}
-	return fmt.Errorf("%w; outside it is %s: --mount can show its directory inside", err, sandbox.HostPath(path))
+	return fmt.Errorf("%w; outside it is %s: --mount can show its directory inside", err, record.HostPath(path))
 }

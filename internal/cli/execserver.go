@@ -3,31 +3,38 @@ package cli
 import (
 	"context"
 	"io"
+	"path"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // execOnServer is exec and shell: it joins a running sandbox, or starts it for
 // the command's time.
-func (e *env) execOnServer(ctx context.Context, s control.Server, name string, o execOptions, argv []string) error {
+func (e *env) execOnServer(ctx context.Context, s backend.Server, name string, o execOptions, argv []string) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
+	c, err := o.serverCommand(e, sb, argv)
+	if err != nil {
+		return err
+	}
+	c.Timeout = o.Timeout
 	leave, err := e.enterOnServer(ctx, s, sb)
 	if err != nil {
 		return err
 	}
-	c := o.serverCommand(e, sb, argv)
-	c.Timeout = o.Timeout
 	exit, err := e.attach(ctx, s, c)
 	if leaveErr := leave(); err == nil {
 		err = leaveErr
@@ -35,7 +42,9 @@ func (e *env) execOnServer(ctx context.Context, s control.Server, name string, o
 	e.sayConflicts(exit)
 	e.sayHeld(name, exit)
 	if err == nil {
+		e.sayRefusedOnServer(ctx, s, sb, exit)
 		err = e.explainOnServer(ctx, s, c, exit)
+		e.sayMissingOnServer(sb.Record, c, exit)
 	}
 	if err == nil && exit.Code != exitOK {
 		return exitError(exit.Code)
@@ -43,8 +52,21 @@ func (e *env) execOnServer(ctx context.Context, s control.Server, name string, o
 	return err
 }
 
+// sayMissingOnServer says, of a program that was not found there, where it has to
+// be: a directory of this host cannot be shown on a server.
+func (e *env) sayMissingOnServer(r record.Record, c backend.Command, exit backend.Exit) {
+	if exit.Code != exitNotFound || r.Runtime == record.RuntimeDocker || len(c.Argv) == 0 {
+		return
+	}
+	name := "a command was not found"
+	if !slices.Contains(shells, path.Base(c.Argv[0])) {
+		name = vpath.Escape(c.Argv[0]) + ": not found"
+	}
+	e.say("%s: a sandbox on a server has the programs below /usr of the server's host and those of its workspace, not yours; for others: --runtime docker --image IMAGE", name)
+}
+
 // explainOnServer says why a command was killed, if it was the limit of memory.
-func (e *env) explainOnServer(ctx context.Context, s control.Server, c control.Command, exit control.Exit) error {
+func (e *env) explainOnServer(ctx context.Context, s backend.Server, c backend.Command, exit backend.Exit) error {
 	if exit.Code != exitOutOfMemory {
 		return nil
 	}
@@ -56,7 +78,7 @@ func (e *env) explainOnServer(ctx context.Context, s control.Server, c control.C
 		return nil
 	})
 	if outOfMemory {
-		e.explainExit(supervise.Exit{Reason: supervise.ReasonOutOfMemory})
+		e.explainExit(api.Exit{Reason: api.ReasonOutOfMemory})
 	}
 	return err
 }
@@ -66,13 +88,13 @@ const leaveTimeout = time.Minute
 
 // enterOnServer starts a sandbox that does not run. leave stops it again, if we
 // have started it and nobody else uses it.
-func (e *env) enterOnServer(ctx context.Context, s control.Server, sb control.Sandbox) (leave func() error, err error) {
+func (e *env) enterOnServer(ctx context.Context, s backend.Server, sb backend.Sandbox) (leave func() error, err error) {
 	id := string(sb.Record.ID)
-	if sb.Status == control.Running {
+	if sb.Status == record.Running {
 		return func() error { return nil }, nil
 	}
 	if err := s.Start(ctx, id); err != nil {
-		if now, findErr := s.Sandbox(ctx, id); findErr == nil && now.Status == control.Running {
+		if now, findErr := s.Sandbox(ctx, id); findErr == nil && now.Status == record.Running {
 			return func() error { return nil }, nil // somebody else was quicker
 		}
 		return nil, err
@@ -84,7 +106,7 @@ func (e *env) enterOnServer(ctx context.Context, s control.Server, sb control.Sa
 		if err == nil && !used {
 			err = s.Stop(ctx, id)
 		}
-		if fault.Is(err, fault.Precondition) || fault.Is(err, fault.NotFound) {
+		if errdefs.Is(err, errdefs.Precondition) || errdefs.Is(err, errdefs.NotFound) {
 			return nil // somebody else has stopped or removed it
 		}
 		return err
@@ -93,19 +115,27 @@ func (e *env) enterOnServer(ctx context.Context, s control.Server, sb control.Sa
 
 // serverCommand builds what runs inside. Of our environment it gets what run
 // gives a command here. It starts where it would here, if the sandbox is of a
-// directory that was uploaded.
-func (o *commandOptions) serverCommand(e *env, sb control.Sandbox, argv []string) control.Command {
+// directory that was uploaded. What the server remembers for the sandbox it adds itself.
+func (o *commandOptions) serverCommand(e *env, sb backend.Sandbox, argv []string) (backend.Command, error) {
 	e.sayUnset(o.Env)
+	u, err := e.uploadOf(sb)
+	if err != nil {
+		return backend.Command{}, err
+	}
+	var names []string
 	dir := o.WorkDir
-	if home, err := e.openHome(); err == nil && dir == "" {
-		if u, err := home.Upload(sb.Record.ID); err == nil { // else nothing is known
+	if u != nil { // else nothing is known
+		if names, err = u.Names(); err != nil {
+			return backend.Command{}, err
+		}
+		if dir == "" {
 			dir = o.workDir(u.Record())
 		}
 	}
-	return control.Command{
+	return backend.Command{
 		SandboxID: string(sb.Record.ID), Argv: argv, Dir: dir,
-		Env: supervise.PassedOn(o.Env, e.getenv),
-	}
+		Env: supervise.PassedOn(append(names, o.Env...), e.getenv),
+	}, nil
 }
 
 // serverShell is the shell on a server, whose system is not ours.
@@ -113,7 +143,7 @@ var serverShell = []string{"/bin/sh", "-c", "command -v bash >/dev/null && exec 
 
 // attach runs a command on a server with our own standard streams, as execute
 // does here.
-func (e *env) attach(ctx context.Context, s control.Server, c control.Command) (control.Exit, error) {
+func (e *env) attach(ctx context.Context, s backend.Server, c backend.Command) (backend.Exit, error) {
 	onTerminal := e.interactive()
 	fd := int(e.stdin.Fd())
 	if onTerminal {
@@ -124,12 +154,12 @@ func (e *env) attach(ctx context.Context, s control.Server, c control.Command) (
 	}
 	running, err := s.Attach(ctx, c)
 	if err != nil {
-		return control.Exit{}, err
+		return backend.Exit{}, err
 	}
 	if onTerminal {
 		state, err := term.MakeRaw(fd)
 		if err != nil {
-			return control.Exit{}, fault.New(fault.Internal, "terminal: %w", err)
+			return backend.Exit{}, errdefs.New(errdefs.Internal, "terminal: %w", err)
 		}
 		defer term.Restore(fd, state)
 		defer followWindow(e.stdin, func(size *unix.Winsize) { running.Resize(size.Row, size.Col) })()

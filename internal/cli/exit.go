@@ -3,8 +3,8 @@ package cli
 import (
 	"errors"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Exit codes, a promise (docs/cli-abi.md). A command's own code passes
@@ -39,7 +39,7 @@ func (e usageError) Unwrap() error { return e.error }
 func exitCode(err error, strict bool) int {
 	var (
 		exit    exitError
-		command *supervise.CommandError
+		command *api.CommandError
 		usage   usageError
 	)
 	switch {
@@ -51,24 +51,24 @@ func exitCode(err error, strict bool) int {
 		return exitNotExecutable
 	case errors.As(err, &command):
 		return exitNotFound
-	case fault.Is(err, fault.Deadline):
+	case errdefs.Is(err, errdefs.Deadline):
 		return exitTimeout
 	case strict:
 		return exitSetup
 	case errors.As(err, &usage):
 		return exitUsage
-	case fault.Is(err, fault.Unsupported), fault.Is(err, fault.Invalid):
+	case errdefs.Is(err, errdefs.Unsupported), errdefs.Is(err, errdefs.Invalid):
 		return exitSetup
 	}
 	return exitFailure
 }
 
 // exitOf maps how a command ended to the process's exit code.
-func exitOf(e supervise.Exit) int {
+func exitOf(e api.Exit) int {
 	switch {
-	case e.Reason == supervise.ReasonTimeout:
+	case e.Reason == api.ReasonTimeout:
 		return exitTimeout
-	case e.Reason == supervise.ReasonOutOfMemory:
+	case e.Reason == api.ReasonOutOfMemory:
 		return exitOutOfMemory
 	case e.Signal != 0:
 		return exitSignalBase + e.Signal

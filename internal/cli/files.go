@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newFiles(e *env) *cobra.Command {
@@ -30,8 +30,8 @@ func newFiles(e *env) *cobra.Command {
 
 // view is what a sandbox sees.
 type view interface {
-	Stat(path vpath.Path) (sandbox.ViewEntry, error)
-	List(dir vpath.Path) ([]sandbox.ViewEntry, error)
+	Stat(path vpath.Path) (review.ViewEntry, error)
+	List(dir vpath.Path) ([]review.ViewEntry, error)
 	Copy(w io.Writer, path vpath.Path) error
 }
 
@@ -40,11 +40,11 @@ type view interface {
 func (e *env) lookInto(cmd *cobra.Command, do func(v view, args []string) error, flags ...string) {
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error {
 				return e.lookHere(cmd.Context(), args[0], func(v view) error { return do(v, args[1:]) })
 			},
-			func(ctx context.Context, s control.Server) error {
+			func(ctx context.Context, s backend.Server) error {
 				sb, err := s.Sandbox(ctx, args[0])
 				if err != nil {
 					return err
@@ -63,7 +63,7 @@ func (e *env) lookHere(ctx context.Context, name string, do func(view) error) er
 		return err
 	}
 	e.sayLost(sb)
-	v, err := home.OpenView(sb)
+	v, err := review.OpenView(home, sb)
 	if err != nil {
 		return err
 	}
@@ -74,22 +74,22 @@ func (e *env) lookHere(ctx context.Context, name string, do func(view) error) er
 // serverView is the view of a server's sandbox.
 type serverView struct {
 	ctx    context.Context
-	server control.Server
+	server backend.Server
 	id     string
 }
 
-func (v serverView) Stat(path vpath.Path) (sandbox.ViewEntry, error) {
+func (v serverView) Stat(path vpath.Path) (review.ViewEntry, error) {
 	entries, err := v.server.ListView(v.ctx, v.id, path, true)
 	if err != nil {
-		return sandbox.ViewEntry{}, err
+		return review.ViewEntry{}, err
 	}
 	if len(entries) != 1 {
-		return sandbox.ViewEntry{}, fault.New(fault.Internal, "%s: the server describes %d files", path, len(entries))
+		return review.ViewEntry{}, errdefs.New(errdefs.Internal, "%s: the server describes %d files", path, len(entries))
 	}
 	return entries[0], nil
 }
 
-func (v serverView) List(dir vpath.Path) ([]sandbox.ViewEntry, error) {
+func (v serverView) List(dir vpath.Path) ([]review.ViewEntry, error) {
 	return v.server.ListView(v.ctx, v.id, dir, false)
 }
 
@@ -105,11 +105,11 @@ type fileEntry struct {
 	Mode       string            `json:"mode"` // octal permission bits of the file
 	SizeBytes  int64             `json:"size_bytes"`
 	ModifiedAt time.Time         `json:"modified_at"`
-	Origin     sandbox.Origin    `json:"origin"`
+	Origin     review.Origin     `json:"origin"`
 	Target     string            `json:"symlink_target,omitempty"`
 }
 
-func fileEntryOf(v sandbox.ViewEntry) fileEntry {
+func fileEntryOf(v review.ViewEntry) fileEntry {
 	return fileEntry{
 		Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
 		Mode: fmt.Sprintf("%04o", v.Mode&0o7777), SizeBytes: v.SizeBytes,

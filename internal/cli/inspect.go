@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,25 +11,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // inspection is the JSON document of `inspect`: the record as it is stored,
 // and what runs.
 type inspection struct {
-	SchemaVersion int               `json:"schema_version"`
-	Record        sandbox.Record    `json:"record"`
-	Status        string            `json:"status"`
-	Running       *supervise.Status `json:"running,omitempty"`
-	Directory     sandbox.HostPath  `json:"directory"`
-	AuditLog      sandbox.HostPath  `json:"audit_log"`
+	SchemaVersion int             `json:"schema_version"`
+	Record        record.Record   `json:"record"`
+	Status        string          `json:"status"`
+	Running       *api.Status     `json:"running,omitempty"`
+	Directory     record.HostPath `json:"directory"`
+	AuditLog      record.HostPath `json:"audit_log"`
 	// Variables are the names of those that run --env gave; not their values.
-	Variables []sandbox.HostPath `json:"variables,omitempty"`
+	Variables []record.HostPath `json:"variables,omitempty"`
 }
 
 func newInspect(e *env) *cobra.Command {
@@ -43,9 +44,9 @@ func newInspect(e *env) *cobra.Command {
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runInspect(cmd.Context(), e, args[0], asJSON) },
-			func(ctx context.Context, s control.Server) error { return runServerInspect(ctx, e, s, args[0], asJSON) },
+			func(ctx context.Context, s backend.Server) error { return runServerInspect(ctx, e, s, args[0], asJSON) },
 			"json")
 	}
 	jsonFlag(cmd, &asJSON)
@@ -59,7 +60,7 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 	}
 	doc := inspection{
 		SchemaVersion: schemaVersion, Record: sb.Record(), Status: "stopped",
-		Directory: sandbox.HostPath(sb.Dir()), AuditLog: sandbox.HostPath(sb.AuditPath()),
+		Directory: record.HostPath(sb.Dir()), AuditLog: record.HostPath(sb.AuditPath()),
 	}
 	remembered, err := sb.Variables()
 	if err != nil {
@@ -67,7 +68,7 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 	}
 	for _, v := range remembered {
 		name, _, _ := strings.Cut(v, "=")
-		doc.Variables = append(doc.Variables, sandbox.HostPath(name))
+		doc.Variables = append(doc.Variables, record.HostPath(name))
 	}
 	c, err := client(ctx, sb)
 	if err != nil {
@@ -78,7 +79,7 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 		switch {
 		case err == nil:
 			doc.Status, doc.Running = "running", &st
-		case !fault.Is(err, fault.Unavailable): // else it has just ended
+		case !errdefs.Is(err, errdefs.Unavailable): // else it has just ended
 			return err
 		}
 	}
@@ -87,12 +88,20 @@ func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
 
 // runServerInspect is runInspect of a server's sandbox, without the paths of
 // the server's host.
-func runServerInspect(ctx context.Context, e *env, s control.Server, name string, asJSON bool) error {
+func runServerInspect(ctx context.Context, e *env, s backend.Server, name string, asJSON bool) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
 	}
-	return e.printInspection(inspection{SchemaVersion: schemaVersion, Record: sb.Record, Status: string(sb.Status)}, asJSON)
+	doc := inspection{SchemaVersion: schemaVersion, Record: sb.Record, Status: string(sb.Status)}
+	doc.Variables = sb.Variables
+	names, err := e.namesOnServer(sb)
+	for _, name := range names {
+		doc.Variables = append(doc.Variables, record.HostPath(name))
+	}
+	slices.Sort(doc.Variables)
+	doc.Variables = slices.Compact(doc.Variables)
+	return errors.Join(e.printInspection(doc, asJSON), err)
 }
 
 func (e *env) printInspection(doc inspection, asJSON bool) error {
@@ -110,9 +119,10 @@ func (d inspection) rows() [][]string {
 		{"id:", string(r.ID)},
 		{"status:", d.Status},
 		{"source:", r.Source.Path.String()},
-		{"workspace:", sandbox.HostPath(r.Workspace).String()},
+		{"workspace:", record.HostPath(r.Workspace).String()},
 		{"created:", r.CreatedAt.Local().Format(time.DateTime)},
 		{"runtime:", strings.TrimSpace(r.Runtime + " " + r.Image)},
+		{"user:", userText(r)},
 		{"network:", r.Net},
 		{"state:", d.Directory.String()},
 		{"audit log:", d.AuditLog.String()},
@@ -123,8 +133,8 @@ func (d inspection) rows() [][]string {
 	for _, name := range d.Variables {
 		rows = append(rows, []string{"variable:", name.String()})
 	}
-	if r.Home == sandbox.HomeKeep {
-		rows = append(rows, []string{"home:", "kept, at " + sandbox.KeptHomeInside})
+	if r.Home == record.HomeKeep {
+		rows = append(rows, []string{"home:", "kept, at " + record.KeptHomeInside})
 	}
 	rows = append(rows, limitRows(r.Limits)...)
 	rows = append(rows, servedRows(r.Served)...)
@@ -144,22 +154,47 @@ func ruleRows(rules []policy.Rule) [][]string {
 	for _, s := range policy.Secrets() {
 		secrets[s.Pattern] = true
 	}
-	hidden := 0
+	hidden := map[bool]int{} // by whether the rule is own
 	for _, rule := range rules {
 		if rule.Origin == policy.OriginRule && rule.Permission == policy.None && rule.Priority == policy.SecretPriority && secrets[rule.Pattern] {
-			hidden++
+			hidden[rule.Own]++
 			continue
 		}
-		rows = append(rows, []string{"", fmt.Sprintf("%s, priority %d", rule, rule.Priority)})
+		rows = append(rows, []string{"", fmt.Sprintf("%s%s, priority %d", rule, makingAt(rule), rule.Priority)})
 	}
-	if hidden > 0 {
-		rows = append(rows, []string{"", fmt.Sprintf("none rules for %s of secrets, priority %d (see --json)", plural(hidden, "name"), policy.SecretPriority)})
+	for _, own := range []bool{true, false} {
+		if n := hidden[own]; n > 0 {
+			making := makingAt(policy.Rule{Own: own})
+			rows = append(rows, []string{"", fmt.Sprintf("none rules for %s of secrets%s, priority %d (see --json)", plural(n, "name"), making, policy.SecretPriority)})
+		}
 	}
 	return rows
 }
 
+// makingAt says what may be made where a rule hides: an own entry, or nothing.
+func makingAt(rule policy.Rule) string {
+	switch {
+	case rule.Permission != policy.None:
+		return ""
+	case rule.Own:
+		return ", own"
+	}
+	return ", strict"
+}
+
+// userText says who a command is inside.
+func userText(r record.Record) string {
+	switch {
+	case r.UID == nil:
+		return "who runs the sandbox"
+	case r.HostUID != 0 && r.HostUID != *r.UID:
+		return fmt.Sprintf("%d, on the host %d", *r.UID, r.HostUID)
+	}
+	return fmt.Sprint(*r.UID)
+}
+
 // servedRows tell what a server's sandbox is besides.
-func servedRows(s *sandbox.Served) [][]string {
+func servedRows(s *record.Served) [][]string {
 	if s == nil {
 		return nil
 	}
@@ -176,7 +211,7 @@ func servedRows(s *sandbox.Served) [][]string {
 	return rows
 }
 
-func limitRows(l sandbox.Limits) [][]string {
+func limitRows(l record.Limits) [][]string {
 	var rows [][]string
 	add := func(name, value string, set bool) {
 		if set {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/outlog"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 type logsOptions struct {
@@ -43,9 +43,9 @@ ended.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runLogs(cmd.Context(), e, args[0], o) },
-			func(ctx context.Context, s control.Server) error { return runServerLogs(ctx, e, s, args[0], o) },
+			func(ctx context.Context, s backend.Server) error { return runServerLogs(ctx, e, s, args[0], o) },
 			"follow", "json")
 	}
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until the commands have ended")
@@ -67,7 +67,7 @@ func runLogs(ctx context.Context, e *env, name string, o logsOptions) error {
 }
 
 // runServerLogs is runLogs of a server's sandbox.
-func runServerLogs(ctx context.Context, e *env, s control.Server, name string, o logsOptions) error {
+func runServerLogs(ctx context.Context, e *env, s backend.Server, name string, o logsOptions) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
@@ -138,11 +138,11 @@ func printLogJSON(w io.Writer, r outlog.Record) error {
 		Stream: r.Stream, LostBytes: r.LostBytes,
 	}
 	if x := r.Exit; x != nil {
-		code := exitOf(supervise.Exit{Code: x.Code, Signal: x.Signal, Reason: supervise.Reason(x.Reason)})
+		code := exitOf(api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)})
 		line.ExitCode = &code
 	}
 	for _, arg := range r.Argv {
-		line.Command = append(line.Command, sandbox.HostPath(arg).String())
+		line.Command = append(line.Command, record.HostPath(arg).String())
 	}
 	if utf8.Valid(r.Data) {
 		line.Text = string(r.Data)

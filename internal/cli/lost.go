@@ -5,17 +5,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func rebaseFlag(cmd *cobra.Command, rebase *bool) {
-	cmd.Flags().BoolVar(rebase, "rebase", false, "if the source was made again, take the directory that is there now")
+	cmd.Flags().BoolVar(rebase, "rebase", false, "if the source was deleted and created again, use the new directory")
 }
 
 // settleSource sees to it that the sandbox's source is there: if another directory
 // is at its path, it becomes the source if the person says so.
-func (e *env) settleSource(ctx context.Context, sb *sandbox.Sandbox, rebase bool) error {
+func (e *env) settleSource(ctx context.Context, sb *record.Sandbox, rebase bool) error {
 	replaced, why := sb.SourceLost()
 	if why == nil {
 		return nil
@@ -25,20 +26,20 @@ func (e *env) settleSource(ctx context.Context, sb *sandbox.Sandbox, rebase bool
 	}
 	const elsewhere = "agentfense diff %[2]s shows what the sandbox holds, agentfense apply %[2]s --to DIR brings it into another directory"
 	if !replaced {
-		return fault.New(fault.KindOf(why), "%[1]w; "+elsewhere, why, sb.Name())
+		return errdefs.New(errdefs.KindOf(why), "%[1]w; "+elsewhere, why, sb.Name())
 	}
 	if !rebase && e.canAsk() {
 		e.say("%s", why)
 		rebase = e.confirm("Take the directory that is there now?")
 	}
 	if !rebase {
-		return fault.New(fault.KindOf(why), "%[1]w; --rebase takes it, "+elsewhere, why, sb.Name())
+		return errdefs.New(errdefs.KindOf(why), "%[1]w; --rebase takes it, "+elsewhere, why, sb.Name())
 	}
-	return sb.Rebase()
+	return apply.Rebase(sb)
 }
 
 // sayLost says that what follows is shown without the sandbox's source.
-func (e *env) sayLost(sb *sandbox.Sandbox) {
+func (e *env) sayLost(sb *record.Sandbox) {
 	if _, why := sb.SourceLost(); why != nil {
 		e.say("%s; shown is what the sandbox holds and what was recorded", why)
 	}

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // listing is the JSON document of `ls`.
@@ -20,14 +21,14 @@ type listing struct {
 }
 
 type listedEntry struct {
-	Name      string           `json:"name"`
-	ID        sandbox.ID       `json:"id"`
-	Status    string           `json:"status"` // "running" or "stopped"; a server's also "pending" or "error"
-	Source    sandbox.HostPath `json:"source"` // of a server's sandbox the codebase's id: its paths stay there
-	Policy    string           `json:"policy"`
-	CreatedAt time.Time        `json:"created_at"`
+	Name      string          `json:"name"`
+	ID        record.ID       `json:"id"`
+	Status    string          `json:"status"` // "running" or "stopped"; a server's also "pending" or "error"
+	Source    record.HostPath `json:"source"` // of a server's sandbox the codebase's id: its paths stay there
+	Policy    string          `json:"policy"`
+	CreatedAt time.Time       `json:"created_at"`
 	// What it holds, found by a bounded look: with _more there is more. Absent where
-	// nobody can tell, and of a server's sandbox.
+	// nobody can tell.
 	Changes     *int   `json:"pending_changes,omitempty"`
 	MoreChanges bool   `json:"pending_changes_more,omitempty"`
 	DiskBytes   *int64 `json:"disk_bytes,omitempty"`
@@ -53,9 +54,9 @@ one it shows that much, and a "+".`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runLs(cmd.Context(), e, asJSON, quiet) },
-			func(ctx context.Context, s control.Server) error { return runServerLs(ctx, e, s, asJSON, quiet) },
+			func(ctx context.Context, s backend.Server) error { return runServerLs(ctx, e, s, asJSON, quiet) },
 			"json", "quiet")
 	}
 	jsonFlag(cmd, &asJSON)
@@ -85,35 +86,41 @@ func runLs(ctx context.Context, e *env, asJSON, quiet bool) error {
 }
 
 // runServerLs lists the sandboxes of a server. Their sources are its codebases.
-func runServerLs(ctx context.Context, e *env, s control.Server, asJSON, quiet bool) error {
-	all, err := s.Sandboxes(ctx)
+func runServerLs(ctx context.Context, e *env, s backend.Server, asJSON, quiet bool) error {
+	all, err := s.Sandboxes(ctx, !quiet)
 	if err != nil {
 		return err
 	}
 	entries := []listedEntry{}
 	for _, sb := range all {
-		entries = append(entries, listedOf(sb.Record, string(sb.Status)))
+		entry := listedOf(sb.Record, string(sb.Status))
+		if sb.Usage != nil {
+			entry.holds(*sb.Usage)
+		}
+		entries = append(entries, entry)
 	}
 	return e.printListing(entries, asJSON, quiet)
 }
 
 // measure adds what the sandbox holds, where anybody can tell.
-func (l *listedEntry) measure(sb *sandbox.Sandbox) {
-	u, err := sb.Usage()
-	if err != nil {
-		return
+func (l *listedEntry) measure(sb *record.Sandbox) {
+	if u, err := review.UsageOf(sb); err == nil {
+		l.holds(u)
 	}
+}
+
+func (l *listedEntry) holds(u review.Usage) {
 	l.Changes, l.MoreChanges = &u.Changes, u.More
 	l.DiskBytes, l.MoreDisk = &u.DiskBytes, u.MoreDisk
 }
 
-func listedOf(r sandbox.Record, status string) listedEntry {
+func listedOf(r record.Record, status string) listedEntry {
 	entry := listedEntry{
 		Name: r.Name, ID: r.ID, Status: status, Source: r.Source.Path, Policy: r.PolicyNote, CreatedAt: r.CreatedAt,
 	}
 	if s := r.Served; s != nil {
 		entry.CodebaseID, entry.OwnerID, entry.Labels, entry.ExpiresAt = s.CodebaseID, s.OwnerID, s.Labels, s.ExpiresAt
-		entry.Source = cmp.Or(entry.Source, sandbox.HostPath(s.CodebaseID))
+		entry.Source = cmp.Or(entry.Source, record.HostPath(s.CodebaseID))
 	}
 	return entry
 }
@@ -174,7 +181,7 @@ func formatAge(d time.Duration) string {
 }
 
 // statusOf says whether a supervisor lives.
-func statusOf(ctx context.Context, sb *sandbox.Sandbox) (string, error) {
+func statusOf(ctx context.Context, sb *record.Sandbox) (string, error) {
 	c, err := client(ctx, sb)
 	if err != nil {
 		return "", err

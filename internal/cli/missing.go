@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // shells are the programs whose exit code 127 means that a command of theirs was
@@ -17,9 +17,9 @@ var shells = []string{"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}
 // sayMissing says, of a shell that ended because it did not find a command, what
 // of the caller's PATH is not shown inside: the program that its words name, or
 // else the directories below the home.
-func (e *env) sayMissing(r sandbox.Record, c supervise.Command) {
+func (e *env) sayMissing(r record.Record, c api.Command) {
 	in := e.lookInside(r)
-	isOurs := r.Runtime != sandbox.RuntimeDocker && slices.Contains(c.Env, "PATH="+strings.Join(in.path, string(filepath.ListSeparator)))
+	isOurs := r.Runtime != record.RuntimeDocker && slices.Contains(c.Env, "PATH="+strings.Join(in.path, string(filepath.ListSeparator)))
 	if !isOurs || len(c.Argv) == 0 || !slices.Contains(shells, filepath.Base(c.Argv[0])) {
 		return
 	}
@@ -77,6 +77,9 @@ func (e *env) flagsFor(in *inside, programs ...string) string {
 		}
 	}
 	for _, program := range programs {
+		if s := in.shimsOf(program); s != nil && s.variable != "" {
+			add("--env " + s.variable + "=" + shellWord(filepath.Join(in.home, s.dir)))
+		}
 		if home := e.rustupHome(in); home != "" && isRustup(program) {
 			add("--mount " + shellWord(home))
 			add("--env RUSTUP_HOME=" + shellWord(home))
@@ -107,13 +110,13 @@ func (e *env) rustupHome(in *inside) string {
 
 // sayRustup says how rustup finds its toolchains, if they are mounted and it is
 // not told.
-func (e *env) sayRustup(r sandbox.Record, variables []string) {
+func (e *env) sayRustup(r record.Record, variables []string) {
 	isSet := func(v string) bool { return v == "RUSTUP_HOME" || strings.HasPrefix(v, "RUSTUP_HOME=") }
 	home := e.rustupHome(e.lookInside(r))
-	if home == "" || r.Runtime == sandbox.RuntimeDocker || slices.ContainsFunc(variables, isSet) {
+	if home == "" || r.Runtime == record.RuntimeDocker || slices.ContainsFunc(variables, isSet) {
 		return
 	}
-	if slices.ContainsFunc(r.Mounts, func(m sandbox.Mount) bool { return isWithin(home, string(m.Target)) }) {
-		e.say("rustup: looks for its toolchains in the home of inside; to let it find yours: --env RUSTUP_HOME=%s", shellWord(home))
+	if slices.ContainsFunc(r.Mounts, func(m record.Mount) bool { return isWithin(home, string(m.Target)) }) {
+		e.say("rustup: looks for its toolchains in the home directory inside; to let it find yours: --env RUSTUP_HOME=%s", shellWord(home))
 	}
 }

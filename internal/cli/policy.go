@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newPolicy(e *env) *cobra.Command {
@@ -96,7 +96,7 @@ func (o *policySource) rulesFor(e *env, dir string) ([]policy.Rule, error) {
 	}
 	dir, err := realPath(dir)
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "source: %w", err)
+		return nil, errdefs.New(errdefs.NotFound, "source: %w", err)
 	}
 	if o.Policy == "" && o.Preset == "" {
 		found, err := projectDir(dir)
@@ -123,7 +123,7 @@ func projectFileIn(dir string) string { return dir + string(policy.ProjectFile) 
 func workspacePath(s string) (vpath.Path, error) {
 	p, err := vpath.Parse(s)
 	if err != nil {
-		return "", usageError{fault.New(fault.Invalid, "%w", err)}
+		return "", usageError{errdefs.New(errdefs.Invalid, "%w", err)}
 	}
 	return p, nil
 }
@@ -134,6 +134,8 @@ type ruleJSON struct {
 	Rule  policy.Rule `json:"rule"`
 	Why   string      `json:"why,omitempty"`
 }
+
+//go:generate go test -run ^TestThePythonPackageHasTheSameWordsAndPresets$ . -update
 
 func newPolicyPresets(e *env) *cobra.Command {
 	var asJSON bool

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newPolicyCheck(e *env) *cobra.Command {
@@ -50,7 +51,7 @@ type warningJSON struct {
 func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error {
 	_, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, "%w; `agentfense policy init` writes one to start from", err)
+		return errdefs.New(errdefs.NotFound, "%w; `agentfense policy init` writes one to start from", err)
 	}
 	if err != nil {
 		return err
@@ -97,8 +98,38 @@ func runPolicyCheck(ctx context.Context, e *env, file string, asJSON bool) error
 	if err := printTracked(e.stdout, tracked); err != nil {
 		return err
 	}
+	if note := hidingNote(rules); note != "" {
+		fmt.Fprintln(e.stdout, "note: "+note)
+	}
 	_, err = fmt.Fprintf(e.stdout, "%s: %s, %s\n", vpath.Escape(file), plural(len(rules), "rule"), plural(len(warnings), "warning"))
 	return err
+}
+
+// hidingNote says how many rules of none are own and which are strict.
+func hidingNote(rules []policy.Rule) string {
+	own := 0
+	var strict []string
+	for _, r := range rules {
+		switch {
+		case r.Permission != policy.None:
+		case r.Own:
+			own++
+		default:
+			strict = append(strict, r.String())
+		}
+	}
+	if own+len(strict) == 0 {
+		return ""
+	}
+	note := fmt.Sprintf("%s of none: %d own (a command may make entries there, never applied), %d strict (nothing can be made there)",
+		plural(own+len(strict), "rule"), own, len(strict))
+	if n := len(strict) - maxNotes; n > 0 {
+		strict = append(strict[:maxNotes], fmt.Sprintf("%d more", n))
+	}
+	if len(strict) > 0 {
+		note += ": " + strings.Join(strict, ", ")
+	}
+	return note
 }
 
 // initialPolicy is what `policy init` writes: the default preset, and the
@@ -141,17 +172,17 @@ func newPolicyInit(e *env) *cobra.Command {
 func runPolicyInit(e *env, file string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if os.IsExist(err) {
-		return fault.New(fault.Exists, "policy init: %s exists already", vpath.Escape(file))
+		return errdefs.New(errdefs.Exists, "policy init: %s exists already", vpath.Escape(file))
 	}
 	if err != nil {
-		return fault.New(fault.Denied, "policy init: %w", err)
+		return errdefs.New(errdefs.Denied, "policy init: %w", err)
 	}
 	_, err = f.WriteString(initialPolicy)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fault.New(fault.Exhausted, "policy init: %w", err)
+		return errdefs.New(errdefs.Exhausted, "policy init: %w", err)
 	}
 	_, err = fmt.Fprintln(e.stdout, vpath.Escape(file))
 	return err

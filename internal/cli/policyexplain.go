@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newPolicyExplain(e *env) *cobra.Command {
@@ -36,12 +36,12 @@ here: .agentfense.yaml, else agent-safe.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		here := func() error { return runPolicyExplain(cmd.Context(), e, o, args, asJSON) }
 		if o.Sandbox == "" {
-			if err := refuseFor(cmd, "without --sandbox"); err != nil {
+			if err := refuseFor(cmd, " without --sandbox"); err != nil {
 				return err
 			}
 			return here()
 		}
-		return e.either(cmd, here, func(ctx context.Context, s control.Server) error {
+		return e.dispatch(cmd, here, func(ctx context.Context, s backend.Server) error {
 			paths, bad := explained("", args)
 			return errors.Join(runServerExplain(ctx, e, s, o.Sandbox, paths, asJSON), bad)
 		}, "sandbox", "json")
@@ -114,7 +114,7 @@ func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string
 		dir, err = realPath(dir)
 	}
 	if err != nil {
-		return fault.New(fault.NotFound, "policy explain: %w", err)
+		return errdefs.New(errdefs.NotFound, "policy explain: %w", err)
 	}
 	paths, bad := explained(dir, args)
 	p, err := o.compile(e, ".")
@@ -134,12 +134,12 @@ func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string
 }
 
 // lookAtGit looks at the repository of the workspace that the policy is for.
-func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (sandbox.Tracked, error) {
+func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (review.Tracked, error) {
 	dir := "."
 	if o.Sandbox != "" {
 		_, sb, err := e.open(o.Sandbox)
 		if err != nil {
-			return sandbox.Tracked{}, err
+			return review.Tracked{}, err
 		}
 		dir = string(sb.Record().Source.Path)
 	}
@@ -147,7 +147,7 @@ func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) 
 }
 
 // runServerExplain asks a server about the policy of a sandbox.
-func runServerExplain(ctx context.Context, e *env, s control.Server, name string, paths []vpath.Path, asJSON bool) error {
+func runServerExplain(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, asJSON bool) error {
 	sb, err := s.Sandbox(ctx, name)
 	if err != nil {
 		return err
@@ -160,10 +160,10 @@ func runServerExplain(ctx context.Context, e *env, s control.Server, name string
 		}
 		found = append(found, explanation{Explanation: x})
 	}
-	return e.printExplanations(found, sb.Record.Rules, sandbox.Tracked{}, asJSON)
+	return e.printExplanations(found, sb.Record.Rules, review.Tracked{}, asJSON)
 }
 
-func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked sandbox.Tracked, asJSON bool) error {
+func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked review.Tracked, asJSON bool) error {
 	docs := []explanationJSON{}
 	for _, x := range found {
 		if !asJSON {

@@ -6,10 +6,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/secretscan"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
 func newPolicyScan(e *env) *cobra.Command {
@@ -54,7 +54,7 @@ type scannedJSON struct {
 func runPolicyScan(ctx context.Context, e *env, o policySource, dir string, asJSON bool) error {
 	source, err := realPath(dir)
 	if err != nil {
-		return fault.New(fault.NotFound, "policy scan: %w", err)
+		return errdefs.New(errdefs.NotFound, "policy scan: %w", err)
 	}
 	p, err := o.compile(e, source)
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newPolicyTest(e *env) *cobra.Command {
@@ -48,13 +48,13 @@ type outcomeJSON struct {
 func runPolicyTest(e *env, file string, asJSON bool) error {
 	doc, rules, err := loadPolicyFile(file, ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.NotFound, "%w; `agentfense policy init` writes one to start from", err)
+		return errdefs.New(errdefs.NotFound, "%w; `agentfense policy init` writes one to start from", err)
 	}
 	if err != nil {
 		return err
 	}
 	if len(doc.Expect) == 0 {
-		return fault.New(fault.Invalid, "policy test: %s expects nothing: add expect: [{path: /.env, permission: none}]", vpath.Escape(file))
+		return errdefs.New(errdefs.Invalid, "policy test: %s has no expectations: add expect: [{path: /.env, permission: none}]", vpath.Escape(file))
 	}
 	p, err := policy.Compile(rules, policy.Options{})
 	if err != nil {

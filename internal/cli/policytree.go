@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newPolicyTree(e *env) *cobra.Command {
@@ -39,7 +39,7 @@ func newPolicyTree(e *env) *cobra.Command {
 			}
 			source, err := realPath(dir)
 			if err != nil {
-				return fault.New(fault.NotFound, "policy tree: %w", err)
+				return errdefs.New(errdefs.NotFound, "policy tree: %w", err)
 			}
 			p, err := o.compile(e, source)
 			if err != nil {
@@ -81,6 +81,7 @@ type treeEntryJSON struct {
 	Permission policy.Permission `json:"permission"` // of a directory what it shows
 	RuleIndex  int               `json:"rule_index"` // -1: none decides
 	Reason     string            `json:"reason"`
+	Own        bool              `json:"own,omitempty"` // hidden by a rule that lets own entries be made
 }
 
 // treePrinter prints a real directory as a policy shows it.
@@ -110,11 +111,12 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		if permission == policy.None && !t.all {
 			continue
 		}
+		own, making := t.makingAt(permission, d)
 		if t.asJSON {
 			t.entries = append(t.entries, treeEntryJSON{
-				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason,
+				path.Child(entry.Name()).String(), entry.IsDir(), permission, d.Rule, d.Reason, own,
 			})
-		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s\n", permission, strings.Repeat("  ", level), name); err != nil {
+		} else if _, err := fmt.Fprintf(t.e.stdout, "%-5s  %s%s%s\n", permission, strings.Repeat("  ", level), name, making); err != nil {
 			return err
 		}
 		descend := entry.IsDir() && permission != policy.None && (t.depth == 0 || level+1 < t.depth)
@@ -126,4 +128,15 @@ func (t *treePrinter) print(dir string, path vpath.Path, level int) error {
 		}
 	}
 	return nil
+}
+
+// makingAt says of a hidden entry whether the rule is own or strict.
+func (t *treePrinter) makingAt(permission policy.Permission, d policy.Decision) (own bool, text string) {
+	switch {
+	case permission != policy.None || d.Rule == policy.NoRule:
+		return false, ""
+	case t.policy.Rule(d.Rule).Own:
+		return true, " (own)"
+	}
+	return false, " (strict)"
 }

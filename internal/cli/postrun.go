@@ -7,15 +7,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 // asOwner runs the command line args where everything in the delta is open to
 // us, if something is closed here and we are not there already. done says that
 // it has.
-func (e *env) asOwner(ctx context.Context, sb *sandbox.Sandbox, args []string) (done bool, err error) {
+func (e *env) asOwner(ctx context.Context, sb *record.Sandbox, args []string) (done bool, err error) {
 	if e.owner {
 		return false, nil
 	}
@@ -23,7 +24,7 @@ func (e *env) asOwner(ctx context.Context, sb *sandbox.Sandbox, args []string) (
 	if err != nil || !closed {
 		return false, err
 	}
-	code, err := supervise.RunAsOwner(ctx, args)
+	code, err := launch.RunAsOwner(ctx, args)
 	if err == nil && code != exitOK {
 		err = exitError(code)
 	}
@@ -42,7 +43,7 @@ func newAfterRun(e *env) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := strconv.ParseUint(args[1], 10, 64)
 			if err != nil {
-				return fault.New(fault.Invalid, "%s: %w", afterRunVerb, err)
+				return errdefs.New(errdefs.Invalid, "%s: %w", afterRunVerb, err)
 			}
 			_, sb, err := e.open(args[0])
 			if err != nil {
@@ -56,7 +57,7 @@ func newAfterRun(e *env) *cobra.Command {
 // afterRun applies, if the person asked for it, and says what was changed, and
 // denied since the audit record afterSeq. toGo says that the sandbox is removed
 // next, unless afterRun fails to apply.
-func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64, apply, toGo bool) error {
+func (e *env) afterRun(ctx context.Context, sb *record.Sandbox, afterSeq uint64, apply, toGo bool) error {
 	args := []string{afterRunVerb, sb.Name(), strconv.FormatUint(afterSeq, 10), strconv.FormatBool(apply), strconv.FormatBool(toGo)}
 	if done, err := e.asOwner(ctx, sb, args); done || err != nil {
 		return err
@@ -71,5 +72,5 @@ func (e *env) afterRun(ctx context.Context, sb *sandbox.Sandbox, afterSeq uint64
 		return err
 	}
 	// Nothing runs: what the summary lists is what is there, and counts as shown.
-	return errors.Join(err, sb.SetLastShown(""))
+	return errors.Join(err, review.SetLastShown(sb, ""))
 }

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // projectRules returns the project's own policy file and its rules, nil if it has
 // none. The file came with the project, maybe from a stranger: unless
 // it only narrows the default preset, the person must agree to it once for
 // each content.
-func (e *env) projectRules(home *sandbox.Home, source string) (doc *policy.Document, rules []policy.Rule, note string, err error) {
+func (e *env) projectRules(home *record.Home, source string) (doc *policy.Document, rules []policy.Rule, note string, err error) {
 	dir, err := projectDir(source)
 	if err != nil || dir == "" {
 		return nil, nil, "", err
@@ -38,7 +38,7 @@ func (e *env) projectRules(home *sandbox.Home, source string) (doc *policy.Docum
 	note = "project file"
 	if dir != source {
 		note += " " + vpath.Escape(file)
-		e.say("policy: %s, of the nearest directory above that has one", vpath.Escape(file))
+		e.say("policy: %s, from the nearest directory above that has one", vpath.Escape(file))
 	}
 	if onlyNarrows(doc, rules) {
 		return doc, rules, note, nil
@@ -111,7 +111,7 @@ func projectDir(source string) (string, error) {
 		}
 		path := filepath.Join(dir, policy.ProjectFile.Rel())
 		if !mine(dir) || !mine(path) {
-			return "", fault.New(fault.Denied, "policy %s of a directory above: another user owns it or its directory; "+
+			return "", errdefs.New(errdefs.Denied, "policy %s of a directory above: another user owns it or its directory; "+
 				"read it, then pass it with --policy %[1]s, or choose a --preset", vpath.Escape(path))
 		}
 		return dir, nil
@@ -168,9 +168,9 @@ func has(dir, name string) bool {
 // link that leads elsewhere is refused, not passed over. Errors:
 // fs.ErrNotExist; Invalid.
 func readProjectFile(source string) ([]byte, error) {
-	content, err := hostfile.ReadRegularIn(source, policy.ProjectFile.Rel(), policy.MaxFileBytes)
+	content, err := safefs.ReadRegularIn(source, policy.ProjectFile.Rel(), policy.MaxFileBytes)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "project policy %s: %w", vpath.Escape(filepath.Join(source, policy.ProjectFile.Rel())), err)
+		return nil, errdefs.New(errdefs.Invalid, "project policy %s: %w", vpath.Escape(filepath.Join(source, policy.ProjectFile.Rel())), err)
 	}
 	return content, nil
 }
@@ -198,7 +198,7 @@ func onlyNarrows(doc *policy.Document, rules []policy.Rule) bool {
 func (e *env) askForTrust(doc *policy.Document, file string) error {
 	how := fmt.Sprintf("the project's %s grants more than the default preset; read it, then pass it with --policy %[1]s, or choose a --preset", vpath.Escape(file))
 	if !e.canAsk() {
-		return fault.New(fault.Denied, "%s", how)
+		return errdefs.New(errdefs.Denied, "%s", how)
 	}
 	fmt.Fprintln(e.stderr, "The project brings a policy that grants more than the default preset:")
 	if doc.Preset != "" {
@@ -208,7 +208,7 @@ func (e *env) askForTrust(doc *policy.Document, file string) error {
 		fmt.Fprintf(e.stderr, "  %s\n", r)
 	}
 	if !e.confirm("Use it, now and until it changes?") {
-		return fault.New(fault.Denied, "%s", how)
+		return errdefs.New(errdefs.Denied, "%s", how)
 	}
 	return nil
 }

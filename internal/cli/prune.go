@@ -8,9 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 type pruneOptions struct {
@@ -38,9 +39,9 @@ On a terminal it names what it is about to remove and asks.`,
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Older < 0 {
-			return fault.New(fault.Invalid, "--older %s: want a positive duration", o.Older)
+			return errdefs.New(errdefs.Invalid, "--older %s: want a positive duration", o.Older)
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error {
 				home, err := e.openHome()
 				if err != nil {
@@ -49,7 +50,7 @@ On a terminal it names what it is about to remove and asks.`,
 				list, err := e.unused(cmd.Context(), home, o)
 				return errors.Join(e.prune(list, o), err)
 			},
-			func(ctx context.Context, s control.Server) error {
+			func(ctx context.Context, s backend.Server) error {
 				list, err := e.unusedOnServer(ctx, s, o)
 				return errors.Join(e.prune(list, o), err)
 			}, "older", "dry-run", "force", "yes")
@@ -80,7 +81,7 @@ func (e *env) prune(list []prunable, o pruneOptions) error {
 		}
 	}
 	if ask && len(list) > 0 && !e.confirm("Remove these?") {
-		return fault.New(fault.Canceled, "prune: nothing was removed")
+		return errdefs.New(errdefs.Canceled, "prune: nothing was removed")
 	}
 	var errs []error
 	for _, p := range list {
@@ -100,7 +101,7 @@ func (e *env) prune(list []prunable, o pruneOptions) error {
 // unused lists the sandboxes of this host that prune may remove. A server's are left
 // to it. The error joins one for each of which nobody can tell; the others are listed
 // all the same.
-func (e *env) unused(ctx context.Context, home *sandbox.Home, o pruneOptions) ([]prunable, error) {
+func (e *env) unused(ctx context.Context, home *record.Home, o pruneOptions) ([]prunable, error) {
 	all, damaged := home.List()
 	errs := []error{damaged}
 	var list []prunable
@@ -110,7 +111,7 @@ func (e *env) unused(ctx context.Context, home *sandbox.Home, o pruneOptions) ([
 			errs = append(errs, err)
 			continue
 		}
-		if held || sb.Record().Served != nil || time.Since(sb.LastUsed()) < o.Older {
+		if held || sb.Record().Served != nil || time.Since(review.LastUsed(sb)) < o.Older {
 			continue
 		}
 		holds, err := e.holds(sb)
@@ -129,12 +130,12 @@ func (e *env) unused(ctx context.Context, home *sandbox.Home, o pruneOptions) ([
 }
 
 // holds says what would go with a sandbox, "" for nothing.
-func (e *env) holds(sb *sandbox.Sandbox) (string, error) {
+func (e *env) holds(sb *record.Sandbox) (string, error) {
 	if closed, err := sb.IsClosed(); closed || err != nil {
 		return "changes not applied", err
 	}
-	n, err := sb.CountChanges()
-	if err == nil && n == 0 && sb.Record().Home == sandbox.HomeKeep {
+	n, err := review.CountChanges(sb)
+	if err == nil && n == 0 && sb.Record().Home == record.HomeKeep {
 		return "a kept home directory", nil
 	}
 	if err != nil || n == 0 {
@@ -145,16 +146,16 @@ func (e *env) holds(sb *sandbox.Sandbox) (string, error) {
 
 // removeUnless removes a sandbox unless it holds something by now, or whatever it
 // holds.
-func (e *env) removeUnless(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, whatever bool) error {
+func (e *env) removeUnless(ctx context.Context, home *record.Home, sb *record.Sandbox, whatever bool) error {
 	if whatever {
 		return e.remove(home, sb.Name())
 	}
-	return e.removeIf(home, sb.Name(), func(sb *sandbox.Sandbox) error { return e.checkPending(ctx, sb.Name(), sb) })
+	return e.removeIf(home, sb.Name(), func(sb *record.Sandbox) error { return e.checkPending(ctx, sb.Name(), sb) })
 }
 
 // unusedOnServer is unused of a server.
-func (e *env) unusedOnServer(ctx context.Context, s control.Server, o pruneOptions) ([]prunable, error) {
-	all, err := s.Sandboxes(ctx)
+func (e *env) unusedOnServer(ctx context.Context, s backend.Server, o pruneOptions) ([]prunable, error) {
+	all, err := s.Sandboxes(ctx, false)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +167,7 @@ func (e *env) unusedOnServer(ctx context.Context, s control.Server, o pruneOptio
 		if r.Served != nil && r.Served.StoppedAt.After(used) {
 			used = r.Served.StoppedAt
 		}
-		if sb.Status == control.Running || time.Since(used) < o.Older {
+		if sb.Status == record.Running || time.Since(used) < o.Older {
 			continue
 		}
 		review, err := s.Review(ctx, sb, nil, true, "")
@@ -177,6 +178,8 @@ func (e *env) unusedOnServer(ctx context.Context, s control.Server, o pruneOptio
 		holds := ""
 		if n := len(review.Files()); n > 0 {
 			holds = plural(n, "change") + " not applied"
+		} else if r.Home == record.HomeKeep {
+			holds = "a kept home directory"
 		}
 		if holds != "" && !o.Force {
 			continue
@@ -188,7 +191,7 @@ func (e *env) unusedOnServer(ctx context.Context, s control.Server, o pruneOptio
 			if err := s.DestroyUnused(ctx, string(r.ID)); err != nil {
 				return err
 			}
-			return e.forgetUpload(sb)
+			return e.forgetUpload(ctx, s, sb)
 		}})
 	}
 	return list, errors.Join(errs...)

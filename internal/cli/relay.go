@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // forwarded are the signals that reach the command instead of ending us.
@@ -24,7 +24,7 @@ var forwarded = []os.Signal{
 // terminal of its own when ours are a terminal, else by fresh pipes. No
 // descriptor of ours enters the sandbox: one of a file could be reopened
 // through /proc/self/fd with wider rights.
-func (e *env) execute(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+func (e *env) execute(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
 	if e.interactive() {
 		return e.executeTerminal(ctx, client, command)
 	}
@@ -43,12 +43,12 @@ func (e *env) interactive() bool {
 	return foreground && err == nil
 }
 
-func (e *env) executePipes(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+func (e *env) executePipes(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
 	var inside, outside [3]*os.File
 	for i := range inside {
 		r, w, err := os.Pipe()
 		if err != nil {
-			return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+			return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 		}
 		inside[i], outside[i] = w, r
 		if i == 0 {
@@ -62,15 +62,15 @@ func (e *env) executePipes(ctx context.Context, client *supervise.Client, comman
 		f.Close()
 	}
 	if err != nil {
-		return supervise.Exit{}, err
+		return api.Exit{}, err
 	}
 	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
 	go func() {
 		_, _ = io.Copy(outside[0], e.input()) // a command that reads no more is its own affair
 		outside[0].Close()
 	}()
-	out := supervise.CopyOutput(e.stdout, outside[1])
-	errs := supervise.CopyOutput(e.stderr, outside[2])
+	out := api.CopyOutput(e.stdout, outside[1])
+	errs := api.CopyOutput(e.stderr, outside[2])
 	exit, err := running.Wait(ctx)
 	out.Finish()
 	errs.Finish()
@@ -99,7 +99,7 @@ func forwardSignals(send func(unix.Signal)) func() {
 	}
 }
 
-func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, command supervise.Command) (supervise.Exit, error) {
+func (e *env) executeTerminal(ctx context.Context, client *api.Client, command api.Command) (api.Exit, error) {
 	fd := int(e.stdin.Fd())
 	command.TTY = true
 	if columns, rows, err := term.GetSize(fd); err == nil {
@@ -107,12 +107,12 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 	}
 	running, err := client.Exec(ctx, command)
 	if err != nil {
-		return supervise.Exit{}, err
+		return api.Exit{}, err
 	}
 	defer running.Terminal.Close()
 	state, err := term.MakeRaw(fd)
 	if err != nil {
-		return supervise.Exit{}, fault.New(fault.Internal, "terminal: %w", err)
+		return api.Exit{}, errdefs.New(errdefs.Internal, "terminal: %w", err)
 	}
 	defer term.Restore(fd, state)
 	defer forwardSignals(func(s unix.Signal) { running.Signal(s) })()
@@ -124,7 +124,7 @@ func (e *env) executeTerminal(ctx context.Context, client *supervise.Client, com
 			running.Signal(unix.SIGHUP) // the kernel tells those alone whom the terminal controls
 		}
 	}()
-	out := supervise.CopyOutput(e.stdout, running.Terminal)
+	out := api.CopyOutput(e.stdout, running.Terminal)
 	exit, err := running.Wait(ctx)
 	out.Finish()
 	return exit, err

@@ -7,11 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 func newRm(e *env) *cobra.Command {
@@ -29,7 +32,7 @@ audit log stays readable under the sandbox's id.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error {
 				home, err := e.openHome()
 				if err != nil {
@@ -37,7 +40,7 @@ audit log stays readable under the sandbox's id.`,
 				}
 				return forEach(args, func(name string) error { return runRm(cmd.Context(), e, home, name, force) })
 			},
-			func(ctx context.Context, s control.Server) error {
+			func(ctx context.Context, s backend.Server) error {
 				return forEach(args, func(name string) error { return e.removeOnServer(ctx, s, name, force) })
 			}, "force")
 	}
@@ -46,62 +49,95 @@ audit log stays readable under the sandbox's id.`,
 }
 
 // removeOnServer destroys a sandbox of a server.
-func (e *env) removeOnServer(ctx context.Context, s control.Server, name string, force bool) error {
+func (e *env) removeOnServer(ctx context.Context, s backend.Server, name string, force bool) error {
 	sb, err := s.Sandbox(ctx, name)
 	switch {
-	case force && fault.Is(err, fault.NotFound):
+	case force && errdefs.Is(err, errdefs.NotFound):
 		return nil
 	case err != nil:
 		return err
 	case force:
-		return e.destroyOnServer(ctx, s, sb)
-	case sb.Status == control.Running:
-		return fault.New(fault.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
+		return e.removeKnown(ctx, s, sb)
+	case sb.Status == record.Running:
+		return errdefs.New(errdefs.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
 	}
 	pending, err := s.Review(ctx, sb, nil, true, "")
 	if err == nil {
-		err = refusePending(sb.Record.Name, sandbox.PendingOf(pending.Files()))
+		err = refusePending(sb.Record.Name, review.PendingOf(pending.Files()))
 	}
 	if err != nil {
 		return err
 	}
-	return e.destroyOnServer(ctx, s, sb)
+	return e.removeKnown(ctx, s, sb)
 }
 
-// destroyOnServer destroys a sandbox of a server and forgets what was uploaded for
-// it.
-func (e *env) destroyOnServer(ctx context.Context, s control.Server, sb control.Sandbox) error {
+// removeKnown destroys a sandbox of a server that rm was given.
+func (e *env) removeKnown(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
+	err := e.destroyOnServer(ctx, s, sb)
+	if err == nil {
+		e.say("%s is gone; its log stays on the server, as that of %s", sb.Record.Name, sb.Record.ID)
+	}
+	return err
+}
+
+// destroyOnServer destroys a sandbox of a server, with what was uploaded for it.
+func (e *env) destroyOnServer(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
 	if err := s.Destroy(ctx, string(sb.Record.ID)); err != nil {
 		return err
 	}
-	return e.forgetUpload(sb)
+	return e.forgetUpload(ctx, s, sb)
 }
 
-func (e *env) forgetUpload(sb control.Sandbox) error {
+// forgetUpload removes what is left of the upload of a sandbox that is gone: what this
+// host remembers of the directory, and the uploaded copy. The copy stays where the
+// server synchronises changes into it, which the directory may lack.
+func (e *env) forgetUpload(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
 	home, err := e.openHome()
 	if err != nil {
 		return err
 	}
-	return home.ForgetUpload(sb.Record.ID)
+	upload, err := home.Upload(sb.Record.ID)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := upload.Forget(); err != nil {
+		return err
+	}
+	if sync := sb.Record.Served.Sync; sync != "" && sync != config.SyncManual {
+		return nil
+	}
+	return deleteUpload(ctx, s, upload.CodebaseID())
 }
 
-func runRm(ctx context.Context, e *env, home *sandbox.Home, name string, force bool) error {
+// deleteUpload deletes an uploaded copy, unless another sandbox is made of it.
+func deleteUpload(ctx context.Context, s backend.Server, codebase string) error {
+	err := s.DeleteCodebase(context.WithoutCancel(ctx), codebase)
+	if errdefs.Is(err, errdefs.Precondition) {
+		return nil
+	}
+	return err
+}
+
+func runRm(ctx context.Context, e *env, home *record.Home, name string, force bool) error {
 	sb, err := home.Open(name)
-	var check func(*sandbox.Sandbox) error
+	var check func(*record.Sandbox) error
 	switch {
-	case force && fault.Is(err, fault.NotFound):
+	case force && errdefs.Is(err, errdefs.NotFound):
 		return nil
 	case err != nil: // damaged ones can be removed too
 	case force:
 		err = e.stop(ctx, sb, supervise.StopPatience)
 	default:
-		err = supervise.ClearRemains(sb)
+		err = launch.Cleanup(sb)
 	}
 	if sb != nil && err != nil {
 		return err
 	}
 	if !force {
-		check = func(sb *sandbox.Sandbox) error { return e.checkPending(ctx, name, sb) }
+		check = func(sb *record.Sandbox) error { return e.checkPending(ctx, name, sb) }
 	}
 	if err := e.removeIf(home, name, check); err != nil || sb == nil {
 		return err
@@ -131,45 +167,45 @@ func newPending(e *env) *cobra.Command {
 
 // checkPending refuses to remove a sandbox with changes that were not applied, or
 // one of which nobody can tell. sb is nil if its record is damaged.
-func (e *env) checkPending(ctx context.Context, name string, sb *sandbox.Sandbox) error {
+func (e *env) checkPending(ctx context.Context, name string, sb *record.Sandbox) error {
 	if sb == nil {
-		return fault.New(fault.Precondition, "sandbox %[1]s: its record is damaged, so changes that were not applied cannot be counted; to remove it with all it holds: agentfense rm --force %[1]s", vpath.Escape(name))
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: its record is damaged, so changes that were not applied cannot be counted; to remove it with all it holds: agentfense rm --force %[1]s", vpath.Escape(name))
 	}
 	if done, err := e.asOwner(ctx, sb, []string{pendingVerb, sb.Name()}); done || err != nil {
 		return err
 	}
-	pending, err := sb.Pending()
+	pending, err := review.CountPending(sb)
 	if err != nil {
-		return fault.New(fault.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
+		return errdefs.New(errdefs.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
 	}
 	return refusePending(sb.Name(), pending)
 }
 
 // refusePending is the error of rm for changes that were not applied. Errors:
 // Precondition.
-func refusePending(name string, p sandbox.Pending) error {
+func refusePending(name string, p review.Pending) error {
 	switch p.Changes {
 	case 0:
 		return nil
 	case p.LeftOut:
-		return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[1]s · remove it with them: agentfense rm --force %[1]s", name, plural(p.LeftOut, "change"))
+		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[1]s · remove it with them: agentfense rm --force %[1]s", name, plural(p.LeftOut, "change"))
 	}
-	return fault.New(fault.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(p.Changes, "change"))
+	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(p.Changes, "change"))
 }
 
 // remove is removeIf whatever the sandbox holds.
-func (e *env) remove(home *sandbox.Home, name string) error { return e.removeIf(home, name, nil) }
+func (e *env) remove(home *record.Home, name string) error { return e.removeIf(home, name, nil) }
 
 // removeIf removes a sandbox unless check refuses, which takes a while for a large
 // delta, and what killed commands have left of others.
-func (e *env) removeIf(home *sandbox.Home, name string, check func(*sandbox.Sandbox) error) error {
+func (e *env) removeIf(home *record.Home, name string, check func(*record.Sandbox) error) error {
 	p := e.progress("removing " + vpath.Escape(name))
 	defer p.stop()
 	err := home.RemoveIf(name, check)
-	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == sandbox.PurposeSupervise {
-		return fault.New(fault.KindOf(err), "%w; %s", err, stopFirst(name))
+	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
+		return errdefs.New(errdefs.KindOf(err), "%w; %s", err, stopFirst(name))
 	}
-	return errors.Join(err, supervise.SweepHome(home))
+	return errors.Join(err, launch.SweepHome(home))
 }
 
 // stopFirst says how a sandbox that runs can be removed.

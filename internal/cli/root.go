@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 // Main runs the command line args (without the program's name) and returns
@@ -26,7 +26,7 @@ func Main(args []string) int { return newEnv().main(args) }
 
 // main is Main in the surroundings e.
 func (e *env) main(args []string) int {
-	if len(args) > 0 && args[0] == supervise.OwnerVerb {
+	if len(args) > 0 && args[0] == launch.OwnerVerb {
 		e.owner, args = true, args[1:]
 	}
 	e.args = args
@@ -95,7 +95,7 @@ With --endpoint, or the variable AGENTFENSE_ENDPOINT, the verbs act on a server
 		newRun(e), newCreate(e), newExec(e), newShell(e),
 		newLs(e), newInspect(e), newStop(e), newLogs(e), newRm(e), newPrune(e), newFiles(e),
 		newDiff(e), newApply(e), newDiscard(e),
-		newPolicy(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e),
+		newPolicy(e), newAudit(e), newCodebase(e), newServe(e), newToken(e), newDoctor(e), newVersion(e), newAfterRun(e), newPending(e), newSDK(e),
 	)
 	explainArgs(root)
 	return root
@@ -116,9 +116,9 @@ type env struct {
 	stdin, stdout, stderr *os.File
 	getenv                func(string) string
 	args                  []string // the command line
-	owner                 bool     // we are what supervise.RunAsOwner runs
+	owner                 bool     // we are what launch.RunAsOwner runs
 	at                    endpointOptions
-	parts                 *Parts          // nil: another program has them
+	parts                 *Parts          // nil: agentfense-server has them
 	toldPrograms          map[string]bool // see sayProgram
 }
 

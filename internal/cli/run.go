@@ -9,10 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 type runOptions struct {
@@ -31,7 +32,7 @@ type commandOptions struct {
 }
 
 func (o *commandOptions) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set a variable inside to a value, or else to ours: `NAME[=VALUE]`")
+	cmd.Flags().StringArrayVar(&o.Env, "env", nil, "set the variable `NAME[=VALUE]` inside; without a value, to the caller's value")
 	cmd.Flags().StringVar(&o.WorkDir, "workdir", "", "directory inside to start in (default: the current one if it is inside, else the workspace)")
 }
 
@@ -54,7 +55,7 @@ NAME=VALUE is stored in the state directory, readable by you alone; of NAME the
 name alone is stored, and each command takes the value of its own caller: give
 secrets that way.
 
-On a server the directory is uploaded, or --codebase names one that is there.
+With --endpoint the directory is uploaded, or --codebase names an existing codebase.
 
 The exit code is the command's; 124 after --timeout, 125 if the sandbox could
 not be set up, 126 and 127 if the command could not be started, 128+N after
@@ -71,14 +72,14 @@ signal N, 137 out of memory.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		args = o.takeName(cmd, args)
 		if len(args) == 0 && !o.Detach {
-			return usageError{fault.New(fault.Invalid, "run: no command given (see `agentfense run --help`)")}
+			return usageError{errdefs.New(errdefs.Invalid, "run: no command given (see `agentfense run --help`)")}
 		}
 		if err := checkVariables(o.Env); err != nil {
 			return err
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error { return runRun(cmd.Context(), e, cmd, o, args) },
-			func(ctx context.Context, s control.Server) error { return e.runOnServer(ctx, s, cmd, o, args) },
+			func(ctx context.Context, s backend.Server) error { return e.runOnServer(ctx, s, cmd, o, args) },
 			append([]string{"name", "env", "workdir", "timeout", "apply", "rm", "detach", "exclusive"}, serverFlags...)...)
 	}
 	o.sandboxOptions.register(cmd)
@@ -99,7 +100,7 @@ signal N, 137 out of memory.`,
 // takeName takes the NAME of `run NAME -- COMMAND` from the arguments. A word
 // that can name no sandbox begins a command.
 func (o *runOptions) takeName(cmd *cobra.Command, args []string) []string {
-	if o.Name != "" || cmd.ArgsLenAtDash() >= 0 || len(args) < 2 || args[1] != "--" || sandbox.CheckName(args[0]) != nil {
+	if o.Name != "" || cmd.ArgsLenAtDash() >= 0 || len(args) < 2 || args[1] != "--" || record.CheckName(args[0]) != nil {
 		return args
 	}
 	o.Name = args[0]
@@ -136,7 +137,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 	}
 	exit, err := o.runIn(ctx, e, cmd, sb, live, args)
 	err = errors.Join(err, live.leave())
-	notStarted := (*supervise.CommandError)(nil)
+	notStarted := (*api.CommandError)(nil)
 	if errors.As(err, &notStarted) {
 		e.sayNamedSo(cmd, home, o.Name, args)
 	}
@@ -152,7 +153,7 @@ func runRun(ctx context.Context, e *env, cmd *cobra.Command, o runOptions, args 
 
 // prepare finds or makes the sandbox, and says what is to be known before the command
 // runs.
-func (o *runOptions) prepare(e *env, cmd *cobra.Command, home *sandbox.Home) (sb *sandbox.Sandbox, isNew bool, err error) {
+func (o *runOptions) prepare(e *env, cmd *cobra.Command, home *record.Home) (sb *record.Sandbox, isNew bool, err error) {
 	if sb, isNew, err = o.openOrCreate(e, cmd, home); err != nil {
 		return nil, false, err
 	}
@@ -172,11 +173,11 @@ func (o *runOptions) prepare(e *env, cmd *cobra.Command, home *sandbox.Home) (sb
 
 // sayNamedSo says, of a command that could not be started, which word may have
 // been meant as the other: the command as a name, or the name as the command.
-func (e *env) sayNamedSo(cmd *cobra.Command, home *sandbox.Home, name string, args []string) {
+func (e *env) sayNamedSo(cmd *cobra.Command, home *record.Home, name string, args []string) {
 	switch {
 	case name != "" && !cmd.Flags().Changed("name"):
 		e.say("%[1]s was taken for the name of the sandbox; to run it as the command: agentfense run -- %[1]s -- …", name)
-	case name == "" && len(args) > 0 && sandbox.CheckName(args[0]) == nil:
+	case name == "" && len(args) > 0 && record.CheckName(args[0]) == nil:
 		if _, err := home.Open(args[0]); err == nil {
 			e.say("there is a sandbox %[1]s; to run in it: agentfense run %[1]s -- COMMAND", args[0])
 		}
@@ -185,32 +186,32 @@ func (e *env) sayNamedSo(cmd *cobra.Command, home *sandbox.Home, name string, ar
 
 // removeUnused removes a sandbox that was made for a command which never started,
 // unless somebody else has used it meanwhile.
-func removeUnused(home *sandbox.Home, sb *sandbox.Sandbox) error {
-	if changed, err := sb.HasChanges(); err != nil || changed {
+func removeUnused(home *record.Home, sb *record.Sandbox) error {
+	if changed, err := review.HasChanges(sb); err != nil || changed {
 		return err
 	}
 	err := home.Remove(sb.Name())
-	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) {
+	if held := (*record.HeldError)(nil); errors.As(err, &held) {
 		return nil
 	}
 	return err
 }
 
 // runIn runs the command in the live sandbox.
-func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *sandbox.Sandbox, live *entered, args []string) (supervise.Exit, error) {
+func (o *runOptions) runIn(ctx context.Context, e *env, cmd *cobra.Command, sb *record.Sandbox, live *entered, args []string) (api.Exit, error) {
 	if live.joined && changed(cmd, policyFlags) {
 		if err := live.client.SetPolicy(ctx, sb.Record().Rules); err != nil {
-			return supervise.Exit{}, err
+			return api.Exit{}, err
 		}
 	}
 	if o.Detach {
-		return supervise.Exit{}, o.detach(ctx, e, sb, live, args)
+		return api.Exit{}, o.detach(ctx, e, sb, live, args)
 	}
 	return e.runInside(ctx, sb, live, execOptions{commandOptions: o.commandOptions}, args)
 }
 
 // detach leaves the sandbox running, with the command in it if there is one.
-func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, live *entered, args []string) error {
+func (o *runOptions) detach(ctx context.Context, e *env, sb *record.Sandbox, live *entered, args []string) error {
 	if len(args) > 0 {
 		command, err := o.command(e, sb, args)
 		if err != nil {
@@ -226,7 +227,7 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, li
 			return err
 		}
 	}
-	if err := live.client.Keep(ctx); err != nil { // last: what never ran leaves nothing running
+	if err := live.client.Pin(ctx); err != nil { // last: what never ran leaves nothing running
 		return err
 	}
 	_, err := fmt.Fprintln(e.stdout, sb.Name())
@@ -236,7 +237,7 @@ func (o *runOptions) detach(ctx context.Context, e *env, sb *sandbox.Sandbox, li
 // finishRun does what follows a command: the reason of its end, apply, the
 // summary, removal. The exit code stays the command's, unless what the person
 // asked for afterwards could not be done.
-func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.Sandbox, o runOptions, exit supervise.Exit, runErr error, before uint64) error {
+func (e *env) finishRun(ctx context.Context, home *record.Home, sb *record.Sandbox, o runOptions, exit api.Exit, runErr error, before uint64) error {
 	if runErr != nil { // the sandbox stays, whatever happened to it
 		if o.Name == "" {
 			e.say("sandbox %s stays", sb.Name())
@@ -260,13 +261,13 @@ func (e *env) finishRun(ctx context.Context, home *sandbox.Home, sb *sandbox.San
 }
 
 // explainExit says why a command did not end by itself.
-func (e *env) explainExit(exit supervise.Exit) {
+func (e *env) explainExit(exit api.Exit) {
 	switch exit.Reason {
-	case supervise.ReasonTimeout:
+	case api.ReasonTimeout:
 		e.say("the command was ended: it ran longer than --timeout allows")
-	case supervise.ReasonOutOfMemory:
+	case api.ReasonOutOfMemory:
 		e.say("the command was ended: the sandbox reached its limit of memory (--memory)")
-	case supervise.ReasonStopped:
+	case api.ReasonStopped:
 		e.say("the command was ended: the sandbox was stopped")
 	}
 }

@@ -8,67 +8,54 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/gitconfig"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // serverFlags are those of run and create that say what a server's sandbox is.
 var serverFlags = []string{
 	"codebase", "dir", "yes", "preset", "policy", "write", "read", "view", "hide",
-	"runtime", "image", "net", "memory", "cpus", "pids", "disk",
+	"runtime", "image", "user", "net", "memory", "cpus", "pids", "disk", "home",
 }
 
 // made is a server's sandbox that a verb has found or made.
 type made struct {
-	control.Sandbox
+	backend.Sandbox
 	isNew    bool
-	codebase string        // that was uploaded for it, "" if none was
-	home     *sandbox.Home // where the upload is remembered
+	codebase string       // that was uploaded for a new one, "" if none was
+	home     *record.Home // where the upload of a new one is remembered
 }
 
 func (m *made) id() string { return string(m.Record.ID) }
 
-// undo removes what was made, for a command that was never started. What somebody
-// else has changed meanwhile stays, with what it was made of.
-func (m *made) undo(ctx context.Context, s control.Server) error {
-	var err error
-	if m.isNew && m.Record.ID != "" {
-		err = s.DestroyUnused(context.WithoutCancel(ctx), m.id())
-	}
-	return errors.Join(err, m.forget(ctx, s, err))
-}
-
-// remove removes the sandbox with all that it changed, and what was uploaded for
-// it.
-func (m *made) remove(ctx context.Context, s control.Server) error {
-	err := s.Destroy(context.WithoutCancel(ctx), m.id())
-	return errors.Join(err, m.forget(ctx, s, err))
-}
-
-// forget deletes what was uploaded, and what is remembered of that, unless the
-// sandbox stays because of err.
-func (m *made) forget(ctx context.Context, s control.Server, err error) error {
-	if err != nil {
+// undo removes what was made, for a command that was never started. What was found
+// stays, and what somebody else has changed meanwhile, with what it was made of.
+func (m *made) undo(ctx context.Context, s backend.Server) error {
+	if !m.isNew {
 		return nil
 	}
-	if m.home != nil && m.Record.ID != "" {
-		err = m.home.ForgetUpload(m.Record.ID)
+	var forgotten error
+	if m.Record.ID != "" {
+		if err := s.DestroyUnused(context.WithoutCancel(ctx), m.id()); err != nil {
+			return err
+		}
+		forgotten = m.home.ForgetUpload(m.Record.ID)
 	}
 	if m.codebase == "" {
-		return err
+		return forgotten
 	}
-	return errors.Join(err, s.DeleteCodebase(context.WithoutCancel(ctx), m.codebase))
+	return errors.Join(forgotten, deleteUpload(ctx, s, m.codebase))
 }
 
 // createOnServer makes a sandbox of a codebase that is there, or of a directory
-// that is uploaded.
-func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.Server, cmd *cobra.Command) (*made, error) {
+// that is uploaded. All its commands have the variables env.
+func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s backend.Server, cmd *cobra.Command, env map[string]string) (*made, error) {
 	if err := o.checkForServer(); err != nil {
 		return nil, err
 	}
@@ -85,14 +72,14 @@ func (o *sandboxOptions) createOnServer(ctx context.Context, e *env, s control.S
 	if m.home, err = e.openHome(); err != nil {
 		return nil, err
 	}
-	n := control.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, User: o.User, Limits: o.limits()}
+	n := backend.NewSandbox{Name: o.Name, CodebaseID: o.Codebase, Rules: rules, Image: o.Image, User: o.User, Home: o.home(), Limits: o.limits(), Env: env}
 	n.Git = gitconfig.Of(e.getenv, "/")
 	n.Limits.Timeout = 0 // of each command, not of the sandbox
 	if cmd.Flags().Changed("runtime") {
 		n.Runtime = o.Runtime
 	}
-	var source sandbox.Source
-	noted := &sandbox.Uploaded{}
+	var source record.Source
+	noted := &record.Uploaded{}
 	if o.Codebase == "" {
 		if source, err = o.source(m.home); err != nil {
 			return nil, err
@@ -120,10 +107,10 @@ func (o *sandboxOptions) checkForServer() error {
 		return err
 	}
 	if o.Net != "none" {
-		return fault.New(fault.Unsupported, "--net %s: works on this host alone, not on a server", o.Net)
+		return errdefs.New(errdefs.Unsupported, "--net %s: works only on this host, not on a server", o.Net)
 	}
 	if o.Name != "" {
-		return sandbox.CheckName(o.Name)
+		return record.CheckName(o.Name)
 	}
 	return nil
 }
@@ -138,16 +125,16 @@ func (o *sandboxOptions) directory() string {
 
 // serverRules returns the policy of a server's sandbox: of a codebase, or of a
 // directory here, whose .agentfense.yaml counts as it does for run.
-func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Server, codebase string) (rules []policy.Rule, err error) {
+func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s backend.Server, codebase string) (rules []policy.Rule, err error) {
 	defer func() {
 		if err == nil && len(o.marks) > 0 {
-			e.say("the %s of the policy file: not known to a server, which has the built-in marks alone", plural(len(o.marks), "mark"))
+			e.say("the %s of the policy file: ignored; a server knows only the built-in marks", plural(len(o.marks), "mark"))
 		}
 	}()
 	if codebase == "" {
 		source, err := realPath(o.directory())
 		if err != nil {
-			return nil, fault.New(fault.NotFound, "source: %w", err)
+			return nil, errdefs.New(errdefs.NotFound, "source: %w", err)
 		}
 		home, err := e.openHome()
 		if err != nil {
@@ -178,7 +165,7 @@ func (o *sandboxOptions) serverRules(ctx context.Context, e *env, s control.Serv
 
 // isDirOfCodebase tells whether a path is a directory of a codebase. What the
 // server cannot say is none, as what is not there.
-func isDirOfCodebase(ctx context.Context, s control.Server, codebase string) func(string) bool {
+func isDirOfCodebase(ctx context.Context, s backend.Server, codebase string) func(string) bool {
 	return func(pattern string) bool {
 		p, err := vpath.Parse(pattern)
 		if err != nil || p.IsRoot() {
@@ -199,32 +186,30 @@ func isDirOfCodebase(ctx context.Context, s control.Server, codebase string) fun
 
 // findOnServer returns the sandbox that the flags of run name: a known one, with
 // the policy that they give, or a new one.
-func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server, cmd *cobra.Command) (*made, error) {
+func (o *runOptions) findOnServer(ctx context.Context, e *env, s backend.Server, cmd *cobra.Command) (*made, error) {
 	if o.Name == "" {
-		return o.createOnServer(ctx, e, s, cmd)
+		return o.createOnServer(ctx, e, s, cmd, given(o.Env))
 	}
 	known, err := s.Sandbox(ctx, o.Name)
-	if fault.Is(err, fault.NotFound) {
-		return o.createOnServer(ctx, e, s, cmd)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return o.createOnServer(ctx, e, s, cmd, given(o.Env))
 	}
 	if err != nil {
 		return nil, err
 	}
-	home, err := e.openHome()
-	if err != nil {
-		return nil, err
-	}
-	m := &made{Sandbox: known, home: home}
+	m := &made{Sandbox: known}
 	served := known.Record.Served
 	switch {
 	case o.Codebase != "" && o.Codebase != served.CodebaseID:
-		return nil, fault.New(fault.Precondition, "sandbox %s: is one of codebase %s, not of %s", o.Name, served.CodebaseID, o.Codebase)
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: made from codebase %s, not %s", o.Name, served.CodebaseID, o.Codebase)
 	case o.Dir != "":
-		return nil, fault.New(fault.Precondition, "sandbox %s: is there, of codebase %s; to bring files there: agentfense codebase push %s --to %[2]s", o.Name, served.CodebaseID, sandbox.HostPath(o.Dir))
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: exists already, with codebase %s; to upload files to it: agentfense codebase push %s --to %[2]s", o.Name, served.CodebaseID, record.HostPath(o.Dir))
 	case changed(cmd, []string{"runtime", "image", "memory", "cpus", "pids", "disk"}):
-		return nil, fault.New(fault.Precondition, "sandbox %s: is there; a server's sandbox keeps the runtime and the limits that it was made with", o.Name)
-	case o.Exclusive && known.Status == control.Running:
-		return nil, fault.New(fault.Precondition, "sandbox %s: running already, and --exclusive was given", o.Name)
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: exists already; the runtime and the limits of a server's sandbox cannot be changed", o.Name)
+	case changed(cmd, []string{"home"}) && o.home() != known.Record.Home:
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: exists already; --home of a server's sandbox cannot be changed", o.Name)
+	case o.Exclusive && known.Status == record.Running:
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: running already, and --exclusive was given", o.Name)
 	}
 	if !changed(cmd, policyFlags) {
 		return m, nil
@@ -238,7 +223,7 @@ func (o *runOptions) findOnServer(ctx context.Context, e *env, s control.Server,
 
 // runOnServer is run: what it makes stays, unless the server says that the command
 // was never started.
-func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Command, o runOptions, args []string) error {
+func (e *env) runOnServer(ctx context.Context, s backend.Server, cmd *cobra.Command, o runOptions, args []string) error {
 	m, err := o.findOnServer(ctx, e, s, cmd)
 	if err != nil {
 		return err
@@ -249,13 +234,15 @@ func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Comm
 			return err
 		}
 	}
+	c, err := o.commandOnServer(e, m, args)
+	if err != nil {
+		return errors.Join(err, m.undo(ctx, s))
+	}
 	leave, err := e.enterOnServer(ctx, s, m.Sandbox)
 	if err != nil {
 		return errors.Join(err, m.undo(ctx, s))
 	}
-	c := o.serverCommand(e, m.Sandbox, args)
-	c.Timeout = o.Timeout
-	var exit control.Exit
+	var exit backend.Exit
 	if o.Detach {
 		err = e.detachOnServer(ctx, s, m, c)
 	} else {
@@ -264,7 +251,7 @@ func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Comm
 			err = leaveErr
 		}
 	}
-	if _, never := errors.AsType[*control.NotStartedError](err); never && m.isNew {
+	if _, never := errors.AsType[*backend.NotStartedError](err); never && m.isNew {
 		return errors.Join(err, m.undo(ctx, s))
 	}
 	if err != nil {
@@ -276,12 +263,26 @@ func (e *env) runOnServer(ctx context.Context, s control.Server, cmd *cobra.Comm
 	if err := e.explainOnServer(ctx, s, c, exit); err != nil {
 		return err
 	}
+	e.sayMissingOnServer(m.Record, c, exit)
 	return e.finishOnServer(ctx, s, m, o, exit, before)
+}
+
+// commandOnServer is the command of run, which the sandbox remembers the variables of.
+func (o *runOptions) commandOnServer(e *env, m *made, args []string) (backend.Command, error) {
+	if err := e.rememberOnServer(m.Sandbox, o.Env); err != nil {
+		return backend.Command{}, err
+	}
+	c, err := o.serverCommand(e, m.Sandbox, args)
+	c.Timeout = o.Timeout
+	if !m.isNew { // else it was made with them
+		c.Remember = given(o.Env)
+	}
+	return c, err
 }
 
 // detachOnServer leaves the sandbox running, with the command in it if there is
 // one.
-func (e *env) detachOnServer(ctx context.Context, s control.Server, m *made, c control.Command) error {
+func (e *env) detachOnServer(ctx context.Context, s backend.Server, m *made, c backend.Command) error {
 	if len(c.Argv) > 0 {
 		exit, err := s.Detach(ctx, c, e.stderr)
 		if err == nil && exit.Code != exitOK {
@@ -295,27 +296,8 @@ func (e *env) detachOnServer(ctx context.Context, s control.Server, m *made, c c
 	return err
 }
 
-// finishOnServer does what follows a command, as finishRun.
-func (e *env) finishOnServer(ctx context.Context, s control.Server, m *made, o runOptions, exit control.Exit, before uint64) error {
-	e.sayConflicts(exit)
-	e.sayHeld(m.Record.Name, exit)
-	var after error
-	if o.Apply && exit.Code == exitOK {
-		after = e.applyAllOnServer(ctx, s, m)
-	}
-	toGo := o.Remove && after == nil // what could not be applied stays
-	after = errors.Join(after, e.summariseOnServer(ctx, s, m, before, toGo))
-	if toGo {
-		after = errors.Join(after, m.remove(ctx, s))
-	}
-	if after == nil && exit.Code != exitOK {
-		return exitError(exit.Code)
-	}
-	return after
-}
-
 // sayConflicts tells which changes met others in the codebase.
-func (e *env) sayConflicts(exit control.Exit) {
+func (e *env) sayConflicts(exit backend.Exit) {
 	for _, text := range exit.Conflicts[:min(len(exit.Conflicts), summaryLines)] {
 		e.say("conflict: %s was changed in the codebase meanwhile", vpath.Escape(path.Clean(vpath.DecodeText(text))))
 	}
@@ -324,39 +306,11 @@ func (e *env) sayConflicts(exit control.Exit) {
 	}
 }
 
-func lastSeqOnServer(ctx context.Context, s control.Server, id string) (uint64, error) {
+func lastSeqOnServer(ctx context.Context, s backend.Server, id string) (uint64, error) {
 	var last uint64
 	err := s.Audit(ctx, id, 0, false, func(r audit.Record) error {
 		last = max(last, r.Seq)
 		return nil
 	})
 	return last, err
-}
-
-// summariseOnServer is printSummary of a server's sandbox.
-func (e *env) summariseOnServer(ctx context.Context, s control.Server, m *made, before uint64, toGo bool) error {
-	review, err := s.Review(ctx, m.Sandbox, nil, true, "")
-	if err != nil {
-		return err
-	}
-	sum := sandbox.Summary{Files: review.Files(), Groups: review.Groups()}
-	err = sum.AddDenials(func(do func(audit.Record) error) error {
-		return s.Audit(ctx, m.id(), before, false, do)
-	})
-	if err != nil {
-		return err
-	}
-	now, err := s.Sandbox(ctx, m.Record.Name)
-	if err != nil {
-		return err
-	}
-	helping := advice(sum.Refused, now.Record.Rules, nil, isDirOfCodebase(ctx, s, m.Record.Served.CodebaseID))
-	e.saySummary(m.Record.Name, sum, helping, toGo)
-	if toGo {
-		return nil
-	}
-	if now.Status != control.Running {
-		err = e.noteShown(m.Sandbox, "") // the summary lists what is there
-	}
-	return err
 }

@@ -9,27 +9,28 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-func (e *env) openHome() (*sandbox.Home, error) { return sandbox.OpenHome(e.getenv) }
+func (e *env) openHome() (*record.Home, error) { return record.OpenHome(e.getenv) }
 
 // open returns the home and its sandbox called name.
-func (e *env) open(name string) (*sandbox.Home, *sandbox.Sandbox, error) {
+func (e *env) open(name string) (*record.Home, *record.Sandbox, error) {
 	home, err := e.openHome()
 	if err != nil {
 		return nil, nil, err
 	}
 	sb, err := home.Open(name)
-	if fault.Is(err, fault.NotFound) {
-		return nil, nil, fault.New(fault.NotFound, "%w%s", err, didYouMean(name, names(home)))
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, nil, errdefs.New(errdefs.NotFound, "%w%s", err, didYouMean(name, names(home)))
 	}
 	return home, sb, err
 }
 
-func names(home *sandbox.Home) []string {
+func names(home *record.Home) []string {
 	all, _ := home.List() // damaged ones have no name worth proposing
 	out := make([]string, len(all))
 	for i, sb := range all {
@@ -40,7 +41,7 @@ func names(home *sandbox.Home) []string {
 
 // openOrCreate returns the sandbox that the flags name: a known one, brought
 // up to what the flags say, or a new one, of which it says so.
-func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.Home) (sb *sandbox.Sandbox, isNew bool, err error) {
+func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *record.Home) (sb *record.Sandbox, isNew bool, err error) {
 	if err := o.check(); err != nil {
 		return nil, false, err
 	}
@@ -48,15 +49,15 @@ func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.
 		sb, err = o.create(e, home)
 		return sb, true, err
 	}
-	if err := sandbox.CheckName(o.Name); err != nil {
+	if err := record.CheckName(o.Name); err != nil {
 		return nil, false, err
 	}
 	sb, err = o.reopen(e, cmd, home)
-	if !fault.Is(err, fault.NotFound) {
+	if !errdefs.Is(err, errdefs.NotFound) {
 		return sb, false, err
 	}
 	sb, err = o.create(e, home)
-	if fault.Is(err, fault.Exists) { // another run was quicker
+	if errdefs.Is(err, errdefs.Exists) { // another run was quicker
 		sb, err = o.reopen(e, cmd, home)
 		return sb, false, err
 	}
@@ -64,7 +65,7 @@ func (o *sandboxOptions) openOrCreate(e *env, cmd *cobra.Command, home *sandbox.
 }
 
 // reopen returns a known sandbox, brought up to what the flags say.
-func (o *sandboxOptions) reopen(e *env, cmd *cobra.Command, home *sandbox.Home) (*sandbox.Sandbox, error) {
+func (o *sandboxOptions) reopen(e *env, cmd *cobra.Command, home *record.Home) (*record.Sandbox, error) {
 	sb, err := home.Open(o.Name)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (o *sandboxOptions) reopen(e *env, cmd *cobra.Command, home *sandbox.Home) 
 }
 
 // create makes a new sandbox.
-func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, error) {
+func (o *sandboxOptions) create(e *env, home *record.Home) (*record.Sandbox, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 	if err != nil {
 		return nil, err
 	}
-	sb, err := home.Create(sandbox.Record{
+	sb, err := home.Create(record.Record{
 		Name: o.Name, Source: source, Workspace: string(source.Path),
 		Rules: rules, PolicyNote: note, Marks: o.marks,
 		Runtime: o.Runtime, Image: o.image(), UID: o.uid(), Net: o.Net, Mounts: mounts, Limits: o.limits(),
@@ -115,34 +116,34 @@ func (o *sandboxOptions) create(e *env, home *sandbox.Home) (*sandbox.Sandbox, e
 
 // home is the record's.
 func (o *sandboxOptions) home() string {
-	if o.Home == sandbox.HomePrivate {
+	if o.Home == record.HomePrivate {
 		return ""
 	}
 	return o.Home
 }
 
-func (o *sandboxOptions) limits() sandbox.Limits {
-	return sandbox.Limits{
+func (o *sandboxOptions) limits() record.Limits {
+	return record.Limits{
 		MemoryBytes: int64(o.Memory), CPUs: o.CPUs, PIDs: o.PIDs,
-		DiskBytes: int64(o.Disk), Timeout: sandbox.Duration(o.Timeout),
+		DiskBytes: int64(o.Disk), Timeout: record.Duration(o.Timeout),
 	}
 }
 
-func (o *sandboxOptions) source(home *sandbox.Home) (sandbox.Source, error) {
+func (o *sandboxOptions) source(home *record.Home) (record.Source, error) {
 	dir := o.Dir
 	if dir == "" {
 		dir = "."
 	}
 	source, err := home.ResolveSource(dir)
 	if err == nil && source.Path == "/" {
-		return source, fault.New(fault.Invalid, "source /: the whole root cannot be a workspace; name a directory with --dir")
+		return source, errdefs.New(errdefs.Invalid, "source /: the whole root cannot be a workspace; name a directory with --dir")
 	}
 	return source, err
 }
 
 // resume checks that a known sandbox is meant and stores what the flags
 // change. Flags of the policy replace the stored policy as a whole.
-func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, sb *sandbox.Sandbox) error {
+func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *record.Home, sb *record.Sandbox) error {
 	if err := o.checkSource(home, sb); err != nil {
 		return err
 	}
@@ -164,12 +165,12 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *sandbox.Home, 
 	if slices.Equal(sb.Record().Rules, rules) && slices.Equal(sb.Record().Marks, o.marks) {
 		return nil
 	}
-	return sb.ReplaceRules(rules, note, "flags at a resume", func(r *sandbox.Record) { r.Marks = o.marks })
+	return sb.ReplaceRules(rules, note, "flags at a resume", func(r *record.Record) { r.Marks = o.marks })
 }
 
 // checkSource refuses to resume a sandbox on another directory than its own.
 // Standing somewhere below its source without --dir means that source.
-func (o *sandboxOptions) checkSource(home *sandbox.Home, sb *sandbox.Sandbox) error {
+func (o *sandboxOptions) checkSource(home *record.Home, sb *record.Sandbox) error {
 	if here, err := realPath("."); o.Dir == "" && err == nil && isWithin(here, string(sb.Record().Source.Path)) {
 		return nil
 	}
@@ -182,27 +183,27 @@ func (o *sandboxOptions) checkSource(home *sandbox.Home, sb *sandbox.Sandbox) er
 		if source.Path == sb.Record().Source.Path { // what stood there is gone
 			goThere = ""
 		}
-		return fault.New(fault.KindOf(err), "%w; %stake another --name, or remove it: agentfense rm %s", err, goThere, sb.Name())
+		return errdefs.New(errdefs.KindOf(err), "%w; %stake another --name, or remove it: agentfense rm %s", err, goThere, sb.Name())
 	}
 	return nil
 }
 
 // resumeLimits stores changed limits. A running sandbox keeps those it was
 // started with, so changing them is refused then.
-func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb *sandbox.Sandbox) error {
+func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *record.Home, sb *record.Sandbox) error {
 	_, held, err := sb.Holder()
 	if err != nil {
 		return err
 	}
 	if held {
-		return fault.New(fault.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
+		return errdefs.New(errdefs.Precondition, "sandbox %s: running; its runtime, user, network, mounts and limits can only be changed while it is stopped", sb.Name())
 	}
 	mounts, err := o.mounts(home)
 	if err != nil {
 		return err
 	}
 	given := cmd.Flags().Changed
-	return sb.Update(func(r *sandbox.Record) error {
+	return sb.Update(func(r *record.Record) error {
 		want := o.limits()
 		for _, c := range []struct {
 			flag  string
@@ -231,31 +232,31 @@ func (o *sandboxOptions) resumeLimits(cmd *cobra.Command, home *sandbox.Home, sb
 // mounts reads --mount SRC[:DST]. Errors: NotFound for a path that is not
 // there; Invalid for what must never be shown inside: the state directory,
 // sockets, and places the sandbox makes itself.
-func (o *sandboxOptions) mounts(home *sandbox.Home) ([]sandbox.Mount, error) {
-	var mounts []sandbox.Mount
+func (o *sandboxOptions) mounts(home *record.Home) ([]record.Mount, error) {
+	var mounts []record.Mount
 	for _, m := range o.Mounts {
 		source, target, given := strings.Cut(m, ":")
 		switch option := target[strings.LastIndexByte(target, ':')+1:]; {
 		case option == "rw":
-			return nil, fault.New(fault.Invalid, "--mount %q: \"rw\": every mount is read-only; what a sandbox may write is its source directory (--dir)", m)
+			return nil, errdefs.New(errdefs.Invalid, "--mount %q: \"rw\": every mount is read-only; what a sandbox may write is its source directory (--dir)", m)
 		case option == "ro":
-			return nil, fault.New(fault.Invalid, "--mount %q: \"ro\": every mount is read-only; leave the option out", m)
+			return nil, errdefs.New(errdefs.Invalid, "--mount %q: \"ro\": every mount is read-only; leave the option out", m)
 		case source == "" || given && !filepath.IsAbs(target) || strings.Contains(target, ":"):
-			return nil, fault.New(fault.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST, which has no colon", m)
+			return nil, errdefs.New(errdefs.Invalid, "--mount %q: want SRC or SRC:DST with an absolute DST, which has no colon", m)
 		}
 		real, err := realPath(source)
 		if err != nil {
-			return nil, fault.New(fault.NotFound, "--mount %q: %w", m, err)
+			return nil, errdefs.New(errdefs.NotFound, "--mount %q: %w", m, err)
 		}
 		if !given {
 			if target, err = filepath.Abs(source); err != nil {
-				return nil, fault.New(fault.Invalid, "--mount %q: %w", m, err)
+				return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", m, err)
 			}
 		}
 		if err := checkMount(home, real, filepath.Clean(target)); err != nil {
-			return nil, fault.New(fault.Invalid, "--mount %q: %w", m, err)
+			return nil, errdefs.New(errdefs.Invalid, "--mount %q: %w", m, err)
 		}
-		mounts = append(mounts, sandbox.Mount{Source: sandbox.HostPath(real), Target: sandbox.HostPath(filepath.Clean(target))})
+		mounts = append(mounts, record.Mount{Source: record.HostPath(real), Target: record.HostPath(filepath.Clean(target))})
 	}
 	return mounts, nil
 }
@@ -271,19 +272,19 @@ func realPath(path string) (string, error) {
 // ownPlaces are what a sandbox makes itself; a mount there would undo it.
 var ownPlaces = []string{"/proc", "/sys", "/dev", "/run/agentfense"}
 
-func checkMount(home *sandbox.Home, source, target string) error {
+func checkMount(home *record.Home, source, target string) error {
 	info, err := os.Stat(source)
 	switch {
 	case err != nil:
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return fault.New(fault.Invalid, "neither a directory nor a file")
+		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
 	case isWithin(source, home.Dir()) || isWithin(home.Dir(), source):
-		return fault.New(fault.Invalid, "it would show agentfense's own state directory")
+		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
 	case target == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return isWithin(target, p) }):
-		return fault.New(fault.Invalid, "%s is a place of the sandbox's own", target)
+		return errdefs.New(errdefs.Invalid, "%s is reserved for the sandbox", target)
 	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run"}, func(p string) bool { return isWithin(source, p) }):
-		return fault.New(fault.Invalid, "%s holds the host's kernel interfaces and sockets", source)
+		return errdefs.New(errdefs.Invalid, "%s holds the host's kernel interfaces and sockets", source)
 	}
 	return nil
 }
@@ -294,11 +295,11 @@ func isWithin(path, dir string) bool {
 
 // command builds what runs inside: arguments, environment, directory. Variables
 // that the sandbox remembers come first, so that o's own win.
-func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (supervise.Command, error) {
+func (o *commandOptions) command(e *env, sb *record.Sandbox, argv []string) (api.Command, error) {
 	e.sayUnset(o.Env)
 	remembered, err := sb.Variables()
 	if err != nil {
-		return supervise.Command{}, err
+		return api.Command{}, err
 	}
 	r := sb.Record()
 	user := supervise.UserOf(&r)
@@ -311,12 +312,12 @@ func (o *commandOptions) command(e *env, sb *sandbox.Sandbox, argv []string) (su
 		e.sayProgram(r, argv[0])
 	}
 	e.sayRustup(r, v.Extra)
-	return supervise.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}, nil
+	return api.Command{Argv: argv, Env: v.Build(e.getenv), Dir: o.workDir(r)}, nil
 }
 
 // workDir is --workdir, taken from the workspace if it is relative; else our
 // own directory where it lies in the source; else the workspace.
-func (o *commandOptions) workDir(r sandbox.Record) string {
+func (o *commandOptions) workDir(r record.Record) string {
 	switch {
 	case filepath.IsAbs(o.WorkDir):
 		return o.WorkDir
@@ -331,9 +332,9 @@ func (o *commandOptions) workDir(r sandbox.Record) string {
 }
 
 // client returns a client of the running sandbox, or nil if it does not run.
-func client(ctx context.Context, sb *sandbox.Sandbox) (*supervise.Client, error) {
-	c, err := supervise.Dial(ctx, sb.Dir())
-	if fault.Is(err, fault.NotFound) {
+func client(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
+	c, err := api.Dial(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
 	return c, err

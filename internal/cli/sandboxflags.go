@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // sandboxOptions are the flags that say what a sandbox is: those of run and
@@ -70,19 +70,19 @@ func (o *sandboxOptions) register(cmd *cobra.Command) {
 	f.StringArrayVar(&o.Write, "write", nil, "make what matches `PATTERN` writable")
 	f.StringArrayVar(&o.Read, "read", nil, "make what matches `PATTERN` readable")
 	f.StringArrayVar(&o.View, "view", nil, "list what matches `PATTERN`, without its content")
-	f.StringArrayVar(&o.Hide, "hide", nil, "make what matches `PATTERN` not exist, above every other rule")
-	f.StringVar(&o.Runtime, "runtime", sandbox.RuntimeBwrap, "what confines it: bwrap, with the host's system inside, or docker, with an image's")
+	f.StringArrayVar(&o.Hide, "hide", nil, "hide what matches `PATTERN`; wins over every other rule")
+	f.StringVar(&o.Runtime, "runtime", record.RuntimeBwrap, "what confines it: bwrap, with the host's system inside, or docker, with an image's")
 	f.StringVar(&o.Image, "image", "", "docker image that is the system inside (default "+defaultImage()+")")
-	f.StringVar(&o.User, "user", "", "who commands are inside, by number, such as 0 (default: 1000 where root runs it, else you)")
+	f.StringVar(&o.User, "user", "", "uid and gid of commands inside, such as 0 (default: 1000 if root runs it, else yours)")
 	f.StringVar(&o.Net, "net", "none", "network: none or host")
-	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST]` inside, read-only, there or at DST")
+	f.StringArrayVar(&o.Mounts, "mount", nil, "show the host path of `SRC[:DST]` inside, read-only, at the same path or at DST")
 	f.Var(&o.Memory, "memory", "limit of memory, such as 512M")
 	f.Float64Var(&o.CPUs, "cpus", 0, "limit of processors, such as 1.5")
 	f.Int64Var(&o.PIDs, "pids", 0, "limit of processes and threads")
 	f.Var(&o.Disk, "disk", "limit of what the delta may hold, such as 1G")
 	f.DurationVar(&o.Timeout, "timeout", 0, "end each command after this time, such as 30s")
-	f.StringVar(&o.Home, "home", sandbox.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
-	cmd.RegisterFlagCompletionFunc("home", cobra.FixedCompletions(sandbox.Homes(), cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&o.Home, "home", record.HomePrivate, "home directory inside: private, new and empty with each start, or keep, which stays until the sandbox is removed")
+	cmd.RegisterFlagCompletionFunc("home", cobra.FixedCompletions(record.Homes(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("preset", cobra.FixedCompletions(allPresets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions(runtimeNames, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RegisterFlagCompletionFunc("net", cobra.FixedCompletions([]string{"none", "host"}, cobra.ShellCompDirectiveNoFileComp))
@@ -97,14 +97,14 @@ func changed(cmd *cobra.Command, names []string) bool {
 	return slices.ContainsFunc(names, cmd.Flags().Changed)
 }
 
-var runtimeNames = []string{sandbox.RuntimeBwrap, sandbox.RuntimeDocker}
+var runtimeNames = []string{record.RuntimeBwrap, record.RuntimeDocker}
 
 // defaultImage is the server's too.
 func defaultImage() string { return config.Default().Runtime.Docker.DefaultImage }
 
 // image is what the runtime shows, "" if it is the host's system.
 func (o *sandboxOptions) image() string {
-	if o.Runtime != sandbox.RuntimeDocker {
+	if o.Runtime != record.RuntimeDocker {
 		return ""
 	}
 	return cmp.Or(o.Image, defaultImage())
@@ -117,45 +117,45 @@ const minMemory = 1 << 20
 func (o *sandboxOptions) check() error {
 	switch {
 	case !slices.Contains(runtimeNames, o.Runtime):
-		return fault.New(fault.Invalid, "--runtime %s: want bwrap or docker%s", o.Runtime, didYouMean(o.Runtime, runtimeNames))
+		return errdefs.New(errdefs.Invalid, "--runtime %s: want bwrap or docker%s", o.Runtime, didYouMean(o.Runtime, runtimeNames))
 	case o.Image != "" && !config.IsImage(o.Image):
-		return fault.New(fault.Invalid, "--image %s: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12", vpath.Quote(o.Image))
-	case o.Image != "" && o.Runtime != sandbox.RuntimeDocker:
-		return fault.New(fault.Invalid, "--image %s: only with --runtime docker", o.Image)
+		return errdefs.New(errdefs.Invalid, "--image %s: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12", vpath.Quote(o.Image))
+	case o.Image != "" && o.Runtime != record.RuntimeDocker:
+		return errdefs.New(errdefs.Invalid, "--image %s: only with --runtime docker", o.Image)
 	case o.Net != "none" && o.Net != "host":
-		return fault.New(fault.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
-	case !slices.Contains(sandbox.Homes(), o.Home):
-		return fault.New(fault.Invalid, "--home %s: want keep or private%s", vpath.Quote(o.Home), didYouMean(o.Home, sandbox.Homes()))
+		return errdefs.New(errdefs.Invalid, "--net %s: want none or host%s", o.Net, didYouMean(o.Net, []string{"none", "host"}))
+	case !slices.Contains(record.Homes(), o.Home):
+		return errdefs.New(errdefs.Invalid, "--home %s: want keep or private%s", vpath.Quote(o.Home), didYouMean(o.Home, record.Homes()))
 	case !(o.CPUs >= 0) || o.CPUs > 4096:
-		return fault.New(fault.Invalid, "--cpus %v: want a positive number", o.CPUs)
+		return errdefs.New(errdefs.Invalid, "--cpus %v: want a positive number", o.CPUs)
 	case o.Memory != 0 && o.Memory < minMemory:
-		return fault.New(fault.Invalid, "--memory %s: nothing runs in so little; want a number with K, M, G or T, such as 512M", o.Memory.String())
+		return errdefs.New(errdefs.Invalid, "--memory %s: too small; want a number with K, M, G or T, such as 512M", o.Memory.String())
 	case o.PIDs < 0:
-		return fault.New(fault.Invalid, "--pids %d: want a positive number", o.PIDs)
+		return errdefs.New(errdefs.Invalid, "--pids %d: want a positive number", o.PIDs)
 	case o.Timeout < 0:
-		return fault.New(fault.Invalid, "--timeout %s: want a positive duration", o.Timeout)
+		return errdefs.New(errdefs.Invalid, "--timeout %s: want a positive duration", o.Timeout)
 	}
 	return o.checkUser()
 }
 
 func (o *sandboxOptions) checkUser() error {
-	uid, err := sandbox.ParseUser(o.User)
+	uid, err := record.ParseUser(o.User)
 	if err == nil {
-		err = sandbox.CheckUser(uid, o.Runtime)
+		err = record.CheckUser(uid, o.Runtime)
 	}
 	return err
 }
 
 // uid is who commands are inside, nil for the default. The flags were checked.
 func (o *sandboxOptions) uid() *uint32 {
-	uid, _ := sandbox.ParseUser(o.User)
+	uid, _ := record.ParseUser(o.User)
 	return uid
 }
 
 // checkHere refuses what only a server's sandbox has.
 func (o *sandboxOptions) checkHere() error {
 	if o.Codebase != "" {
-		return usageError{fault.New(fault.Invalid, "--codebase %s: is a server's: give --endpoint too", vpath.Quote(o.Codebase))}
+		return usageError{errdefs.New(errdefs.Invalid, "--codebase %s: needs --endpoint", vpath.Quote(o.Codebase))}
 	}
 	return nil
 }
@@ -210,7 +210,7 @@ func (o *sandboxOptions) flagRules(e *env, isDir func(string) bool) ([]policy.Ru
 func notOnHost(rules []policy.Rule, source string) error {
 	for _, r := range rules {
 		if inside, ok := strings.CutPrefix(r.Pattern, strings.TrimSuffix(source, "/")+"/"); ok && source != "/" {
-			return fault.New(fault.Invalid, "pattern %q: it is a path of this host, and patterns begin at the workspace's root: write %q", r.Pattern, "/"+inside)
+			return errdefs.New(errdefs.Invalid, "pattern %q: it is a path of this host, and patterns begin at the workspace's root: write %q", r.Pattern, "/"+inside)
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func notOnHost(rules []policy.Rule, source string) error {
 // rules returns the policy of a sandbox and, for people, where it is from:
 // --policy, --preset, the project's policy file or the default preset, in this
 // order, then the flags' own rules.
-func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
+func (o *sandboxOptions) rules(e *env, home *record.Home, source string) ([]policy.Rule, string, error) {
 	base, note, err := o.baseRules(e, home, source)
 	if err != nil {
 		return nil, "", err
@@ -237,7 +237,7 @@ func (o *sandboxOptions) rules(e *env, home *sandbox.Home, source string) ([]pol
 	return append(slices.Clone(base), extra...), note, nil
 }
 
-func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([]policy.Rule, string, error) {
+func (o *sandboxOptions) baseRules(e *env, home *record.Home, source string) ([]policy.Rule, string, error) {
 	if o.Policy != "" {
 		doc, rules, err := loadPolicyFile(o.Policy, source)
 		if err != nil {
@@ -269,16 +269,16 @@ func (o *sandboxOptions) baseRules(e *env, home *sandbox.Home, source string) ([
 
 // loadPolicyFile reads the policy file at path. Below the source no symbolic
 // link is followed, for that is where others write. Elsewhere the user's own
-// links count, and a pipe that a shell passes in (hostfile.ReadNamed). An empty
+// links count, and a pipe that a shell passes in (safefs.ReadNamed). An empty
 // source is none.
 func loadPolicyFile(path, source string) (*policy.Document, []policy.Rule, error) {
-	read := func() ([]byte, error) { return hostfile.ReadNamed(path, policy.MaxFileBytes) }
+	read := func() ([]byte, error) { return safefs.ReadNamed(path, policy.MaxFileBytes) }
 	if rel, ok := relBelow(source, path); ok && source != "" {
-		read = func() ([]byte, error) { return hostfile.ReadRegularIn(source, rel, policy.MaxFileBytes) }
+		read = func() ([]byte, error) { return safefs.ReadRegularIn(source, rel, policy.MaxFileBytes) }
 	}
 	content, err := read()
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "policy file %s: %w", vpath.Escape(path), err)
+		return nil, nil, errdefs.New(errdefs.Invalid, "policy file %s: %w", vpath.Escape(path), err)
 	}
 	return parsePolicy(content, path)
 }

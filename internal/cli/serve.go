@@ -11,24 +11,24 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/bundle"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
-// Parts are what the program of the same file has that serves and asks
-// servers: the one that is started for every sandbox must stay light.
+// Parts are what only the program agentfense-server has, which serves and talks
+// to servers: the program that is started for every sandbox must stay light.
 type Parts struct {
 	// Serve runs a server until ctx ends.
 	Serve func(ctx context.Context, o ServerOptions) error
 	// Dial connects to a server.
-	Dial func(ctx context.Context, at endpoint.Endpoint) (control.Server, error)
+	Dial func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error)
 	// Tokens opens the tokens of the server with a configuration.
-	Tokens func(ctx context.Context, c *config.Config) (control.Tokens, error)
+	Tokens func(ctx context.Context, c *config.Config) (backend.Tokens, error)
 	// ReadToken reads a file that holds a token. Errors: NotFound;
 	// Precondition for one that others can read.
 	ReadToken func(path string) (string, error)
@@ -37,7 +37,7 @@ type Parts struct {
 // ServerOptions are daemon.Options.
 type ServerOptions struct {
 	Config *config.Config
-	Home   *sandbox.Home
+	Home   *record.Home
 	NoAuth bool
 	Log    *slog.Logger
 	// IdleExit, if not 0, ends the server when nobody has needed it for as long.
@@ -48,6 +48,12 @@ type ServerOptions struct {
 // ServerMain is Main of the program that has the parts.
 func ServerMain(args []string, parts Parts) int {
 	e := newEnv()
+	light, err := executable.Light() // what is started for a sandbox
+	if err != nil {
+		e.say("%s", oneLine(err))
+		return exitCode(err, true)
+	}
+	launch.UseProgram(light)
 	e.parts = &parts
 	return e.main(args)
 }
@@ -86,15 +92,10 @@ serves, they also stand in the state directory (file "server.json").`,
 
 func runServe(ctx context.Context, e *env, o serveOptions) error {
 	if e.parts == nil {
-		return bundle.Exec()
+		return executable.ExecServer()
 	}
-	program, err := bundle.First() // what is started for a sandbox
-	if err != nil {
-		return err
-	}
-	supervise.UseProgram(program)
 	if o.IdleExit < 0 {
-		return usageError{fault.New(fault.Invalid, "--idle-exit %s: want a duration of at least 0", o.IdleExit)}
+		return usageError{errdefs.New(errdefs.Invalid, "--idle-exit %s: want a duration of at least 0", o.IdleExit)}
 	}
 	c, err := config.Load(o.Config, os.Environ())
 	if err != nil {

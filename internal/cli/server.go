@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/agentfense/agentfense/internal/bundle"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/statedir"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/lib/statedir"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // endpointOptions are the flags of every verb that say which server to ask.
@@ -50,7 +50,7 @@ func refuseEndpoint(cmd *cobra.Command, _ []string) error {
 	if cmd.Annotations[annotationServer] != "" {
 		return nil
 	}
-	return refuseFor(cmd, "whatever its flags")
+	return refuseFor(cmd, "")
 }
 
 // hideEndpoint leaves those flags out of the help of such a verb.
@@ -69,7 +69,7 @@ func refuseFor(cmd *cobra.Command, reason string) error {
 	if given < 0 {
 		return nil
 	}
-	return usageError{fault.New(fault.Invalid, "%s: asks no server, %s: leave --%s out", cmd.CommandPath(), reason, endpointFlags[given])}
+	return usageError{errdefs.New(errdefs.Invalid, "%s: works only on this host%s: leave --%s out", cmd.CommandPath(), reason, endpointFlags[given])}
 }
 
 // address is the endpoint that is given, "" for none.
@@ -85,23 +85,23 @@ func (e *env) hereOnly(what string) error {
 	if e.address() == "" {
 		return nil
 	}
-	return usageError{fault.New(fault.Invalid, "%s: works on this host alone, not on a server: leave --endpoint and AGENTFENSE_ENDPOINT out", what)}
+	return usageError{errdefs.New(errdefs.Invalid, "%s: works only on this host: leave --endpoint and AGENTFENSE_ENDPOINT out", what)}
 }
 
-// either does here what cmd says, or there, on the server that is given, for
+// dispatch does here what cmd says, or there, on the server that is given, for
 // which those of cmd's own flags count that are named.
-func (e *env) either(cmd *cobra.Command, here func() error, there func(context.Context, control.Server) error, flags ...string) error {
+func (e *env) dispatch(cmd *cobra.Command, here func() error, there func(context.Context, backend.Server) error, flags ...string) error {
 	address := e.address()
 	if address == "" {
 		if given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed); given >= 0 {
-			return usageError{fault.New(fault.Invalid, "--%s: is for a server: give --endpoint too", endpointFlags[given])}
+			return usageError{errdefs.New(errdefs.Invalid, "--%s: needs --endpoint", endpointFlags[given])}
 		}
 		return here()
 	}
 	var err error
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if err == nil && f.Changed && f.Name != "help" && !slices.Contains(flags, f.Name) {
-			err = usageError{fault.New(fault.Invalid, "%s --%s: works on this host alone, not on a server", cmd.CommandPath(), f.Name)}
+			err = usageError{errdefs.New(errdefs.Invalid, "%s --%s: works only on this host, not on a server", cmd.CommandPath(), f.Name)}
 		}
 	})
 	if err != nil {
@@ -110,11 +110,11 @@ func (e *env) either(cmd *cobra.Command, here func() error, there func(context.C
 	return e.onServer(cmd.Context(), address, there)
 }
 
-// onServer connects to a server. The program that runs for each sandbox cannot:
-// it becomes the other one, with the same arguments.
-func (e *env) onServer(ctx context.Context, address string, do func(context.Context, control.Server) error) error {
+// onServer connects to a server. The light program cannot: it becomes
+// agentfense-server, with the same arguments.
+func (e *env) onServer(ctx context.Context, address string, do func(context.Context, backend.Server) error) error {
 	if e.parts == nil {
-		return bundle.Exec()
+		return executable.ExecServer()
 	}
 	at, err := e.endpoint(address)
 	if err != nil {
@@ -149,18 +149,18 @@ func (e *env) endpoint(address string) (endpoint.Endpoint, error) {
 		return at, usageError{err}
 	}
 	own, dir, serves := e.ownServer()
-	serves = serves && own.Meet(&at)
+	serves = serves && own.Matches(&at)
 	switch {
 	case serves:
-		at.Guard(own.Whose(dir))
+		at.Guard(own.VerifyListener(dir))
 	case e.address() == "":
-		at.Guard(endpoint.WhoseUsual(at.Address()))
+		return at, errNoServer
 	}
 	at.Token, at.TokenFrom, err = e.token()
 	if at.Token == "" && err == nil && serves {
 		at.Token, err = e.parts.ReadToken(own.TokenFile)
-		at.TokenFrom = sandbox.HostPath(own.TokenFile).String()
-		if fault.Is(err, fault.NotFound) { // taken away to get another: it may need none
+		at.TokenFrom = record.HostPath(own.TokenFile).String()
+		if errdefs.Is(err, errdefs.NotFound) { // taken away to get another: it may need none
 			err = nil
 		}
 	}
@@ -172,7 +172,7 @@ func (e *env) token() (token, from string, err error) {
 	path := e.at.TokenFile
 	if text := e.getenv("AGENTFENSE_TOKEN"); path == "" && text != "" {
 		if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return "", "", fault.New(fault.Invalid, "AGENTFENSE_TOKEN: has what no token has: a space, or a character beyond ASCII")
+			return "", "", errdefs.New(errdefs.Invalid, "AGENTFENSE_TOKEN: malformed token: contains a space or a non-ASCII character")
 		}
 		return text, "AGENTFENSE_TOKEN", nil
 	}
@@ -183,32 +183,28 @@ func (e *env) token() (token, from string, err error) {
 		return "", "", nil
 	}
 	token, err = e.parts.ReadToken(path)
-	return token, sandbox.HostPath(path).String(), err
+	return token, record.HostPath(path).String(), err
 }
 
 // ownServer finds this user's server, and its state directory.
-func (e *env) ownServer() (own endpoint.Own, dir string, serves bool) {
+func (e *env) ownServer() (own endpoint.LocalServer, dir string, serves bool) {
 	dir, err := statedir.Path(e.getenv)
 	if err != nil {
 		return own, "", false
 	}
-	own, serves = endpoint.FindOwn(dir)
+	own, serves = endpoint.FindDefault(dir)
 	return own, dir, serves
 }
 
-// defaultEndpoint is the server of the verbs that need one: this user's, else
-// the address where one listens that was told nothing else. Errors: Denied for a
-// listener there that may be somebody else's, Unavailable for none.
+// errNoServer is the error of a verb that needs a server and finds none.
+var errNoServer = errdefs.New(errdefs.Unavailable, "find server: yours does not run: start `agentfense serve`, or give --endpoint")
+
+// defaultEndpoint is the endpoint of the verbs that need a server: this user's own.
+// Errors: Unavailable if it does not run.
 func (e *env) defaultEndpoint() (string, error) {
-	if own, _, serves := e.ownServer(); serves {
-		return own.Address(), nil
+	own, _, serves := e.ownServer()
+	if !serves {
+		return "", errNoServer
 	}
-	if e.files() != (endpoint.Files{}) { // its certificate tells who it is
-		return endpoint.Usual, nil
-	}
-	address, err := endpoint.FindUsual()
-	if address == "" && err == nil {
-		err = fault.New(fault.Unavailable, "find server: yours does not serve, and none listens at %s: start `agentfense serve`, or give --endpoint", endpoint.Usual)
-	}
-	return address, err
+	return own.Address(), nil
 }

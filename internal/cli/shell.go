@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // shellOptions are those of run, which makes the sandbox where none is named.
@@ -59,9 +59,9 @@ func (o *shellOptions) open(cmd *cobra.Command, e *env, args []string) error {
 	if err := checkVariables(o.Env); err != nil {
 		return err
 	}
-	return e.either(cmd,
+	return e.dispatch(cmd,
 		func() error { return runRun(cmd.Context(), e, cmd, o.runOptions, here()) },
-		func(ctx context.Context, s control.Server) error {
+		func(ctx context.Context, s backend.Server) error {
 			return e.runOnServer(ctx, s, cmd, o.runOptions, there)
 		},
 		append([]string{"env", "workdir", "timeout", "shell"}, serverFlags...)...)
@@ -72,7 +72,7 @@ func (o *shellOptions) open(cmd *cobra.Command, e *env, args []string) error {
 func refuseMaking(cmd *cobra.Command, name string) error {
 	for _, flag := range slices.Concat([]string{"dir", "codebase"}, policyFlags, limitFlags) {
 		if flag != "timeout" && cmd.Flags().Changed(flag) {
-			return fault.New(fault.Invalid, "shell %s --%s: `shell NAME` opens a sandbox that exists; leave NAME out to make one, or use `agentfense run --name %[1]s`", name, flag)
+			return errdefs.New(errdefs.Invalid, "shell %s --%s: `shell NAME` opens a sandbox that exists; leave NAME out to make one, or use `agentfense run --name %[1]s`", name, flag)
 		}
 	}
 	return nil

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 // bytesValue is a flag that takes a size: a number and an optional suffix K,

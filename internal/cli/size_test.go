@@ -3,7 +3,7 @@ package cli
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 func TestFormatBytesReadsBack(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 )
 
 func newStop(e *env) *cobra.Command {
@@ -27,11 +27,11 @@ func newStop(e *env) *cobra.Command {
 		if force {
 			timeout = time.Second
 		}
-		return e.either(cmd,
+		return e.dispatch(cmd,
 			func() error {
 				return forEach(args, func(name string) error { return runStop(cmd.Context(), e, name, timeout) })
 			},
-			func(ctx context.Context, s control.Server) error {
+			func(ctx context.Context, s backend.Server) error {
 				return forEach(args, func(name string) error { return stopOnServer(ctx, s, name) })
 			})
 	}
@@ -51,9 +51,9 @@ func forEach(names []string, do func(string) error) error {
 }
 
 // stopOnServer stops a sandbox that runs.
-func stopOnServer(ctx context.Context, s control.Server, name string) error {
+func stopOnServer(ctx context.Context, s backend.Server, name string) error {
 	sb, err := s.Sandbox(ctx, name)
-	if err != nil || sb.Status != control.Running {
+	if err != nil || sb.Status != record.Running {
 		return err
 	}
 	return s.Stop(ctx, string(sb.Record.ID))
@@ -68,7 +68,7 @@ func runStop(ctx context.Context, e *env, name string, timeout time.Duration) er
 }
 
 // stop ends a sandbox if it runs and waits until it has let its lock go.
-func (e *env) stop(ctx context.Context, sb *sandbox.Sandbox, timeout time.Duration) error {
+func (e *env) stop(ctx context.Context, sb *record.Sandbox, timeout time.Duration) error {
 	began := time.Now()
 	killed, err := supervise.End(ctx, sb, timeout)
 	switch {

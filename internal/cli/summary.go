@@ -2,13 +2,16 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // How much the summary tells.
@@ -28,7 +31,7 @@ func lastSeq(path string) (uint64, error) {
 		last = max(last, r.Seq)
 		return nil
 	})
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return 0, nil
 	}
 	return last, err
@@ -37,9 +40,9 @@ func lastSeq(path string) (uint64, error) {
 // printSummary says after a run, on stderr, what the sandbox changed, what it
 // was refused since the audit record afterSeq, and what to do now, or that the
 // sandbox is to go with its changes. It says nothing where nothing happened.
-func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64, toGo bool) error {
+func (e *env) printSummary(sb *record.Sandbox, afterSeq uint64, toGo bool) error {
 	p := e.progress("looking at what changed")
-	s, err := sb.Summarise(afterSeq)
+	s, err := review.Summarise(sb, afterSeq)
 	p.stop()
 	if err != nil {
 		return err
@@ -53,14 +56,14 @@ func (e *env) printSummary(sb *sandbox.Sandbox, afterSeq uint64, toGo bool) erro
 	if err != nil {
 		return err
 	}
-	helping := advice(s.Refused, sb.Record().Rules, reserved, isDirBelow(string(source.Path)))
+	helping := advice(s.Refused, sb.Record().Rules, reserved, isDirBelow(string(source.Path)), again)
 	e.saySummary(sb.Name(), s, helping, toGo)
 	return nil
 }
 
 // saySummary prints the summary; helping are the lines that tell what would permit
 // what was refused.
-func (e *env) saySummary(name string, s sandbox.Summary, helping []string, toGo bool) {
+func (e *env) saySummary(name string, s review.Summary, helping []string, toGo bool) {
 	if len(s.Files) == 0 {
 		e.printDenials(s.Denials, summaryLines-len(helping))
 		e.sayLines(helping)
@@ -68,16 +71,13 @@ func (e *env) saySummary(name string, s sandbox.Summary, helping []string, toGo 
 	}
 	denied := e.printDenials(s.Denials, summaryDenials) + len(helping)
 	e.sayLines(helping)
-	groups := groupLines(s.Groups)
-	if len(groups) > summaryGroups {
-		groups = append(groups[:summaryGroups-1], fmt.Sprintf("… and %d more lines about groups", len(groups)-summaryGroups+1))
-	}
+	groups := fewGroupLines(s.Groups)
 	counts := make([]string, 0, 4)
 	for _, c := range []struct {
-		status sandbox.Status
+		status changes.Status
 		word   string
 	}{
-		{sandbox.Added, "created"}, {sandbox.Modified, "modified"}, {sandbox.Deleted, "deleted"}, {sandbox.Retyped, "of another type"},
+		{changes.Added, "created"}, {changes.Modified, "modified"}, {changes.Deleted, "deleted"}, {changes.Retyped, "of another type"},
 	} {
 		if n := s.CountStatus(c.status); n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, c.word))
@@ -100,8 +100,8 @@ func (e *env) saySummary(name string, s sandbox.Summary, helping []string, toGo 
 
 // printFiles names the changes that are in no group, in at most room lines: the
 // marked ones first, but some of the others in any case.
-func (e *env) printFiles(files []sandbox.FileDiff, room int) {
-	var marked, plain []*sandbox.FileDiff
+func (e *env) printFiles(files []review.FileDiff, room int) {
+	var marked, plain []*review.FileDiff
 	for i := range files {
 		f := &files[i]
 		switch {
@@ -128,6 +128,8 @@ func (e *env) printFiles(files []sandbox.FileDiff, room int) {
 			line += "  (own, never applied)"
 		case f.LeftOut != "":
 			line += "  (" + f.LeftOut + ")"
+		case f.NotPlaced != "":
+			line += "  (cannot be applied: " + f.NotPlaced + ")"
 		}
 		if f.Mark != nil {
 			line += e.colour(e.stderr, "33", fmt.Sprintf("  ! %s: %s", f.Mark.Risk, f.Mark.Reason))
@@ -140,7 +142,7 @@ func (e *env) printFiles(files []sandbox.FileDiff, room int) {
 }
 
 // groupLines are the lines that tell of groups, each with its marks.
-func groupLines(groups []sandbox.Group) []string {
+func groupLines(groups []review.Group) []string {
 	var lines []string
 	for _, g := range groups {
 		lines = append(lines, g.Title()+marksOf(&g))
@@ -151,9 +153,41 @@ func groupLines(groups []sandbox.Group) []string {
 	return lines
 }
 
+// fewGroupLines are the first of these lines, the titles before all else and those
+// with marks before the others, with how many more there are.
+func fewGroupLines(groups []review.Group) []string {
+	lines := groupLines(groups)
+	if len(lines) <= summaryGroups {
+		return lines
+	}
+	groups = slices.Clone(groups)
+	slices.SortStableFunc(groups, func(a, b review.Group) int { return riskOf(&b) - riskOf(&a) })
+	var titles []string
+	for _, g := range groups[:min(len(groups), summaryGroups-1)] {
+		titles = append(titles, g.Title()+marksOf(&g))
+	}
+	for _, line := range lines {
+		if len(titles) < summaryGroups-1 && !slices.Contains(titles, line) {
+			titles = append(titles, line)
+		}
+	}
+	return append(titles, fmt.Sprintf("… and %d more lines about groups", len(lines)-len(titles)))
+}
+
+// riskOf is the gravest risk of the group's marks that tell something.
+func riskOf(g *review.Group) int {
+	risk := 0
+	for _, m := range g.Marks {
+		if !m.IsUsual() {
+			risk = max(risk, int(m.Risk))
+		}
+	}
+	return risk
+}
+
 // marksOf counts the marks of a group. It does not tell of git's own state, which
 // changes with each commit.
-func marksOf(g *sandbox.Group) string {
+func marksOf(g *review.Group) string {
 	var all []string
 	for _, m := range g.Marks {
 		if !m.IsUsual() {
@@ -171,7 +205,7 @@ func marksOf(g *sandbox.Group) string {
 
 // printDenials says what was refused, by rule, in at most room lines, and returns
 // how many it took.
-func (e *env) printDenials(groups []sandbox.DenialGroup, room int) int {
+func (e *env) printDenials(groups []review.DenialGroup, room int) int {
 	for i, g := range groups {
 		if i == room-1 && len(groups) > room {
 			e.say("… and by %d more rules", len(groups)-i)
@@ -182,7 +216,12 @@ func (e *env) printDenials(groups []sandbox.DenialGroup, room int) int {
 			continue
 		}
 		rule := "by default: no rule matches"
-		if g.Rule != "" {
+		switch {
+		case g.Rule == "" && g.Source != "":
+			rule = "by " + vpath.Escape(g.Source)
+		case g.Rule != "" && g.Source == "": // the policy was replaced meanwhile
+			rule = "by " + vpath.Quote(policy.Written(g.Rule))
+		case g.Rule != "":
 			rule = fmt.Sprintf("by %s (%s)", vpath.Quote(policy.Written(g.Rule)), vpath.Escape(g.Source))
 		}
 		e.say("denied %s: %s %s", times(g.Count), strings.Join(g.Paths, ", "), rule)

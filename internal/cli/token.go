@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentfense/agentfense/internal/bundle"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 func newToken(e *env) *cobra.Command {
@@ -44,12 +44,12 @@ func (o *tokenOptions) register(cmd *cobra.Command) {
 }
 
 // withTokens calls do with the tokens of this host's server.
-func (e *env) withTokens(cmd *cobra.Command, o tokenOptions, do func(context.Context, control.Tokens) error) error {
+func (e *env) withTokens(cmd *cobra.Command, o tokenOptions, do func(context.Context, backend.Tokens) error) error {
 	if err := e.hereOnly(cmd.CommandPath()); err != nil {
 		return err
 	}
 	if e.parts == nil {
-		return bundle.Exec()
+		return executable.ExecServer()
 	}
 	c, err := config.Load(o.Config, os.Environ())
 	if err != nil {
@@ -70,7 +70,7 @@ func (e *env) withTokens(cmd *cobra.Command, o tokenOptions, do func(context.Con
 
 type tokenCreateOptions struct {
 	tokenOptions
-	Token   control.Token
+	Token   backend.Token
 	Expires string
 	JSON    bool
 }
@@ -89,7 +89,7 @@ SHA-256 alone. Without --owner it reaches everybody's codebases and sandboxes.`,
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.Token.OwnerID, "owner", "", "whose things it reaches (default: everybody's)")
+	f.StringVar(&o.Token.OwnerID, "owner", "", "owner of the codebases and sandboxes that it reaches (default: all owners)")
 	f.StringVar(&o.Token.Scopes, "scope", "", "what it may do: some of read,exec,manage,apply")
 	f.StringVar(&o.Expires, "expires", "", "when it ends: after a time such as 12h or 30d, or at 2030-01-31 (default: never)")
 	f.StringVar(&o.Token.Name, "name", "", "its name, for ls, revoke and the audit log (default: one is made up)")
@@ -101,7 +101,7 @@ SHA-256 alone. Without --owner it reaches everybody's codebases and sandboxes.`,
 func runTokenCreate(cmd *cobra.Command, e *env, o tokenCreateOptions) error {
 	t := o.Token
 	if t.Scopes == "" {
-		return usageError{fault.New(fault.Invalid, "token create: --scope is missing: some of read,exec,manage,apply")}
+		return usageError{errdefs.New(errdefs.Invalid, "token create: --scope is missing: some of read,exec,manage,apply")}
 	}
 	var err error
 	t.CreatedAt = time.Now().UTC()
@@ -112,9 +112,9 @@ func runTokenCreate(cmd *cobra.Command, e *env, o tokenCreateOptions) error {
 		t.Name = strings.TrimPrefix(t.OwnerID+"-", "-") + strconv.FormatInt(t.CreatedAt.UnixMilli(), 36)
 	}
 	if strings.TrimSpace(t.Name) != t.Name || vpath.Escape(t.Name) != t.Name {
-		return usageError{fault.New(fault.Invalid, "--name %s: want a name that can be printed", vpath.Quote(t.Name))}
+		return usageError{errdefs.New(errdefs.Invalid, "--name %s: want a name that can be printed", vpath.Quote(t.Name))}
 	}
-	return e.withTokens(cmd, o.tokenOptions, func(ctx context.Context, tokens control.Tokens) error {
+	return e.withTokens(cmd, o.tokenOptions, func(ctx context.Context, tokens backend.Tokens) error {
 		secret, err := tokens.Issue(ctx, t)
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func runTokenCreate(cmd *cobra.Command, e *env, o tokenCreateOptions) error {
 		if o.JSON {
 			return e.printJSON(struct {
 				SchemaVersion int `json:"schema_version"`
-				control.Token
+				backend.Token
 				Secret string `json:"token"`
 			}{schemaVersion, t, secret})
 		}
@@ -152,7 +152,7 @@ func parseExpiry(text string, now time.Time) (time.Time, error) {
 		in = time.Duration(n) * day
 	}
 	if err != nil || in <= 0 {
-		return time.Time{}, fault.New(fault.Invalid, "--expires %s: want a time such as 12h or 30d, or a date such as 2030-01-31", vpath.Quote(text))
+		return time.Time{}, errdefs.New(errdefs.Invalid, "--expires %s: want a time such as 12h or 30d, or a date such as 2030-01-31", vpath.Quote(text))
 	}
 	return now.Add(in), nil
 }
@@ -166,7 +166,7 @@ func newTokenLs(e *env) *cobra.Command {
 		Example: `  agentfense token ls --json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.withTokens(cmd, o, func(ctx context.Context, tokens control.Tokens) error {
+			return e.withTokens(cmd, o, func(ctx context.Context, tokens backend.Tokens) error {
 				return e.listTokens(ctx, tokens, asJSON)
 			})
 		},
@@ -176,7 +176,7 @@ func newTokenLs(e *env) *cobra.Command {
 	return cmd
 }
 
-func (e *env) listTokens(ctx context.Context, tokens control.Tokens, asJSON bool) error {
+func (e *env) listTokens(ctx context.Context, tokens backend.Tokens, asJSON bool) error {
 	list, err := tokens.List(ctx)
 	if err != nil {
 		return err
@@ -184,8 +184,8 @@ func (e *env) listTokens(ctx context.Context, tokens control.Tokens, asJSON bool
 	if asJSON {
 		return e.printJSON(struct {
 			SchemaVersion int             `json:"schema_version"`
-			Tokens        []control.Token `json:"tokens"`
-		}{schemaVersion, append([]control.Token{}, list...)})
+			Tokens        []backend.Token `json:"tokens"`
+		}{schemaVersion, append([]backend.Token{}, list...)})
 	}
 	var rows [][]string
 	for _, t := range list {
@@ -214,7 +214,7 @@ func newTokenRevoke(e *env) *cobra.Command {
 		Example: `  agentfense token revoke nightly`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return e.withTokens(cmd, o, func(ctx context.Context, tokens control.Tokens) error {
+			return e.withTokens(cmd, o, func(ctx context.Context, tokens backend.Tokens) error {
 				for _, name := range args {
 					if err := tokens.Revoke(ctx, name); err != nil {
 						return err

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestParseExpiry(t *testing.T) {
@@ -21,7 +21,7 @@ func TestParseExpiry(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"soon", "0d", "-1h", "d", "3d4", "1.5d", "99999999d", "0", "30"} {
-		if got, err := parseExpiry(text, now); !fault.Is(err, fault.Invalid) {
+		if got, err := parseExpiry(text, now); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("parseExpiry(%q) = %s, %v, want Invalid", text, got, err)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 )
 
 // toolOf names the program that a project with a file of that name is built with.
@@ -37,12 +37,12 @@ var managerDirs = []string{
 
 // inside is what a command finds in a sandbox with the host's system.
 type inside struct {
-	record sandbox.Record
+	record record.Record
 	path   []string // its PATH
 	home   string   // of this user
 }
 
-func (e *env) lookInside(r sandbox.Record) *inside {
+func (e *env) lookInside(r record.Record) *inside {
 	home := e.getenv("HOME")
 	if !filepath.IsAbs(home) {
 		home = supervise.CurrentUser().Home
@@ -51,7 +51,7 @@ func (e *env) lookInside(r sandbox.Record) *inside {
 }
 
 // reachable are the directories inside that hold what the host has there.
-func reachable(r sandbox.Record) []string {
+func reachable(r record.Record) []string {
 	dirs := []string{r.Workspace}
 	for _, m := range r.Mounts {
 		dirs = append(dirs, string(m.Target))
@@ -75,7 +75,7 @@ func (in *inside) shows(program string) bool {
 
 // sayTools says which of the programs that the project is built with are others
 // inside, or not there.
-func (e *env) sayTools(r sandbox.Record) {
+func (e *env) sayTools(r record.Record) {
 	for _, t := range toolOf {
 		if has(string(r.Source.Path), t.file) {
 			e.sayProgram(r, t.program)
@@ -85,8 +85,8 @@ func (e *env) sayTools(r sandbox.Record) {
 
 // sayProgram says, once, if a program that the caller's PATH finds is not the
 // one inside: a version manager's for example, which lies below the home.
-func (e *env) sayProgram(r sandbox.Record, name string) {
-	if r.Runtime == sandbox.RuntimeDocker || strings.Contains(name, "/") || e.toldPrograms[name] {
+func (e *env) sayProgram(r record.Record, name string) {
+	if r.Runtime == record.RuntimeDocker || strings.Contains(name, "/") || e.toldPrograms[name] {
 		return
 	}
 	ours := e.ownProgram(name)
@@ -100,10 +100,10 @@ func (e *env) sayProgram(r sandbox.Record, name string) {
 	e.toldPrograms[name] = true
 	called, to := vpath.Escape(name), e.flagsFor(in, ours)
 	if theirs := findProgram(name, in.path, in.shows); theirs != "" {
-		e.say("%s: inside it is %s, not your %s; to have yours: %s", called, vpath.Escape(theirs), vpath.Escape(ours), to)
+		e.say("%s: inside, this is %s, not your %s; to have yours: %s", called, vpath.Escape(in.versioned(theirs)), vpath.Escape(in.versioned(ours)), to)
 		return
 	}
-	e.say("%s: there is none inside; yours, %s, is not shown; to have it: %s", called, vpath.Escape(ours), to)
+	e.say("%s: not found inside; yours, %s, is not shown; to have it: %s", called, vpath.Escape(in.versioned(ours)), to)
 }
 
 // ownProgram is what the caller's PATH finds by that name, "" if nothing.

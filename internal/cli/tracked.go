@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // gitPatience bounds the look at git's history, summaryPatience how long the
@@ -27,7 +28,7 @@ type trackedJSON struct {
 	Unchecked string   `json:"unchecked,omitempty"`
 }
 
-func trackedJSONOf(t sandbox.Tracked) *trackedJSON {
+func trackedJSONOf(t review.Tracked) *trackedJSON {
 	if t.IsZero() {
 		return nil
 	}
@@ -42,19 +43,19 @@ func trackedJSONOf(t sandbox.Tracked) *trackedJSON {
 }
 
 // lookAtGit looks at the repository in the directory dir for what p hides.
-func lookAtGit(ctx context.Context, dir string, p *policy.Policy) (sandbox.Tracked, error) {
+func lookAtGit(ctx context.Context, dir string, p *policy.Policy) (review.Tracked, error) {
 	source, err := os.Open(dir)
 	if err != nil {
-		return sandbox.Tracked{}, fmt.Errorf("%s: %w", dir, err)
+		return review.Tracked{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer source.Close()
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
-	return sandbox.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
+	return review.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
 }
 
 // trackedLines says for people what git keeps of hidden files.
-func trackedLines(t sandbox.Tracked) []string {
+func trackedLines(t review.Tracked) []string {
 	var lines []string
 	if len(t.Index) > 0 {
 		lines = append(lines, fmt.Sprintf("git tracks %s the policy hides: %s", plural(len(t.Index), "file")+" that", someOf(t.Index)))
@@ -84,7 +85,7 @@ func someOf(paths []vpath.Path) string {
 }
 
 // printTracked prints the notes of policy check and policy explain.
-func printTracked(w io.Writer, t sandbox.Tracked) error {
+func printTracked(w io.Writer, t review.Tracked) error {
 	for _, line := range trackedLines(t) {
 		if _, err := fmt.Fprintf(w, "note: %s\n", line); err != nil {
 			return err
@@ -98,19 +99,19 @@ func printTracked(w io.Writer, t sandbox.Tracked) error {
 type gitLook struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	found  sandbox.Tracked
+	found  review.Tracked
 	seen   func() error
 	err    error
 	told   bool
 }
 
 // startGitLook begins to look.
-func startGitLook(ctx context.Context, sb *sandbox.Sandbox) *gitLook {
+func startGitLook(ctx context.Context, sb *record.Sandbox) *gitLook {
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	l := &gitLook{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		l.found, l.seen, l.err = sb.LookAtGit(ctx)
+		l.found, l.seen, l.err = review.LookAtSandbox(ctx, sb)
 	}()
 	return l
 }

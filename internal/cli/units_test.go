@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestUnitsStartWhatThereIs: the command line of each systemd unit is one that
@@ -49,7 +49,7 @@ func TestUnitsStartWhatThereIs(t *testing.T) {
 
 // TestUnitsAreUnderstood: systemd knows all that the units say.
 func TestUnitsAreUnderstood(t *testing.T) {
-	needs.Command(t, "systemd-analyze")
+	testenv.Command(t, "systemd-analyze")
 	for unit, flags := range map[string][]string{"agentfense.service": {"verify"}, "agentfense.user.service": {"--user", "verify"}} {
 		text, err := os.ReadFile("../../deploy/systemd/" + unit)
 		if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // explainArgs lets cmd and all below say what they want where the words of the
@@ -27,10 +27,10 @@ func explainArgs(cmd *cobra.Command) {
 		}
 		_, below, _ := strings.Cut(cmd.CommandPath(), " ")
 		if cmd.HasAvailableSubCommands() && len(args) > 0 {
-			return usageError{fault.New(fault.Invalid, "no command %s%s (see `%s --help`)",
+			return usageError{errdefs.New(errdefs.Invalid, "no command %s%s (see `%s --help`)",
 				vpath.Quote(strings.TrimSpace(below+" "+args[0])), didYouMean(args[0], verbsOf(cmd)), cmd.CommandPath())}
 		}
-		return usageError{fault.New(fault.Invalid, "%s given, usage: %s (see `%s --help`)",
+		return usageError{errdefs.New(errdefs.Invalid, "%s given, usage: %s (see `%s --help`)",
 			plural(len(args), "argument"), cmd.UseLine(), cmd.CommandPath())}
 	}
 }
@@ -38,13 +38,13 @@ func explainArgs(cmd *cobra.Command) {
 // explainFlag says what a flag that could not be read should have been.
 func explainFlag(cmd *cobra.Command, err error) error {
 	if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) && wrong.GetFlag().Value.Type() == "duration" {
-		err = fault.New(fault.Invalid, "%w; want a unit, such as 10s or 5m", err)
+		err = errdefs.New(errdefs.Invalid, "%w; want a unit, such as 10s or 5m", err)
 	}
 	near := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		near = didYouMean("--"+unknown.GetSpecifiedName(), flagsOf(cmd))
 	}
-	return usageError{fault.New(fault.Invalid, "%w%s (see `%s --help`)", err, near, cmd.CommandPath())}
+	return usageError{errdefs.New(errdefs.Invalid, "%w%s (see `%s --help`)", err, near, cmd.CommandPath())}
 }
 
 // flagsOf are the flags that the help of cmd shows.

@@ -3,13 +3,11 @@ package cli
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// version is set by the Makefile to what git describes.
-var version = "dev"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+)
 
 type versionInfo struct {
 	SchemaVersion int    `json:"schema_version"`
@@ -46,18 +44,11 @@ func newVersion(e *env) *cobra.Command {
 }
 
 func readVersion() versionInfo {
-	v := versionInfo{
+	return versionInfo{
 		SchemaVersion: schemaVersion,
-		Version:       version,
+		Version:       executable.Version(),
+		Revision:      executable.Revision(),
 		Go:            runtime.Version(),
 		Platform:      runtime.GOOS + "/" + runtime.GOARCH,
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Revision = s.Value
-			}
-		}
-	}
-	return v
 }

@@ -6,16 +6,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxNotes is how many mounts, or warnings, are named.
 const maxNotes = 5
 
 // sayMounts says which file systems mounted in the source are not shown.
-func (e *env) sayMounts(sb *sandbox.Sandbox) error {
-	mounts, err := sb.NestedMounts()
+func (e *env) sayMounts(sb *record.Sandbox) error {
+	mounts, err := review.NestedMounts(sb)
 	if err != nil || len(mounts) == 0 {
 		return err
 	}

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxGitFile bounds the files of git that are read here: a path, or a configuration.
@@ -28,7 +28,7 @@ type gitFile struct {
 // that names the directory in turn, and is this user's, root's or that of the
 // directory's owner, is said to be its own.
 func readGitFile(source string) *gitFile {
-	content, err := hostfile.ReadRegularIn(source, ".git", maxGitFile)
+	content, err := safefs.ReadRegularIn(source, ".git", maxGitFile)
 	named, isLink := strings.CutPrefix(string(content), "gitdir: ")
 	if err != nil || !isLink {
 		return nil
@@ -61,7 +61,7 @@ func absoluteFrom(dir, path string) string {
 
 // readLine returns the content of a file of one line.
 func readLine(dir, name string) (string, error) {
-	content, err := hostfile.ReadRegularIn(dir, name, maxGitFile)
+	content, err := safefs.ReadRegularIn(dir, name, maxGitFile)
 	return strings.TrimRight(string(content), "\r\n"), err
 }
 
@@ -71,7 +71,7 @@ func isRepository(dir string) bool {
 
 // workTreeOf returns core.worktree of the repository in dir, "" if it has none.
 func workTreeOf(dir string) string {
-	content, err := hostfile.ReadRegularIn(dir, "config", maxGitFile)
+	content, err := safefs.ReadRegularIn(dir, "config", maxGitFile)
 	if err != nil {
 		return ""
 	}
@@ -112,7 +112,7 @@ func workTreeAbove(source string) string {
 // sayRepository says where the repository of a subdirectory, a worktree or a submodule
 // is, if the policy shows .git, and what git can do inside. On a server, which has but
 // the directory, nothing can be mounted.
-func (e *env) sayRepository(source string, rules []policy.Rule, mounts []sandbox.Mount, onServer bool) error {
+func (e *env) sayRepository(source string, rules []policy.Rule, mounts []record.Mount, onServer bool) error {
 	f, above := readGitFile(source), workTreeAbove(source)
 	if above == "" && (f == nil || isWithin(f.shows, source)) {
 		return nil
@@ -132,7 +132,7 @@ func (e *env) sayRepository(source string, rules []policy.Rule, mounts []sandbox
 		e.say(none+".git leads to %s, which does not name this directory in turn", where)
 	case onServer:
 		e.say(none+"this is a %s of %s, which is not uploaded; %s", f.kind, where, outside)
-	case slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return isWithin(f.shows, string(m.Target)) }):
+	case slices.ContainsFunc(mounts, func(m record.Mount) bool { return isWithin(f.shows, string(m.Target)) }):
 		e.say("git: reads the repository of this %s inside, and cannot write it; %s", f.kind, outside)
 	default:
 		e.say(none+"this is a %s of %s, which lies outside of the source; to let git read it, with all its branches: --mount %s; %s",

@@ -16,63 +16,70 @@ import (
 // runs nor by the verbs that read and apply what it left.
 func TestSymlinksLeadNowhereOutside(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{"secret.pem": "hidden", "read/kept": "kept", "write/": ""}, who...)
-		host := t.TempDir() // not in the sandbox at all
-		for path, content := range map[string]string{"shadow": "host's", "dir/file": "host's"} {
-			full := filepath.Join(host, path)
-			if err := os.MkdirAll(filepath.Dir(full), 0o777); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(full, []byte(content), 0o666); err != nil {
-				t.Fatal(err)
-			}
-		}
-		// The user's own link out of the source is one that the sandbox can
-		// read and not follow.
-		if err := os.Symlink(host, filepath.Join(s.Source, "planted")); err != nil {
-			t.Fatal(err)
-		}
-		outside, err := harness.Tree(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		untouched := s.Untouched()
-		passes(t, s, followLinks, []string{host}, "--preset", "read-only", "--write", "write/", "--hide", "*.pem")
-		untouched()
-		for _, path := range []string{"planted/shadow", "write/to shadow", "write/to hidden", "write/dir/file"} {
-			if r := s.Agentfense("files", "cat", s.Name, path); r.Code == 0 || strings.Contains(r.Stdout, "host's") {
-				t.Errorf("files cat %s: exit code %d, %q", path, r.Code, r.Stdout)
-			}
-		}
-		agentfense(t, s, "diff", s.Name)
-		agentfense(t, s, "apply", s.Name)
-		if target, err := os.Readlink(filepath.Join(s.Source, "write/dir")); err != nil || target != host+"/dir" {
-			t.Errorf("the link that was applied leads to %q, %v", target, err)
-		}
-		// Applied, the link is on the host. A file below it is still not ours.
-		prints(t, s, "rm write/dir && mkdir write/dir && echo mine > write/dir/file && cat write/dir/file", "mine\n")
-		if err := os.RemoveAll(filepath.Join(s.Source, "write/dir")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(host+"/dir", filepath.Join(s.Source, "write/dir")); err != nil {
-			t.Fatal(err)
-		}
-		if r := s.Agentfense("apply", s.Name); r.Code == 0 {
-			t.Errorf("apply through a link that was planted meanwhile: %s", r.Stdout)
-		}
-		now, err := harness.Tree(host)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for path, was := range outside {
-			if now[path] != was {
-				t.Errorf("%s changed:\nwas %s\nis  %s", path, was, now[path])
-			}
-		}
-		if len(now) != len(outside) {
-			t.Errorf("something appeared outside: %v", now)
-		}
+		eachHiding(t, func(t *testing.T, h hiding) { symlinksLeadNowhereOutside(t, h, who...) })
 	})
+}
+
+func symlinksLeadNowhereOutside(t *testing.T, h hiding, who ...harness.Option) {
+	s := harness.New(t, binary, map[string]string{"secret.pem": "hidden", "read/kept": "kept", "write/k.pem": "hidden"}, who...)
+	host := t.TempDir() // not in the sandbox at all
+	for path, content := range map[string]string{"shadow": "host's", "dir/file": "host's"} {
+		full := filepath.Join(host, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(full, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The user's own link out of the source is one that the sandbox can
+	// read and not follow.
+	if err := os.Symlink(host, filepath.Join(s.Source, "planted")); err != nil {
+		t.Fatal(err)
+	}
+	outside, err := harness.Tree(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	untouched := s.Untouched()
+	passes(t, s, followLinks, []string{host, string(h)}, append(h.flags("*.pem"), "--preset", "read-only", "--write", "write/")...)
+	untouched()
+	for _, path := range []string{"planted/shadow", "write/to shadow", "write/to hidden", "write/dir/file"} {
+		if r := s.Agentfense("files", "cat", s.Name, path); r.Code == 0 || strings.Contains(r.Stdout, "host's") {
+			t.Errorf("files cat %s: exit code %d, %q", path, r.Code, r.Stdout)
+		}
+	}
+	agentfense(t, s, "diff", s.Name)
+	agentfense(t, s, "apply", s.Name)
+	if got := s.Read("write/k.pem"); got != "hidden" {
+		t.Errorf("applied, the hidden target of a link holds %q", got)
+	}
+	if target, err := os.Readlink(filepath.Join(s.Source, "write/dir")); err != nil || target != host+"/dir" {
+		t.Errorf("the link that was applied leads to %q, %v", target, err)
+	}
+	// Applied, the link is on the host. A file below it is still not ours.
+	prints(t, s, "rm write/dir && mkdir write/dir && echo mine > write/dir/file && cat write/dir/file", "mine\n")
+	if err := os.RemoveAll(filepath.Join(s.Source, "write/dir")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(host+"/dir", filepath.Join(s.Source, "write/dir")); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.Agentfense("apply", s.Name); r.Code == 0 {
+		t.Errorf("apply through a link that was planted meanwhile: %s", r.Stdout)
+	}
+	now, err := harness.Tree(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, was := range outside {
+		if now[path] != was {
+			t.Errorf("%s changed:\nwas %s\nis  %s", path, was, now[path])
+		}
+	}
+	if len(now) != len(outside) {
+		t.Errorf("something appeared outside: %v", now)
+	}
 }
 
 var followLinks = program("follow links", func(in *inside, args []string) {
@@ -86,6 +93,8 @@ var followLinks = program("follow links", func(in *inside, args []string) {
 		"write/dir":       host + "/dir",
 		"write/to hidden": "../secret.pem",
 		"write/to absent": "../absent.pem",
+		"write/to k":      "k.pem",
+		"write/to none":   "none.pem",
 		"write/loop":      "loop",
 	} {
 		in.works("symlink", unix.Symlink(target, link))
@@ -110,6 +119,12 @@ var followLinks = program("follow links", func(in *inside, args []string) {
 	in.errno("create through a link", opened("write/dir/new", unix.O_CREAT|unix.O_WRONLY), unix.ENOENT)
 	in.errno("create at a hidden target", opened("write/to hidden", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
 	in.errno("create at an absent target", opened("write/to absent", unix.O_CREAT|unix.O_WRONLY), unix.EACCES)
+	for _, link := range []string{"write/to k", "write/to none"} {
+		in.errno("create by "+link, opened(link, unix.O_CREAT|unix.O_WRONLY), hiding(args[1]).making())
+		if hiding(args[1]) == hidesOwn {
+			in.works("write by "+link, os.WriteFile(link, []byte("mine"), 0o644))
+		}
+	}
 	in.errno("through the user's link", opened("planted/shadow", unix.O_RDONLY), unix.ENOENT)
 	in.errno("list the user's link", opened("planted/", unix.O_RDONLY|unix.O_DIRECTORY), unix.ENOENT)
 	target, err := os.Readlink("planted")

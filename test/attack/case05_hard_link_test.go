@@ -16,39 +16,43 @@ import (
 // made inside or was there before.
 func TestHardLinksWidenNothing(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{
-			"read/file": "read", "view/file": "view", "none/file": "none", "write/own": "own",
-		}, who...)
-		for _, name := range []string{"read", "view", "none"} {
-			if err := os.Link(filepath.Join(s.Source, name, "file"), filepath.Join(s.Source, "write", "also "+name)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.Link(filepath.Join(s.Source, "read/file"), filepath.Join(s.Source, "view/also read")); err != nil {
-			t.Fatal(err)
-		}
-		untouched := s.Untouched()
-		flags := []string{"--preset", "read-only", "--write", "write/", "--view", "view/", "--hide", "none/"}
-		passes(t, s, linkAcross, nil, flags...)
-		untouched()
-		if n := s.Denied("/read/file"); n == 0 {
-			t.Error("no refusal at /read/file is in the audit log")
-		}
-		// What was written by one name is applied to that name: the other
-		// names keep the file they had.
-		agentfense(t, s, "apply", s.Name)
-		for name, want := range map[string]string{
-			"write/also read": "changed", "write/also view": "changed", "write/also none": "changed",
-			"read/file": "read", "view/file": "view", "none/file": "none",
-		} {
-			if got := s.Read(name); got != want {
-				t.Errorf("applied, %s holds %q, want %q", name, got, want)
-			}
-		}
+		eachHiding(t, func(t *testing.T, h hiding) { hardLinksWidenNothing(t, h, who...) })
 	})
 }
 
-var linkAcross = program("link across", func(in *inside, _ []string) {
+func hardLinksWidenNothing(t *testing.T, h hiding, who ...harness.Option) {
+	s := harness.New(t, binary, map[string]string{
+		"read/file": "read", "view/file": "view", "none/file": "none", "write/own": "own", "write/key.pem": "none",
+	}, who...)
+	for _, name := range []string{"read", "view", "none"} {
+		if err := os.Link(filepath.Join(s.Source, name, "file"), filepath.Join(s.Source, "write", "also "+name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Link(filepath.Join(s.Source, "read/file"), filepath.Join(s.Source, "view/also read")); err != nil {
+		t.Fatal(err)
+	}
+	untouched := s.Untouched()
+	flags := append(h.flags("none/", "*.pem"), "--preset", "read-only", "--write", "write/", "--view", "view/")
+	passes(t, s, linkAcross, h.args(), flags...)
+	untouched()
+	if n := s.Denied("/read/file"); n == 0 {
+		t.Error("no refusal at /read/file is in the audit log")
+	}
+	// What was written by one name is applied to that name: the other
+	// names keep the file they had.
+	agentfense(t, s, "apply", s.Name)
+	for name, want := range map[string]string{
+		"write/also read": "changed", "write/also view": "changed", "write/also none": "changed",
+		"read/file": "read", "view/file": "view", "none/file": "none", "write/key.pem": "none",
+	} {
+		if got := s.Read(name); got != want {
+			t.Errorf("applied, %s holds %q, want %q", name, got, want)
+		}
+	}
+}
+
+var linkAcross = program("link across", func(in *inside, args []string) {
 	for _, from := range []string{"read/file", "view/file"} {
 		in.errno("link "+from, unix.Link(from, "write/linked"), unix.EACCES)
 		fd, err := unix.Open(from, unix.O_PATH, 0)
@@ -66,6 +70,7 @@ var linkAcross = program("link across", func(in *inside, _ []string) {
 	in.errno("link into view", unix.Link("write/own", "view/linked"), unix.EACCES)
 	in.errno("link into none", unix.Link("write/own", "none/linked"), unix.ENOENT)
 	in.errno("link over none", unix.Link("write/own", "none"), unix.EACCES)
+	ownNamesHaveOneLink(in, hidingOf(args))
 
 	// Names that the source gave the files are files of their own here.
 	for _, name := range []string{"read", "view", "none"} {
@@ -83,16 +88,41 @@ var linkAcross = program("link across", func(in *inside, _ []string) {
 	in.errno("read view/file", opened("view/file", unix.O_RDONLY), unix.EACCES)
 })
 
+// ownNamesHaveOneLink links to hidden names that may be made, of which the source has
+// one, and from them.
+func ownNamesHaveOneLink(in *inside, h hiding) {
+	linking := unix.EACCES
+	if h == hidesOwn {
+		linking = unix.EXDEV
+	}
+	for _, name := range []string{"write/key.pem", "write/absent.pem"} {
+		in.errno("link to "+name, unix.Link("write/own", name), linking)
+		in.errno("link from "+name, unix.Link(name, "write/linked"), unix.ENOENT)
+		in.errno("make "+name, opened(name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY), h.making())
+		if h != hidesOwn {
+			continue
+		}
+		in.errno("link from the own "+name, unix.Link(name, "write/linked"), unix.EXDEV)
+		in.errno("link from the own "+name+" to another", unix.Link(name, "write/other.pem"), unix.EXDEV)
+		var st unix.Stat_t
+		in.works("stat", unix.Stat(name, &st))
+		in.is("links of "+name, st.Nlink, uint64(1))
+	}
+}
+
 // A file whose names come to differ in class, because the policy changed, has
 // the strictest by each of them.
 func TestAFileHasItsStrictestNamesPermission(t *testing.T) {
 	const script = "cat a; echo x >> a; echo x >> b; chmod 600 b; truncate -s 0 a; cat b"
 	for _, tt := range []struct {
-		name, flag, stdout string
+		name   string
+		flags  []string
+		stdout string
 	}{
-		{"read", "--read", "old\nold\n"},
-		{"view", "--view", ""},
-		{"none", "--hide", ""},
+		{"read", []string{"--read", "c"}, "old\nold\n"},
+		{"view", []string{"--view", "c"}, ""},
+		{"none", hidesOwn.flags("c"), ""},
+		{"none, strictly", hidesStrict.flags("c"), ""},
 	} {
 		t.Run("a name that becomes "+tt.name+" while the sandbox runs", func(t *testing.T) {
 			s := harness.New(t, binary, nil)
@@ -100,7 +130,7 @@ func TestAFileHasItsStrictestNamesPermission(t *testing.T) {
 			if got := d.Hear(); got != "linked" {
 				t.Fatal(got)
 			}
-			if r := s.Run(script, "--preset", "full-access", tt.flag, "c"); r.Stdout != tt.stdout {
+			if r := s.Run(script, append(tt.flags, "--preset", "full-access")...); r.Stdout != tt.stdout {
 				t.Errorf("stdout %q, want %q\n%s", r.Stdout, tt.stdout, r.Stderr)
 			}
 			if r := d.End(); r.Code != 0 {
@@ -111,7 +141,7 @@ func TestAFileHasItsStrictestNamesPermission(t *testing.T) {
 		t.Run("a name that becomes "+tt.name+" before the next run", func(t *testing.T) {
 			s := harness.New(t, binary, nil)
 			prints(t, s, "echo old > a && ln a b && ln a c", "", "--preset", "full-access")
-			if r := s.Run(script, "--preset", "full-access", tt.flag, "c"); r.Stdout != tt.stdout {
+			if r := s.Run(script, append(tt.flags, "--preset", "full-access")...); r.Stdout != tt.stdout {
 				t.Errorf("stdout %q, want %q\n%s", r.Stdout, tt.stdout, r.Stderr)
 			}
 			prints(t, s, "cat a", "old\n", "--preset", "full-access")

@@ -15,12 +15,16 @@ import (
 // Names that mean something to a store, a kernel or a library are ordinary
 // names here: made inside, they hide nothing, open nothing and survive.
 func TestNamesThatImitateInternals(t *testing.T) {
+	eachHiding(t, namesThatImitateInternals)
+}
+
+func namesThatImitateInternals(t *testing.T, h hiding) {
 	s := harness.New(t, binary, map[string]string{
 		"victim": "victim", "plain": "plain", "dir/kept": "kept", "dir/sub/kept": "kept", "secret.pem": "secret",
 	})
 	s.Write(".wh.ours", "a file of the source")
 	untouched := s.Untouched()
-	flags := []string{"--preset", "full-access", "--hide", "*.pem"}
+	flags := append(h.flags("*.pem"), "--preset", "full-access")
 	passes(t, s, forgeNames, []string{"make"}, flags...)
 	untouched()
 	passes(t, s, forgeNames, []string{"look"}) // by another supervisor, from the disk
@@ -39,7 +43,7 @@ func TestNamesThatImitateInternals(t *testing.T) {
 // directories, control files of BranchFS and go-fuse's probe.
 var forgedNames = []string{
 	".wh.victim", ".wh.dir", "dir/.wh.kept", "dir/.wh..wh..opq", "dir/sub/.wh..opq", ".wh..wh..opq", ".wh..wh.plnk",
-	".wh..wh.#0123456789abcdef", ".wh.", ".wh..wh.", ".wh..wh..wh.victim", ".wh.secret.pem ", "top", "frozen", "work", "orphan", "base.log",
+	".wh..wh.#0123456789abcdef", ".wh.", ".wh..wh.", ".wh..wh..wh.victim", ".wh.secret.pem ", ".wh..wh.@victim", ".wh..wh.!victim", ".wh..wh.@secret.pem ", "top", "frozen", "work", "orphan", "base.log",
 	".branchfs_ctl", "@branch", ".wh." + strings.Repeat("n", 251), strings.Repeat(".wh.", 63),
 }
 

@@ -10,11 +10,15 @@ import (
 // A rule covers whole elements of a path: /src is not the beginning of
 // /src-secret, and no way of writing a path leads past a rule.
 func TestRulesCoverWholeElements(t *testing.T) {
+	eachHiding(t, rulesCoverWholeElements)
+}
+
+func rulesCoverWholeElements(t *testing.T, h hiding) {
 	s := harness.New(t, binary, map[string]string{
 		"src/a": "a", "src-secret/a": "secret", "src.bak": "secret", "srcs/a": "secret", "src ": "secret",
 		"sr/c": "secret", "src%2fa": "secret", "deny/a": "secret", "deny-not/a": "seen", "denyx": "seen",
 	})
-	only := []string{"--preset", "view-only", "--read", "/src", "--hide", "deny/", "--name", "prefix"}
+	only := append(h.flags("deny/"), "--preset", "view-only", "--read", "/src", "--name", "prefix")
 	prints(t, s, `for f in src/a src-secret/a src.bak srcs/a "src " sr/c src%2fa; do cat "$f" 2>&1; echo; done
 ls deny deny/a 2>&1 | grep -c 'No such file'
 ls -d deny-not/a denyx`,

@@ -19,6 +19,7 @@ func TestARevokedFileIsClosedToItsHolder(t *testing.T) {
 		name, flag   string
 		read, mapped string
 	}{
+		{"and strictly none alike", "--hide=strict", "EACCES", "SIGBUS"},
 		{"a file that becomes none cannot be read, written or mapped any more", "--hide", "EACCES", "SIGBUS"},
 		{"nor can one that becomes view", "--view", "EACCES", "SIGBUS"},
 		{"one that becomes read cannot be written any more", "--read", "secret", "secret"},
@@ -37,7 +38,7 @@ func TestARevokedFileIsClosedToItsHolder(t *testing.T) {
 			ask("map", "secret")
 			ask("list", "f")
 			ask("at", "success")
-			if r := s.Run("true", "--preset", "full-access", tt.flag, "dir/"); r.Code != 0 {
+			if r := s.Run("true", append(revoking(tt.flag), "--preset", "full-access")...); r.Code != 0 {
 				t.Fatal(r.Stderr)
 			}
 			ask("read", tt.read)
@@ -45,10 +46,12 @@ func TestARevokedFileIsClosedToItsHolder(t *testing.T) {
 			ask("write", "EACCES")
 			ask("truncate", "EACCES")
 			ask("open again", "EACCES")
-			if tt.flag == "--hide" {
+			if strings.HasPrefix(tt.flag, "--hide") {
 				ask("list", "")
 				ask("at", "ENOENT")
 				ask("here", "ENOENT")
+				ask("make", "EACCES")
+				ask("make here", "EACCES")
 			}
 			if r := d.End(); r.Code != 0 {
 				t.Error(r.Stderr)
@@ -57,6 +60,14 @@ func TestARevokedFileIsClosedToItsHolder(t *testing.T) {
 			prints(t, s, "cat dir/f", "secret", "--preset", "full-access")
 		})
 	}
+}
+
+// revoking are the flags of a policy that takes dir away.
+func revoking(flag string) []string {
+	if flag == "--hide=strict" {
+		return hidesStrict.flags("dir/")
+	}
+	return []string{flag, "dir/"}
 }
 
 // holdOpen opens and maps dir/f, stands in dir, and tries them when asked.
@@ -101,6 +112,10 @@ func tryHeld(verb string, dir, fd int, page []byte) (answer string) {
 		return errnoName(errnoOf(opened(procFD(fd), unix.O_WRONLY)))
 	case "at":
 		return errnoName(errnoOf(unix.Fstatat(dir, "f", new(unix.Stat_t), 0)))
+	case "make":
+		return errnoName(errnoOf(unix.Mkdirat(dir, "new", 0o755)))
+	case "make here":
+		return errnoName(errnoOf(opened("f", unix.O_CREAT|unix.O_WRONLY)))
 	case "here":
 		return errnoName(errnoOf(unix.Stat("f", new(unix.Stat_t))))
 	case "list":

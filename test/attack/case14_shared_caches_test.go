@@ -13,10 +13,22 @@ func TestCachesAreNotShared(t *testing.T) {
 	files := map[string]string{"f": "secret", "sub/g": "secret", "w": "old"}
 	full := harness.New(t, binary, files)
 	boxes := map[string]*harness.Sandbox{}
-	for _, flag := range []string{"--view", "--hide", "--read"} {
+	const own = "own"
+	flags := map[string][]string{own: append(hidesOwn.flags("f", "sub/g", "w"), "--preset", "full-access")}
+	for _, flag := range []string{"--view", "--hide", "--hide=strict", "--read"} {
+		flags[flag] = []string{"--preset", "read-only"}
+		for _, path := range []string{"f", "sub/g", "w"} {
+			if flag == "--hide=strict" {
+				flags[flag] = append(flags[flag], hidesStrict.flags(path)...)
+			} else {
+				flags[flag] = append(flags[flag], flag, path)
+			}
+		}
+	}
+	for name := range flags {
 		s := harness.New(t, binary, nil)
 		s.Source = full.Source
-		boxes[flag] = s
+		boxes[name] = s
 	}
 	untouched := full.Untouched()
 	start := func(s *harness.Sandbox, flags ...string) {
@@ -26,13 +38,14 @@ func TestCachesAreNotShared(t *testing.T) {
 		}
 	}
 	start(full, "--preset", "full-access")
-	for flag, s := range boxes {
-		start(s, "--preset", "read-only", flag, "f", flag, "sub/g", flag, "w")
+	for name, s := range boxes {
+		start(s, flags[name]...)
 	}
 	const use = "for f in f sub/g; do stat -c %A $f; cat $f; echo; cat $f; echo; done; printf new > w; cat w; echo; stat -c %d ."
 	shown := map[string]string{
 		"--view": strings.Repeat("----------\n\n\n", 2) + "\n",
-		"--hide": "\n\n\n\n\n",
+		"--hide": "\n\n\n\n\n", "--hide=strict": "\n\n\n\n\n",
+		own:      "\n\n\n\nnew\n", // it made an entry of its own
 		"--read": strings.Repeat("-r--r--r--\nsecret\nsecret\n", 2) + "old\n",
 	}
 	devices := map[string]string{}

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -16,7 +16,7 @@ import (
 // told of its own reading only: the pages it sees are its mount's, not those
 // of the source's file that others read.
 func TestResidencyTellsOfNobodyElse(t *testing.T) {
-	needs.Command(t, "fincore")
+	testenv.Command(t, "fincore")
 	s := harness.New(t, binary, map[string]string{"f": strings.Repeat("0123456789abcdef", 64<<10), "g": strings.Repeat("x", 1<<20)})
 	other := harness.New(t, binary, nil)
 	other.Source = s.Source

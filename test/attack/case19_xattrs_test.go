@@ -15,28 +15,34 @@ import (
 // with, and none of the source's to read.
 func TestThereAreNoExtendedAttributes(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{"f": "f", "dir/": "", "secret.pem": "s", "r": "r"}, who...)
-		f := filepath.Join(s.Source, "f")
-		if err := unix.Setxattr(f, "user.note", []byte("the host's"), 0); err != nil {
+		eachHiding(t, func(t *testing.T, h hiding) { thereAreNoExtendedAttributes(t, h, who...) })
+	})
+}
+
+func thereAreNoExtendedAttributes(t *testing.T, h hiding, who ...harness.Option) {
+	s := harness.New(t, binary, map[string]string{"f": "f", "dir/": "", "secret.pem": "s", "r": "r"}, who...)
+	f := filepath.Join(s.Source, "f")
+	for _, path := range []string{f, filepath.Join(s.Source, "secret.pem")} {
+		if err := unix.Setxattr(path, "user.note", []byte("the host's"), 0); err != nil {
 			t.Fatal(err)
 		}
-		untouched := s.Untouched()
-		passes(t, s, useAttributes, nil, "--preset", "full-access", "--hide", "*.pem", "--read", "r")
-		untouched()
-		agentfense(t, s, "apply", s.Name)
-		for _, name := range []string{"f", "dir", "new"} {
-			buf := make([]byte, 1000)
-			n, err := unix.Listxattr(filepath.Join(s.Source, name), buf)
-			if err != nil {
-				t.Error(err)
-			}
-			for _, attribute := range attributes {
-				if got := string(buf[:max(n, 0)]); got == attribute+"\x00" {
-					t.Errorf("applied, %s has %q", name, got)
-				}
+	}
+	untouched := s.Untouched()
+	passes(t, s, useAttributes, h.args(), append(h.flags("*.pem"), "--preset", "full-access", "--read", "r")...)
+	untouched()
+	agentfense(t, s, "apply", s.Name)
+	for _, name := range []string{"f", "dir", "new"} {
+		buf := make([]byte, 1000)
+		n, err := unix.Listxattr(filepath.Join(s.Source, name), buf)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, attribute := range attributes {
+			if got := string(buf[:max(n, 0)]); got == attribute+"\x00" {
+				t.Errorf("applied, %s has %q", name, got)
 			}
 		}
-	})
+	}
 }
 
 var attributes = []string{
@@ -44,11 +50,25 @@ var attributes = []string{
 	"user.overlay.opaque", "user.containers.override_stat", "system.posix_acl_access", "system.posix_acl_default", "user.fuseoverlayfs.opaque",
 }
 
-var useAttributes = program("use attributes", func(in *inside, _ []string) {
+var useAttributes = program("use attributes", func(in *inside, args []string) {
 	in.works("write", os.WriteFile("new", []byte("n"), 0o644))
 	value := make([]byte, 60_000)
 	buf := make([]byte, 1000)
-	for _, name := range []string{"f", "dir", "new", "r", "."} {
+	for _, name := range []string{"secret.pem", "absent.pem", "absent"} {
+		for _, attribute := range []string{"user.x", "security.capability", "system.posix_acl_access"} {
+			_, err := unix.Lgetxattr(name, attribute, buf)
+			in.errno("get "+attribute+" of "+name, err, unix.ENOENT)
+			in.errno("set "+attribute+" of "+name, unix.Lsetxattr(name, attribute, value[:1], 0), unix.ENOENT)
+		}
+	}
+	names := []string{"f", "dir", "new", "r", "."}
+	for _, name := range []string{"secret.pem", "gone.pem"} {
+		in.errno("make "+name, opened(name, unix.O_CREAT|unix.O_WRONLY), hidingOf(args).making())
+		if hidingOf(args) == hidesOwn {
+			names = append(names, name) // an own entry has none either, nor the source's
+		}
+	}
+	for _, name := range names {
 		for _, attribute := range attributes {
 			// trusted and posix_acl are refused by the kernel itself.
 			err := unix.Lsetxattr(name, attribute, value, 0)
@@ -68,13 +88,6 @@ var useAttributes = program("use attributes", func(in *inside, _ []string) {
 	}
 	_, err := unix.Lgetxattr("f", "user.note", buf)
 	in.errno("the source's attribute", err, unix.EOPNOTSUPP)
-	for _, name := range []string{"secret.pem", "absent.pem", "absent"} {
-		for _, attribute := range []string{"user.x", "security.capability", "system.posix_acl_access"} {
-			_, err := unix.Lgetxattr(name, attribute, buf)
-			in.errno("get "+attribute+" of "+name, err, unix.ENOENT)
-			in.errno("set "+attribute+" of "+name, unix.Lsetxattr(name, attribute, value[:1], 0), unix.ENOENT)
-		}
-	}
 })
 
 // defaultListOf explains why the kernel lets the default access list of a file

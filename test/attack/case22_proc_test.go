@@ -16,15 +16,19 @@ import (
 // and names nothing of the host.
 func TestProcShowsTheSandboxOnly(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := harness.New(t, binary, map[string]string{"f": "f", "secret.pem": "secret"}, who...)
-		host := filepath.Join(t.TempDir(), "shadow")
-		if err := os.WriteFile(host, []byte("the host's"), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		untouched := s.Untouched()
-		passes(t, s, walkProc, []string{host, s.Home, strconv.Itoa(os.Getpid()), s.Source}, "--preset", "full-access", "--hide", "*.pem")
-		untouched()
+		eachHiding(t, func(t *testing.T, h hiding) { procShowsTheSandboxOnly(t, h, who...) })
 	})
+}
+
+func procShowsTheSandboxOnly(t *testing.T, h hiding, who ...harness.Option) {
+	s := harness.New(t, binary, map[string]string{"f": "f", "secret.pem": "secret"}, who...)
+	host := filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(host, []byte("the host's"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	untouched := s.Untouched()
+	passes(t, s, walkProc, []string{host, s.Home, strconv.Itoa(os.Getpid()), s.Source, string(h)}, append(h.flags("*.pem"), "--preset", "full-access")...)
+	untouched()
 }
 
 var walkProc = program("walk proc", func(in *inside, args []string) {
@@ -38,7 +42,14 @@ var walkProc = program("walk proc", func(in *inside, args []string) {
 	} {
 		in.errno("the host's file by "+pivot, opened(pivot+host, unix.O_RDONLY), unix.ENOENT)
 		in.errno("the state by "+pivot, opened(pivot+home, unix.O_RDONLY), unix.ENOENT)
-		in.errno("a hidden file by "+pivot, opened(pivot+workspace+"/secret.pem", unix.O_RDONLY), unix.ENOENT)
+		for _, name := range []string{"/secret.pem", "/absent.pem"} {
+			hidden := pivot + workspace + name
+			in.errno("a hidden file by "+pivot, opened(hidden, unix.O_RDONLY), unix.ENOENT)
+			in.errno("make a hidden file by "+pivot, opened(hidden, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY), hiding(args[4]).making())
+			if hiding(args[4]) == hidesOwn {
+				in.works("remove it by its plain path", os.Remove(workspace+name))
+			}
+		}
 	}
 	in.errno("a hidden file by cwd", opened("/proc/self/cwd/secret.pem", unix.O_RDONLY), unix.ENOENT)
 	fd, err := unix.Open("f", unix.O_RDONLY, 0)

@@ -18,10 +18,14 @@ import (
 // A watch tells of what happens to visible names in this sandbox, and of
 // nothing hidden, of no other sandbox and of no whole file system.
 func TestWatchesTellOfNothingHidden(t *testing.T) {
+	eachHiding(t, watchesTellOfNothingHidden)
+}
+
+func watchesTellOfNothingHidden(t *testing.T, h hiding) {
 	s := harness.New(t, binary, map[string]string{"d/secret.pem": "secret", "d/f": "f", "d/vault.pem/k": "k"})
 	other := harness.New(t, binary, nil)
 	other.Source = s.Source
-	d := s.Talk(watchAll, nil, "--preset", "full-access", "--hide", "*.pem")
+	d := s.Talk(watchAll, nil, append(h.flags("*.pem"), "--preset", "full-access")...)
 	if got := d.Hear(); got != "watching" {
 		t.Fatal(got)
 	}
@@ -39,6 +43,23 @@ func TestWatchesTellOfNothingHidden(t *testing.T) {
 	// What it does itself ends what it is told.
 	if got, want := d.Ask("make marker"), "marker"; got != want {
 		t.Errorf("events told of %q, want %q", got, want)
+	}
+	if h == hidesOwn {
+		// An own entry is a name like others, of which the host's file tells nothing.
+		for _, name := range []string{"secret.pem", "absent.pem"} {
+			if got := d.Ask("make " + name); got != name {
+				t.Errorf("events told of %q, want %q", got, name)
+			}
+		}
+		s.Write("d/secret.pem", "changed again")
+		s.Write("d/absent.pem", "not absent any more")
+		if err := os.Remove(filepath.Join(s.Source, "d/secret.pem")); err != nil {
+			t.Fatal(err)
+		}
+		prints(t, other, "cat d/absent.pem; rm d/absent.pem", "not absent any more", "--preset", "full-access")
+		if got := d.Ask("make another"); got != "another" {
+			t.Errorf("events told of %q beside own entries, want %q", got, "another")
+		}
 	}
 	if r := d.End(); r.Code != 0 {
 		t.Error(r.Stderr)

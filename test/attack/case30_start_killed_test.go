@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -125,7 +125,7 @@ func TestSupervisorKilledWhileBwrapStarts(t *testing.T) {
 	for who, options := range whoRuns {
 		for _, moment := range moments {
 			t.Run(who+", "+string(moment), func(t *testing.T) {
-				needs.Root(t)
+				testenv.Root(t)
 				s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
 				h, code, _ := startAndHold(t, s, moment, func(h *heldStart) { killToTheEnd(t, h.pid(harness.Supervisor)) })
 				if code != 125 {
@@ -161,7 +161,7 @@ func TestSupervisorAndStarterKilledWhileBwrapStarts(t *testing.T) {
 	for who, options := range whoRuns {
 		for verb, clear := range next {
 			t.Run(who+", "+verb, func(t *testing.T) {
-				needs.Root(t)
+				testenv.Root(t)
 				s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
 				h, _, _ := startAndHold(t, s, harness.WhenBinding, func(h *heldStart) { killToTheEnd(t, h.cli, h.pid(harness.Supervisor)) })
 				eventually(t, "bwrap has ended", func() bool { return !hasLive(h.pid(harness.Bwrap)) })
@@ -189,7 +189,7 @@ func TestBwrapKilledWhileItStarts(t *testing.T) {
 	for who, options := range whoRuns {
 		for _, moment := range moments {
 			t.Run(who+", "+string(moment), func(t *testing.T) {
-				needs.Root(t)
+				testenv.Root(t)
 				s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
 				h, code, took := startAndHold(t, s, moment, func(h *heldStart) { kill(t, h.pid(harness.Bwrap)) })
 				if code != 125 || took > startNoticed {
@@ -212,7 +212,7 @@ func TestBwrapKilledWhileItStarts(t *testing.T) {
 func TestRmRemovesWhatKilledCommandsLeft(t *testing.T) {
 	for who, options := range whoRuns {
 		t.Run(who, func(t *testing.T) {
-			needs.Root(t)
+			testenv.Root(t)
 			s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
 			wantCode(t, s.Agentfense("create", s.Name), 0)
 			all := filepath.Join(s.Home, "sandboxes")

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -38,7 +38,7 @@ func TestSupervisorKilledWhileACommandRuns(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.flags != nil {
-				needs.Cgroup(t, "pids")
+				testenv.Cgroup(t, "pids")
 			}
 			big := strings.Repeat("source\n", 1<<20)
 			s := harness.New(t, binary, map[string]string{"big": big, "raw": "raw\n"})
@@ -105,7 +105,7 @@ func TestSupervisorKilledWhileItStarts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			needs.Cgroup(t, "pids")
+			testenv.Cgroup(t, "pids")
 			s := harness.New(t, binary, map[string]string{"a": "a\n"})
 			wantCode(t, s.Agentfense("create", s.Name, "--pids", "50"), 0)
 			doc := inspect(t, s, s.Name)

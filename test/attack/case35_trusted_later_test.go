@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -60,7 +60,7 @@ func hostGit(t *testing.T, dir string, args ...string) {
 // An embedded repository runs its configuration as soon as somebody enters it:
 // real git does, after an apply, and the review has said so.
 func TestEmbeddedRepositoryIsMarked(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	const config = `printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "touch %s/pwned; false"\n' "$OUT" > `
 	for _, tt := range []struct {
 		name   string

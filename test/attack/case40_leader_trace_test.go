@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -145,7 +145,7 @@ func TestStartingLeadersCannotBeTraced(t *testing.T) {
 
 // The same in a container.
 func TestStartingLeadersOfContainersCannotBeTraced(t *testing.T) {
-	needs.Docker(t)
-	t.Setenv("DOCKER_HOST", needs.DockerDaemon(t))
-	wantNoneTraced(t, harness.New(t, binary, nil), "--runtime", "docker", "--image", needs.DockerImage)
+	testenv.Docker(t)
+	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
+	wantNoneTraced(t, harness.New(t, binary, nil), "--runtime", "docker", "--image", testenv.DockerImage)
 }

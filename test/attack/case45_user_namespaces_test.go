@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -70,8 +70,8 @@ grep -E '^Cap(Inh|Prm|Eff|Bnd|Amb)' /proc/self/status | sort -u -k2 | cut -f2`, 
 // Behind the filter stands the kernel's own count: who enters the sandbox's
 // user namespace without the filter cannot make another in it either.
 func TestUserNamespacesAreCountedOut(t *testing.T) {
-	needs.Root(t)
-	needs.Command(t, "nsenter", "unshare")
+	testenv.Root(t)
+	testenv.Command(t, "nsenter", "unshare")
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--name", s.Name), 0)
 	pid := itoa(inspect(t, s, s.Name).Running.InitPID)

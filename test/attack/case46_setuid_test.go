@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 // A setuid program gives nobody anything: not the system's, not one in the
 // source, not one made inside.
 func TestSetuidGivesNothing(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		id, err := os.ReadFile("/usr/bin/id")

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -97,8 +97,8 @@ func TestLeavingEndsTheStart(t *testing.T) {
 // Somebody on the host may have copied the supervisor's mount namespace, as
 // debugging tools do. The view lives on in the copy, but not the supervisor.
 func TestACopiedNamespaceDoesNotHoldTheStop(t *testing.T) {
-	needs.Root(t)
-	needs.Command(t, "nsenter", "unshare")
+	testenv.Root(t)
+	testenv.Command(t, "nsenter", "unshare")
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--name", s.Name, "--", "sleep", "600"), 0)
 	doc := inspect(t, s, s.Name)
@@ -138,7 +138,7 @@ func TestSetsidDoesNotEscapeTheTimeout(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--pids", "60"}} {
 		t.Run(strings.Join(flags, " "), func(t *testing.T) {
 			if flags != nil {
-				needs.Cgroup(t, "pids")
+				testenv.Cgroup(t, "pids")
 			}
 			s := harness.New(t, binary, nil)
 			wantCode(t, s.Agentfense(append(append([]string{"run", "--detach", "--name", s.Name}, flags...), "--", "sleep", "600")...), 0)

@@ -11,15 +11,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 // An ordinary user without a cgroup: the limit is the sandbox's own.
 func ordinaryLimit(t *testing.T) *harness.Sandbox {
 	t.Helper()
-	needs.Root(t)
+	testenv.Root(t)
 	if !guest.CanLimitProcesses() {
 		t.Skip("needs Linux 5.14")
 	}

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -41,7 +41,7 @@ var forkBomb = program("fork bomb", func(in *inside, _ []string) {
 })
 
 func TestForkBomb(t *testing.T) {
-	needs.Cgroup(t, "pids")
+	testenv.Cgroup(t, "pids")
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--name", "other"), 0)
 	t.Cleanup(func() { s.Agentfense("stop", "other") })
@@ -90,7 +90,7 @@ func TestDiskBomb(t *testing.T) {
 
 // Memory is that of the sandbox, whichever way it is filled.
 func TestMemoryBomb(t *testing.T) {
-	needs.Cgroup(t, "memory")
+	testenv.Cgroup(t, "memory")
 	tests := []struct{ name, script string }{
 		{"by a process", "head -c 300000000 /dev/zero | tail"},
 		{"by shared memory", "exec head -c 300000000 /dev/zero > /dev/shm/full"},
@@ -154,7 +154,7 @@ func TestOutputFloodIsNotStored(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	cmd := s.Command(t.Context(), "run", "--name", s.Name, "--", "sh", "-c",
 		"head -c "+strconv.Itoa(flood)+" /dev/zero; read end")
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	if n, err := io.CopyN(io.Discard, d.Out, flood); err != nil {
 		t.Fatalf("read %d bytes: %v", n, err)
 	}

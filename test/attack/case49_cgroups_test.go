@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -28,7 +28,7 @@ true`, "/\n")
 // With a limit the sandbox is in a group of the host's. Neither a command nor
 // PID 1 shows where: the sandbox's own group is the root of what they see.
 func TestOwnGroupShowsNoHostPath(t *testing.T) {
-	needs.Cgroup(t, "memory", "pids")
+	testenv.Cgroup(t, "memory", "pids")
 	s := harness.New(t, binary, nil)
 	limits := []string{"--memory", "256M", "--pids", "64"}
 	prints(t, s, `cut -d: -f3 /proc/self/cgroup | sort -u
@@ -38,7 +38,7 @@ true`, "/\n/exec-1\n/\n/init\n", limits...)
 }
 
 func TestLimitsCannotBeRaisedFromInside(t *testing.T) {
-	needs.Cgroup(t, "memory", "pids")
+	testenv.Cgroup(t, "memory", "pids")
 	s := harness.New(t, binary, nil)
 	r := s.Run("head -c 300000000 /dev/zero | tail", "--memory", "64M", "--pids", "50")
 	if r.Code != 137 {

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -42,7 +42,7 @@ type managed struct {
 // thread, which every child is started from.
 func newManaged(t *testing.T) *managed {
 	t.Helper()
-	needs.UserManager(t)
+	testenv.UserManager(t)
 	s := harness.New(t, binary, nil, harness.Ordinary)
 	runtime.LockOSThread() // for good: the thread ends with the test
 	must(t, "a mount namespace", unix.Unshare(unix.CLONE_NEWNS|unix.CLONE_FS))

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -34,7 +34,7 @@ func wrapped(t *testing.T, s *harness.Sandbox, script string) {
 // A host that lets an ordinary user make no user namespace gets no sandbox
 // without one.
 func TestWithoutUserNamespacesNothingStarts(t *testing.T) {
-	needs.Command(t, "unshare")
+	testenv.Command(t, "unshare")
 	s := harness.New(t, binary, nil, harness.Ordinary)
 	wrapped(t, s, `exec unshare --user --map-current-user --keep-caps sh -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$real" "$@"' sh "$@"`)
 	refusedToStart(t, s, nil, "user namespace", "sysctl -w user.max_user_namespaces")
@@ -85,7 +85,7 @@ func forbidSeccomp() error {
 
 // A kernel that takes no filter of system calls gets no sandbox without one.
 func TestWithoutSeccompNothingStarts(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, nil)
 	self, err := os.Executable()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -80,7 +80,7 @@ func TestWithBadBubblewrapNothingStarts(t *testing.T) {
 
 // An ordinary user who may not open the device is told how it is opened.
 func TestWithoutFUSENothingStarts(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, nil, harness.Ordinary)
 	// Ordinary holds the device open to all, and other tests off it.
 	if err := os.Chmod("/dev/fuse", 0o600); err != nil {
@@ -101,7 +101,7 @@ func TestWithoutFUSENothingStarts(t *testing.T) {
 // user has no cgroup of the own. One of processes needs none (case 48), and does
 // not stand for another.
 func TestLimitsThatCannotHoldAreRefused(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, nil, harness.Ordinary)
 	for _, limit := range [][]string{{"--memory", "64M"}, {"--cpus", "1"}, {"--memory", "64M", "--pids", "50"}} {
 		t.Run(strings.Join(limit, " "), func(t *testing.T) {

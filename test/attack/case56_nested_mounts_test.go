@@ -8,14 +8,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 // TestNestedMountsAreToldOf: what is mounted below the source is not reached,
 // and the person is told so; what the policy hides is not mentioned.
 func TestNestedMountsAreToldOf(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{"a b/": "", "secrets/": "", "file": "1"})
 	for _, dir := range []string{"a b", "a b/inner", "secrets"} {
 		at := filepath.Join(s.Source, dir)

@@ -11,17 +11,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 // withSession is a sandbox that runs, with a session.
-func withSession(t *testing.T) (*harness.Sandbox, *supervise.Client, *harness.Session) {
+func withSession(t *testing.T) (*harness.Sandbox, *api.Client, *harness.Session) {
 	t.Helper()
 	s := harness.New(t, binary, nil)
 	wantCode(t, s.Agentfense("run", "--detach", "--preset", "full-access", "--name", s.Name, "--", "sleep", "600"), 0)
 	client := s.Client()
-	return s, client, s.OpenSession(client, supervise.SessionOptions{})
+	return s, client, s.OpenSession(client, api.SessionOptions{})
 }
 
 // A session ends with its sandbox, whatever its commands have started.
@@ -58,7 +58,7 @@ func TestSessionDoesNotOutliveTheSupervisor(t *testing.T) {
 // nothing of their own channel, of other sessions, of the supervisor.
 func TestSessionDescriptors(t *testing.T) {
 	s, client, x := withSession(t)
-	other := s.OpenSession(client, supervise.SessionOptions{})
+	other := s.OpenSession(client, api.SessionOptions{})
 	other.Prints("sleep 600 & sleep 600 & :", "")
 	x.Prints("sh -c 'for f in 0 1 2; do readlink /proc/self/fd/$f; done' | sed 's/:.*//'", "/dev/null\npipe\npipe\n")
 	x.Prints("sh -c 'ls /proc/self/fd | wc -l'", "4\n") // ls reads the directory
@@ -88,7 +88,7 @@ func TestSessionChannel(t *testing.T) {
 			if err := client.CloseSession(t.Context(), x.ID); err != nil {
 				t.Errorf("close: %v", err)
 			}
-			other := s.OpenSession(client, supervise.SessionOptions{})
+			other := s.OpenSession(client, api.SessionOptions{})
 			other.Prints("echo on", "on\n")
 			if after := inspect(t, s, s.Name); after.Running == nil || *after.Running != *doc.Running {
 				t.Errorf("supervisor and PID 1: %+v, want %+v", after.Running, doc.Running)
@@ -134,9 +134,9 @@ func TestSessionEndsWhatLooksLikeAZombie(t *testing.T) {
 	if got := d.Hear(); got != "ready" {
 		t.Fatalf("heard %q", got)
 	}
-	x := s.OpenSession(s.Client(), supervise.SessionOptions{})
+	x := s.OpenSession(s.Client(), api.SessionOptions{})
 	got := <-x.Start(t.Context(), harness.ProgramVariable+"='"+firstThread+"' /opt/program & wait", 2*time.Second)
-	if got.Stdout != "lost\n" || got.Exit.Reason != supervise.ReasonTimeout {
+	if got.Stdout != "lost\n" || got.Exit.Reason != api.ReasonTimeout {
 		t.Fatalf("the command: %+v", got)
 	}
 	x.Prints("grep -l '^Name:.program' /proc/[0-9]*/status 2>/dev/null | wc -l", "1\n") // that which waits

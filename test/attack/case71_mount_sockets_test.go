@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -96,17 +96,17 @@ func TestMountsAreCheckedAtEachStart(t *testing.T) {
 
 // The same in a container.
 func TestMountsOfContainersAreChecked(t *testing.T) {
-	needs.Docker(t)
-	t.Setenv("DOCKER_HOST", needs.DockerDaemon(t))
+	testenv.Docker(t)
+	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
 	dir := mountedDir(t)
 	listenIn(t, filepath.Join(dir, "tool/agent.sock"))
-	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", needs.DockerImage, "--mount", dir + ":/opt/tools"}, dir, `socket "tool/agent.sock"`)
+	refusedToStart(t, harness.New(t, binary, nil), []string{"--runtime", "docker", "--image", testenv.DockerImage, "--mount", dir + ":/opt/tools"}, dir, `socket "tool/agent.sock"`)
 }
 
 // What makes a socket in a mount worth the refusal: devices cannot be opened
 // there, and links lead nowhere but inside.
 func TestDevicesAndLinksOfMountsAreOfNoUse(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, nil, who...)
 		dir, service := mountedDir(t), mountedDir(t)
@@ -140,7 +140,7 @@ var useMount = program("use what is in a mount", func(in *inside, args []string)
 // /usr/local, which every sandbox sees, is not what a distribution brings: services
 // that were installed by hand keep their sockets there. These do not show.
 func TestServicesInTheSystemAreCovered(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	dir, err := os.MkdirTemp("/usr/local", "attack")
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -204,7 +204,7 @@ func wantKnownFiles(t *testing.T, s *harness.Sandbox, names []string, flags ...s
 	}
 	for _, file := range files {
 		if !isKnown(file) {
-			t.Errorf("%s can be read inside: cover it (internal/isolate/kernelfiles.go), or say here why not", file)
+			t.Errorf("%s can be read inside: cover it (internal/confine/isolate/kernelfiles.go), or say here why not", file)
 		}
 	}
 }
@@ -267,10 +267,10 @@ func nameHost(t *testing.T) []string {
 
 // The same in a container, where /sys shows too.
 func TestKernelFilesOfContainers(t *testing.T) {
-	needs.Docker(t)
-	t.Setenv("DOCKER_HOST", needs.DockerDaemon(t))
+	testenv.Docker(t)
+	t.Setenv("DOCKER_HOST", testenv.DockerDaemon(t))
 	s := harness.New(t, binary, nil)
-	wantKnownFiles(t, s, hostNames(t), "--runtime", "docker", "--image", needs.DockerImage)
+	wantKnownFiles(t, s, hostNames(t), "--runtime", "docker", "--image", testenv.DockerImage)
 }
 
 // Settings for the whole host that often hold credentials, addresses or what tells

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -40,9 +40,7 @@ var countWalls = program("count walls", func(in *inside, _ []string) {
 
 // Every command has the second wall, and what tools do passes it.
 func TestLandlockStandsBehindTheMounts(t *testing.T) {
-	if guest.LandlockVersion() == 0 {
-		t.Skip("the kernel has no Landlock")
-	}
+	testenv.Landlock(t, 2)
 	s := harness.New(t, binary, map[string]string{"a/f": "f\n", "b/": ""})
 	wantCode(t, s.RunProgram(countWalls, nil, "--preset", "full-access"), 0)
 	r := s.Run(`set -e

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/wire"
 )
@@ -19,8 +19,8 @@ import (
 // neither at the end of its own command, nor by what it leaves for the command of
 // somebody who may apply, nor at the end of the sandbox or of the server.
 func TestATokenWithoutTheScopeApplyChangesNoCodebase(t *testing.T) {
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	s := newServed(t)
 	s.serve()
 	agent := s.token("read,exec")

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -37,7 +37,7 @@ func gitIn(t *testing.T, dir string, args ...string) string {
 // development hides.
 func trackedSecrets(t *testing.T, who ...harness.Option) *harness.Sandbox {
 	t.Helper()
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	s := harness.New(t, binary, map[string]string{
 		".env": "TOKEN=1\n", "deploy/.env": "TOKEN=2\n", "deploy/run.sh": "run\n", "a.txt": "a\n", "nested/.env": "TOKEN=3\n", "nested/b.txt": "b\n",
 	}, who...)
@@ -81,42 +81,46 @@ const committing = `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@example.org GIT_
 // and to no source.
 func TestHiddenTrackedFilesSurviveGitInside(t *testing.T) {
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
-		s := trackedSecrets(t, who...)
-		prints(t, s, "test ! -e .env && git status --porcelain && cd nested && git status --porcelain", "", "--preset", "development")
-		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
-			t.Errorf("after git status the diff shows %q", got)
-		}
-		r := s.Run(committing + `set -e
+		eachHiding(t, func(t *testing.T, h hiding) { hiddenTrackedFilesSurviveGitInside(t, h, who...) })
+	})
+}
+
+func hiddenTrackedFilesSurviveGitInside(t *testing.T, h hiding, who ...harness.Option) {
+	s := trackedSecrets(t, who...)
+	prints(t, s, "test ! -e .env && git status --porcelain && cd nested && git status --porcelain", "", append(h.flags(".env"), "--preset", "development")...)
+	if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
+		t.Errorf("after git status the diff shows %q", got)
+	}
+	r := s.Run(committing + `set -e
 echo more >> a.txt; git commit -qam second
 echo more >> a.txt; git stash -q; git stash pop -q
 echo new > new.txt; git add -A; git commit -qm third
 git reset -q --hard HEAD; git checkout -q -b side; git checkout -q main
 git status --porcelain; git ls-tree -r --name-only HEAD
 cd nested; echo more >> b.txt; git commit -qam second; git ls-tree -r --name-only HEAD`)
-		wantCode(t, r, 0)
-		if want := ".env\na.txt\ndeploy/.env\ndeploy/run.sh\nnew.txt\n.env\nb.txt\n"; r.Stdout != want {
-			t.Errorf("inside: got %q, want %q", r.Stdout, want)
+	wantCode(t, r, 0)
+	if want := ".env\na.txt\ndeploy/.env\ndeploy/run.sh\nnew.txt\n.env\nb.txt\n"; r.Stdout != want {
+		t.Errorf("inside: got %q, want %q", r.Stdout, want)
+	}
+	agentfense(t, s, "diff", s.Name)
+	if got := agentfense(t, s, "apply", s.Name, "--verbose"); !strings.Contains(got, "applied\tM\t.git/index") {
+		t.Errorf("what was reviewed was not applied: %s", got)
+	}
+	for dir, want := range map[string]string{
+		".":      "H .env\nH a.txt\nH deploy/.env\nH deploy/run.sh\nH new.txt\n",
+		"nested": "H .env\nH b.txt\n",
+	} {
+		dir = filepath.Join(s.Source, dir)
+		if got := gitIn(t, dir, "ls-files", "-v"); got != want {
+			t.Errorf("outside: ls-files -v: got %q, want %q", got, want)
 		}
-		agentfense(t, s, "diff", s.Name)
-		if got := agentfense(t, s, "apply", s.Name, "--verbose"); !strings.Contains(got, "applied\tM\t.git/index") {
-			t.Errorf("what was reviewed was not applied: %s", got)
+		if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
+			t.Errorf("outside: status: got %q", got)
 		}
-		for dir, want := range map[string]string{
-			".":      "H .env\nH a.txt\nH deploy/.env\nH deploy/run.sh\nH new.txt\n",
-			"nested": "H .env\nH b.txt\n",
-		} {
-			dir = filepath.Join(s.Source, dir)
-			if got := gitIn(t, dir, "ls-files", "-v"); got != want {
-				t.Errorf("outside: ls-files -v: got %q, want %q", got, want)
-			}
-			if got := gitIn(t, dir, "status", "--porcelain"); got != "" {
-				t.Errorf("outside: status: got %q", got)
-			}
-		}
-		if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
-			t.Errorf("after apply the diff shows %q", got)
-		}
-	})
+	}
+	if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "" {
+		t.Errorf("after apply the diff shows %q", got)
+	}
 }
 
 // The index of the source that git outside changes is what the sandbox sees

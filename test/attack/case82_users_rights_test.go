@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -42,7 +42,7 @@ func owner(t *testing.T, s *harness.Sandbox, name string) (uid, gid, mode uint32
 // TestAGroupsDirectoryIsShared: what an ordinary user may change by another group it
 // changes inside too, and apply leaves the group as a write would.
 func TestAGroupsDirectoryIsShared(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{
 		"shared/theirs": "1\n", "shared/moved": "2\n", "shared/gone": "3\n", "mine": "4\n",
 	}, harness.OrdinaryIn(ordinaryUser, furtherGroup))
@@ -75,7 +75,7 @@ mv shared/moved shared/there && rm -f shared/gone && echo own >>mine && chmod 64
 
 // TestAppliedFilesKeepTheGroupThatTheUserIsIn, also where no setgid directory gives it.
 func TestAppliedFilesKeepTheGroupThatTheUserIsIn(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{"f": "1\n"}, harness.OrdinaryIn(ordinaryUser, furtherGroup))
 	owned(t, s, "f", ordinaryUser, furtherGroup, 0o660)
 	if r := s.Run("echo 2 >>f", "--preset", "full-access"); r.Code != 0 {
@@ -91,7 +91,7 @@ func TestAppliedFilesKeepTheGroupThatTheUserIsIn(t *testing.T) {
 // the view refuses what the source would refuse the user. Each line is what a shell
 // command ends with; so it is with the user's own shell outside.
 func TestWhatTheUserMayNotDoTheSandboxMayNot(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{
 		"theirs": "1\n", "secret": "2\n", "closed/f": "3\n", "closed/mine": "4\n", "closed/sub/": "",
 		"sticky/theirs": "5\n", "sticky/mine": "6\n", "open": "7\n", "tool": "#!/bin/sh\n",
@@ -174,10 +174,64 @@ no: test -r secret
 // TestNobodyOwnsNothingOfOthers: to the user whose number stands for whoever has none in
 // a user namespace every file looks its own.
 func TestNobodyOwnsNothingOfOthers(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{"theirs": "1\n", "secret": "2\n", "closed/f": "3\n"}, harness.Ordinary)
 	owned(t, s, "theirs", 0, 0, 0o644)
 	owned(t, s, "secret", 0, 0, 0o600)
 	owned(t, s, "closed", 0, 0, 0o755)
 	prints(t, s, `sh -c 'echo x >>theirs' || sh -c 'cat secret' || chmod 666 theirs || rm -f closed/f || touch closed/new || echo none`, "none\n", "--preset", "full-access")
+}
+
+// TestWhatTheUserMayWriteAndNotReadIsTruncated, as outside; what adds to it would
+// need a copy of what the user may not read.
+func TestWhatTheUserMayWriteAndNotReadIsTruncated(t *testing.T) {
+	testenv.Root(t)
+	s := harness.New(t, binary, map[string]string{"f": "old\n", "more": "old\n", "empty": ""}, harness.OrdinaryIn(ordinaryUser, furtherGroup))
+	for _, name := range []string{"f", "more", "empty"} {
+		owned(t, s, name, ordinaryUser, ordinaryUser, 0o200)
+	}
+	prints(t, s, `echo new >f; echo new >>empty; echo new >>more || echo refused; cat f 2>/dev/null || echo unread`,
+		"refused\nunread\n", "--preset", "full-access")
+	agentfense(t, s, "diff", s.Name)
+	agentfense(t, s, "apply", s.Name)
+	for name, want := range map[string]string{"f": "new\n", "empty": "new\n", "more": "old\n"} {
+		if got := s.Read(name); got != want {
+			t.Errorf("%s holds %q, want %q", name, got, want)
+		}
+		if uid, _, mode := owner(t, s, name); uid != ordinaryUser || mode != 0o200 {
+			t.Errorf("%s is user %d's with mode %o", name, uid, mode)
+		}
+	}
+}
+
+// TestWhatCannotBePlacedIsSaidBefore an apply tries it.
+func TestWhatCannotBePlacedIsSaidBefore(t *testing.T) {
+	testenv.Root(t)
+	s := harness.New(t, binary, map[string]string{"closed/mine": "1\n", "sticky/mine": "2\n", "sticky/theirs": "4\n", "f": "3\n"}, harness.OrdinaryIn(ordinaryUser, furtherGroup))
+	for _, name := range []string{"closed/mine", "sticky/mine", "f"} {
+		owned(t, s, name, ordinaryUser, ordinaryUser, 0o644)
+	}
+	owned(t, s, "closed", 0, 0, 0o755)
+	owned(t, s, "sticky", 0, 0, 0o1777)
+	owned(t, s, "sticky/theirs", 0, 0, 0o666)
+	const says = "cannot be applied: its directory is another user's"
+	r := s.Run("for f in closed/mine sticky/mine sticky/theirs f; do echo new >>$f; done", "--preset", "full-access")
+	if r.Code != 0 || strings.Count(r.Stderr, says) != 2 || !strings.Contains(r.Stderr, "M closed/mine  ("+says) || !strings.Contains(r.Stderr, "M sticky/theirs  ("+says) {
+		t.Errorf("the summary does not say it of two: exit code %d\n%s", r.Code, r.Stderr)
+	}
+	if got := agentfense(t, s, "diff", s.Name); strings.Count(got, says) != 2 || !strings.Contains(got, "# closed/mine: "+says) || strings.Count(got, "+new") != 4 {
+		t.Errorf("diff:\n%s", got)
+	}
+	if got := agentfense(t, s, "apply", s.Name, "--dry-run"); strings.Count(got, "failed\tM") != 2 || strings.Count(got, "applied\tM") != 2 {
+		t.Errorf("the dry run:\n%s", got)
+	}
+	if r := s.Agentfense("apply", s.Name); r.Code != 1 || !strings.Contains(r.Stderr, "its directory is another user's") || strings.Count(r.Stdout, "applied\tM") != 2 {
+		t.Errorf("apply: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
+	if got := agentfense(t, s, "diff", s.Name, "--name-status"); got != "M\tclosed/mine\nM\tsticky/theirs\n" {
+		t.Errorf("what stays: %q", got)
+	}
+	if s.Read("f") != "3\nnew\n" || s.Read("sticky/mine") != "2\nnew\n" || s.Read("closed/mine") != "1\n" || s.Read("sticky/theirs") != "4\n" {
+		t.Error("the source does not hold what was applied, and that alone")
+	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -16,7 +16,7 @@ import (
 // address and nothing else; nothing that the configurations of the caller or of a
 // hostile repository name is run or read for that.
 func TestTheCallersGitConfigurationStaysOutside(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	eachUser(t, func(t *testing.T, who ...harness.Option) {
 		s := harness.New(t, binary, map[string]string{
 			".git/HEAD": "ref: refs/heads/main\n", ".git/objects/": "", ".git/refs/": "",

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -29,7 +29,8 @@ func TestPolicyAboveNeedsConsent(t *testing.T) {
 	if r := s.Agentfense("run", "--", "cat", "seen"); r.Code != 125 || !strings.Contains(r.Stderr, "grants more than the default preset") {
 		t.Errorf("%+v", r)
 	}
-	// Patterns that match all of the directory that the sandbox is made of are wider here than at their root.
+	// Patterns that match all of the directory that the sandbox is made of are wider here than at
+	// their root.
 	s = below(t, "version: 1\npreset: agent-safe\n")
 	output := filepath.Join(filepath.Dir(s.Source), "output")
 	if err := os.Rename(s.Source, output); err != nil {
@@ -43,7 +44,7 @@ func TestPolicyAboveNeedsConsent(t *testing.T) {
 
 // What another user puts above a source is neither followed nor passed over.
 func TestPolicyAboveOfAnotherUser(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := below(t, "version: 1\npreset: agent-safe\nrules: [{pattern: hidden, permission: none}]\n")
 	above := filepath.Dir(s.Source)
 	if r := s.Agentfense("run", "--rm", "--", "ls"); r.Code != 0 || strings.Contains(r.Stdout, "hidden") {

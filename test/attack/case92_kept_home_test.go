@@ -34,8 +34,8 @@ func TestKeptHomeLeadsNowhere(t *testing.T) {
 			t.Fatalf("%+v", r)
 		}
 		for range 2 {
-			r := s.Run(`chmod 700 ~; cd; touch .cache/made workspace/made 2>/dev/null; cat link/file up` + precious + `/file; stat -c %U-%A own`)
-			if strings.Contains(r.Stdout, "kept") || !strings.Contains(r.Stdout, "rws") {
+			r := s.Run(`chmod 700 ~; cd; touch .cache/made workspace/made 2>/dev/null; cat link/file up` + precious + `/file; stat -c %U-%A-%F own pipe`)
+			if strings.Contains(r.Stdout, "kept") || !strings.Contains(r.Stdout, "rwxr-xr-x-regular") || !strings.Contains(r.Stdout, "fifo") {
 				t.Errorf("%+v", r)
 			}
 		}

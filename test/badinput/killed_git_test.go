@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -30,7 +30,7 @@ echo b >> a.txt; git commit -qam second && git tag v1`
 
 // A killed apply leaves no branch without its commits, and the next one goes on.
 func TestAKilledApplyKeepsTheRepositoryWhole(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	for _, point := range []string{"sync: intended", "sync: staged", "sync: one placed", "sync: settled"} {
 		t.Run(point, func(t *testing.T) {
 			s := harness.New(t, binary, map[string]string{"a.txt": "a\n"})

@@ -16,8 +16,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -61,7 +61,7 @@ func startServer(t *testing.T, dir, mountpoint string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", dir, mountpoint)
 	cmd.Dir, cmd.Env, cmd.Stderr = "/", []string{serverEnv + "=1"}, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	dialogue.Start(t, cmd).Hear()
+	linetest.Start(t, cmd).Hear()
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func killServer(t *testing.T, cmd *exec.Cmd) {
 // which ends with it.
 func ownMounts(t *testing.T) {
 	t.Helper()
-	needs.Root(t)
+	testenv.Root(t)
 	runtime.LockOSThread() // for good: the thread ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)

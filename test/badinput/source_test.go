@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -195,7 +195,7 @@ func TestSourceServerDies(t *testing.T) {
 
 // What the user cannot read shows as unreadable, and the rest as it is.
 func TestSourceUnreadableInParts(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, map[string]string{
 		"mine": "mine\n", "closed": "closed\n", "theirs": "theirs\n", "list/x": "x\n", "search/x": "x\n", "dir/theirs": "theirs\n",
 	}, harness.Ordinary)

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // TestChaos lets the worlds live until the time is over.
 func TestChaos(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}

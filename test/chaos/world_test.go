@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/wire"
 )
@@ -43,7 +43,7 @@ type world struct {
 func newLocal(t *testing.T) *world { return newWorld(t) }
 
 func newLimited(t *testing.T) *world {
-	needs.Cgroup(t, "pids")
+	testenv.Cgroup(t, "pids")
 	w := newWorld(t)
 	w.create = []string{"--pids", "300"}
 	return w

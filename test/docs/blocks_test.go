@@ -133,6 +133,7 @@ var played = map[string]func(t *testing.T, b block){
 	"go":      goRuns,    // TestExamples those with a file's name, client's examples those of docs/go.md
 	"yaml":    checkYAML,
 	"json":    checkJSON,
+	"mermaid": nil,       // TestArchitectureIsDrawnAsItIs compares it with the imports
 	"text":    noExample, // but TestEveryCallOfTheReference plays docs/api.md
 }
 

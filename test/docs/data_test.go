@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 // requests is the document whose commands are requests, see server_test.go.

@@ -25,7 +25,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -52,7 +52,7 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			for _, program := range []string{"curl", "git", "jq", "make"} {
 				if slices.ContainsFunc(steps, func(s step) bool { return strings.Contains(s.command, program+" ") }) {
-					needs.Command(t, program)
+					testenv.Command(t, program)
 				}
 			}
 			w := newWorld(t, document)

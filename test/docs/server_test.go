@@ -17,7 +17,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/wire"
 )
 
@@ -39,8 +39,8 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	home := t.TempDir()
 	cmd := exec.Command(binary, "serve")
 	cmd.Env = slices.Concat(os.Environ(), wire.AnyPorts, []string{"AGENTFENSE_HOME=" + home, "AGENTFENSE_SANDBOX_SYNC=manual"})
@@ -192,7 +192,7 @@ func (s *stage) keepChanging(t *testing.T, sandbox string) (stop func()) {
 var endless = regexp.MustCompile(`audit:stream|view:watch`)
 
 func TestEveryRequestOfREST(t *testing.T) {
-	needs.Command(t, "curl")
+	testenv.Command(t, "curl")
 	s := newStage(t)
 	home := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(home, ".local/share/agentfense"), 0o700); err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -41,7 +41,7 @@ func (w *world) supply(steps []step) {
 
 // wheels are those of the Python package and of what it needs, and nothing else.
 func wheels(t *testing.T) []string {
-	needs.Command(t, "/usr/bin/python3")
+	testenv.Command(t, "/usr/bin/python3")
 	dir := t.TempDir()
 	absolute, err := filepath.Abs(root)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // limit is how long a wait may take until it has failed.
@@ -33,8 +33,8 @@ type world struct {
 
 func newWorld(t *testing.T, document string) *world {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	w := &world{t: t, home: t.TempDir(), work: t.TempDir(), state: filepath.Join(t.TempDir(), "state")}
 	path := systemFirst(os.Getenv("PATH"))
 	if !strings.HasPrefix(document, "docs/quickstart/") { // which install it

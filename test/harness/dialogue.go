@@ -4,12 +4,12 @@ import (
 	"context"
 	"os/exec"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
 )
 
 // Dialogue is a program inside that a test talks with.
 type Dialogue struct {
-	*dialogue.Dialogue
+	*linetest.Dialogue
 	cmd *exec.Cmd
 }
 
@@ -19,7 +19,7 @@ func (s *Sandbox) Talk(name string, args []string, flags ...string) *Dialogue {
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	s.t.Cleanup(cancel)
 	cmd := s.Command(ctx, s.programCommand(name, args, flags)...)
-	return &Dialogue{dialogue.Start(s.t, cmd), cmd}
+	return &Dialogue{linetest.Start(s.t, cmd), cmd}
 }
 
 // End lets the program read the end of its input and returns how it ended.

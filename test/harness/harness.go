@@ -19,16 +19,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // runTimeout bounds one command, so that a hang fails its own test and says
 // what it was doing.
 const runTimeout = 2 * time.Minute
 
-// Build builds cmd/agentfense into dir, static as it ships but without the
-// server, and returns its path.
+// Build builds cmd/agentfense into dir, static as it ships, and returns its path.
+// The program agentfense-server is missing beside it.
 func Build(dir string) (string, error) {
 	path := filepath.Join(dir, "agentfense")
 	if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense"); err != nil {
@@ -38,7 +38,7 @@ func Build(dir string) (string, error) {
 }
 
 // BuildAloneToCrash is Build of a program that can be killed at the points of
-// package crash.
+// package failpoint.
 func BuildAloneToCrash(dir string) (string, error) {
 	path := filepath.Join(dir, "agentfense")
 	if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense", "-tags=crashpoints"); err != nil {
@@ -47,26 +47,27 @@ func BuildAloneToCrash(dir string) (string, error) {
 	return path, os.Chmod(dir, 0o755)
 }
 
-// BuildWithServer is Build of the whole file.
-func BuildWithServer(dir string) (string, error) { return buildWhole(dir) }
+// BuildOther is Build of a program that says it is of another build.
+func BuildOther(dir string) (string, error) {
+	path := filepath.Join(dir, "agentfense")
+	return path, build(path, "github.com/agentfense/agentfense/cmd/agentfense",
+		"-ldflags=-s -w -X github.com/agentfense/agentfense/internal/lib/executable.version=another")
+}
+
+// BuildWithServer is Build of both programs.
+func BuildWithServer(dir string) (string, error) { return buildBoth(dir) }
 
 // BuildToCrash is BuildWithServer of a program that can be killed at the points
-// of package crash.
-func BuildToCrash(dir string) (string, error) { return buildWhole(dir, "-tags=crashpoints") }
+// of package failpoint.
+func BuildToCrash(dir string) (string, error) { return buildBoth(dir, "-tags=crashpoints") }
 
-func buildWhole(dir string, flags ...string) (string, error) {
-	first, second := filepath.Join(dir, "first", "agentfense"), filepath.Join(dir, "second")
-	for path, program := range map[string]string{first: "", second: "/server"} {
-		if err := build(path, "github.com/agentfense/agentfense/cmd/agentfense"+program, flags...); err != nil {
+func buildBoth(dir string, flags ...string) (string, error) {
+	for _, name := range []string{"agentfense", "agentfense-server"} {
+		if err := build(filepath.Join(dir, name), "github.com/agentfense/agentfense/cmd/"+name, flags...); err != nil {
 			return "", err
 		}
 	}
-	path := filepath.Join(dir, "agentfense")
-	join := exec.Command("go", "run", "github.com/agentfense/agentfense/internal/bundle/join", first, second, path)
-	if out, err := join.CombinedOutput(); err != nil {
-		return "", errors.New(string(out))
-	}
-	return path, os.Chmod(dir, 0o755)
+	return filepath.Join(dir, "agentfense"), os.Chmod(dir, 0o755)
 }
 
 func build(path, program string, flags ...string) error {
@@ -124,14 +125,14 @@ func Ordinary(s *Sandbox) { ordinary(s, 65534, nil) }
 // needs root.
 func OrdinaryIn(uid uint32, groups ...uint32) Option {
 	return func(s *Sandbox) {
-		needs.Root(s.t)
+		testenv.Root(s.t)
 		ordinary(s, uid, groups)
 	}
 }
 
 func ordinary(s *Sandbox, uid uint32, groups []uint32) {
-	needs.OpenFUSE(s.t)
-	needs.UserNS(s.t)
+	testenv.OpenFUSE(s.t)
+	testenv.UserNS(s.t)
 	if os.Geteuid() != 0 {
 		return
 	}
@@ -159,8 +160,8 @@ func (s *Sandbox) Own(path string) {
 // in a slash is a directory) and an empty state directory.
 func New(t testing.TB, binary string, files map[string]string, options ...Option) *Sandbox {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	s := &Sandbox{Binary: binary, Source: t.TempDir(), Home: t.TempDir(), Name: "attack", t: t}
 	for _, option := range options {
 		option(s)
@@ -226,7 +227,7 @@ func (s *Sandbox) Agentfense(args ...string) Result {
 	return Result{Stdout: stdout.String(), Stderr: stderr.String(), Code: cmd.ProcessState.ExitCode()}
 }
 
-// KilledAt runs a verb that is killed at a point of package crash.
+// KilledAt runs a verb that is killed at a point of package failpoint.
 func (s *Sandbox) KilledAt(point string, args ...string) {
 	s.t.Helper()
 	armed := filepath.Join(s.t.TempDir(), "point")
@@ -239,7 +240,7 @@ func (s *Sandbox) KilledAt(point string, args ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)
 	defer cancel()
 	cmd := s.Command(ctx, args...)
-	cmd.Env = append(cmd.Env, crash.Variable+"="+armed)
+	cmd.Env = append(cmd.Env, failpoint.Variable+"="+armed)
 	out, _ := cmd.CombinedOutput() // how it ended is looked at below
 	// An ordinary user's verb may be a child of the process that was started.
 	const byChild = 128 + int(syscall.SIGKILL)

@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Client speaks with the sandbox's supervisor, as a server does. The sandbox
 // must run.
-func (s *Sandbox) Client() *supervise.Client {
+func (s *Sandbox) Client() *api.Client {
 	s.t.Helper()
-	client, err := supervise.Dial(context.Background(), filepath.Join(s.Home, "sandboxes", s.Name))
+	client, err := api.Dial(context.Background(), filepath.Join(s.Home, "sandboxes", s.Name))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func (s *Sandbox) Client() *supervise.Client {
 // Session is a session of a sandbox.
 type Session struct {
 	ID     string
-	client *supervise.Client
+	client *api.Client
 	s      *Sandbox
 }
 
@@ -35,7 +35,7 @@ var SessionEnv = []string{"PATH=/usr/bin:/bin", "HOME=/tmp"}
 
 // OpenSession opens a session; the options' id and environment are made up if
 // they are empty.
-func (s *Sandbox) OpenSession(client *supervise.Client, o supervise.SessionOptions) *Session {
+func (s *Sandbox) OpenSession(client *api.Client, o api.SessionOptions) *Session {
 	s.t.Helper()
 	if o.ID == "" {
 		o.ID = NewSessionID()
@@ -61,7 +61,7 @@ func NewSessionID() string {
 // Output is what a command of a session wrote, and how it ended.
 type Output struct {
 	Stdout, Stderr string
-	Exit           supervise.Exit
+	Exit           api.Exit
 	Err            error
 }
 
@@ -96,7 +96,7 @@ func (x *Session) Start(ctx context.Context, text string, timeout time.Duration)
 	result := make(chan Output, 1)
 	go func() {
 		var out Output
-		out.Exit, out.Err = x.client.SessionExec(ctx, x.ID, supervise.SessionCommand{Text: text, Timeout: timeout}, ends[1], ends[3])
+		out.Exit, out.Err = x.client.SessionExec(ctx, x.ID, api.SessionCommand{Text: text, Timeout: timeout}, ends[1], ends[3])
 		ends[1].Close()
 		ends[3].Close()
 		for i := range texts {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -51,7 +51,7 @@ func outside(t *testing.T, dir, name string, args ...string) string {
 }
 
 func TestGit(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	s := harness.New(t, binary, map[string]string{"upstream/a.txt": "a\n", "upstream/b.txt": "b\n"})
 	upstream := filepath.Join(s.Source, "upstream")
 	outside(t, upstream, "git", "init", "-q", "-b", "main")
@@ -89,7 +89,7 @@ git status --porcelain
 }
 
 func TestGitStatusReadsNothingAgain(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	s := harness.New(t, binary, map[string]string{"a.txt": "a\n"})
 	outside(t, s.Source, "git", "init", "-q")
 	outside(t, s.Source, "git", "add", "-A")
@@ -98,7 +98,7 @@ func TestGitStatusReadsNothingAgain(t *testing.T) {
 }
 
 func TestGo(t *testing.T) {
-	needs.Command(t, "go")
+	testenv.Command(t, "go")
 	s := harness.New(t, binary, map[string]string{
 		"go.mod":       "module example.com/hello\n\ngo 1.21\n",
 		"main.go":      "package main\n\nimport \"fmt\"\n\nfunc main() { fmt.Println(hello()) }\n",
@@ -117,7 +117,7 @@ go test ./...
 }
 
 func TestMake(t *testing.T) {
-	needs.Command(t, "make", "gcc")
+	testenv.Command(t, "make", "gcc")
 	s := harness.New(t, binary, map[string]string{
 		"Makefile": "prog: main.o util.o\n\tcc -o $@ $^\n%.o: %.c\n\tcc -c -o $@ $<\n",
 		"main.c":   "int util(void); int main(void) { return util(); }\n",
@@ -130,7 +130,7 @@ func TestMake(t *testing.T) {
 }
 
 func TestSQLiteWithWAL(t *testing.T) {
-	needs.Command(t, "sqlite3")
+	testenv.Command(t, "sqlite3")
 	s := harness.New(t, binary, nil)
 	r := must(t, s, `
 sqlite3 db 'pragma journal_mode=wal; create table t(a); insert into t values(1);'

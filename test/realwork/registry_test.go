@@ -11,13 +11,13 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 func TestPipInstallsIntoAVenv(t *testing.T) {
 	const python = "/usr/bin/python3"
-	needs.Command(t, python)
+	testenv.Command(t, python)
 	index := harness.PackageIndex(t, "greeting", "1.0", "text = 'hello from a wheel'\n")
 	s := harness.New(t, binary, nil)
 	r := must(t, s, python+` -m venv venv
@@ -29,7 +29,7 @@ venv/bin/python -c 'import greeting; print(greeting.text)'`, "--net", "host")
 }
 
 func TestNpmInstall(t *testing.T) {
-	needs.Command(t, "npm", "node")
+	testenv.Command(t, "npm", "node")
 	tarball := makeNpmPackage(t)
 	var server *httptest.Server
 	mux := http.NewServeMux()

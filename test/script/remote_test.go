@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestRemoteStories runs the stories of the command line on a server. Their own
@@ -30,8 +30,8 @@ import (
 //	                                    one, an authority; they are for localhost and 127.0.0.1
 //	exit CODE COMMAND [ARG...]          run a command that ends with the code
 func TestRemoteStories(t *testing.T) {
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	run(t, "testdata/remote")
 }
 

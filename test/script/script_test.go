@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -24,23 +24,29 @@ func TestMain(m *testing.M) {
 // built runs the tests with the binary.
 type built struct{ tests *testing.M }
 
-func (b built) Run() int { return harness.RunTests(b.tests, &binary, harness.BuildWithServer) }
+// Run builds it, unless whoever started these tests has.
+func (b built) Run() int {
+	if binary = os.Getenv(binaryVariable); binary != "" {
+		return b.tests.Run()
+	}
+	return harness.RunTests(b.tests, &binary, harness.BuildWithServer)
+}
 
 // TestStories runs every story. In each, HOME and AGENTFENSE_HOME are
 // directories of its own, and the source is the story's work directory below
 // "repo".
 func TestStories(t *testing.T) {
-	needs.FUSE(t)
-	needs.Bwrap(t)
-	needs.Command(t, "git")
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
+	testenv.Command(t, "git")
 	run(t, "testdata")
 }
 
 // TestDockerStories runs those that need a docker daemon, whose image is $IMAGE.
 func TestDockerStories(t *testing.T) {
-	needs.FUSE(t)
-	needs.Docker(t)
-	run(t, "testdata/docker", "DOCKER_HOST="+needs.DockerDaemon(t), "IMAGE="+needs.DockerImage)
+	testenv.FUSE(t)
+	testenv.Docker(t)
+	run(t, "testdata/docker", "DOCKER_HOST="+testenv.DockerDaemon(t), "IMAGE="+testenv.DockerImage)
 }
 
 func run(t *testing.T, dir string, environment ...string) {
@@ -51,6 +57,9 @@ func run(t *testing.T, dir string, environment ...string) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds:                serverCommands,
 		Condition: func(name string) (bool, error) {
+			if program, ok := strings.CutPrefix(name, "inside:"); ok {
+				return isInside(program), nil
+			}
 			if name != "root" {
 				return false, fmt.Errorf("condition %q is unknown", name)
 			}

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
 	"github.com/agentfense/agentfense/test/wire"
 )
 
@@ -39,8 +39,8 @@ import (
 //	exec wire FILE grpc|rest ...        as grpc and rest
 //	await FILE TEXT                     wait until the file has the text
 func TestServeStories(t *testing.T) {
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	run(t, "testdata/serve")
 }
 

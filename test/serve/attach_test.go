@@ -196,7 +196,7 @@ func TestAttachRefuses(t *testing.T) {
 	k := s.attach(t.Context(), starts(shell(id, "sleep 1000")))
 	k.say(starts(shell(id, "true")))
 	_, err := k.call.Recv()
-	wantCode(t, err, codes.InvalidArgument, "come first alone")
+	wantCode(t, err, codes.InvalidArgument, "valid only as the first message")
 	k = s.attach(t.Context(), starts(shell(id, "sleep 1000")))
 	k.say(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Signal{Signal: 65}})
 	_, err = k.call.Recv()

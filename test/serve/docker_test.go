@@ -11,17 +11,17 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // startDocker starts a docker daemon and a server whose default runtime it is.
 func startDocker(t *testing.T) (s *server, host string) {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Docker(t)
-	host = needs.DockerDaemon(t)
+	testenv.FUSE(t)
+	testenv.Docker(t)
+	host = testenv.DockerDaemon(t)
 	return start(t, "AGENTFENSE_RUNTIME_TYPE=docker", "AGENTFENSE_RUNTIME_DOCKER_HOST="+host,
-		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE="+needs.DockerImage), host
+		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE="+testenv.DockerImage), host
 }
 
 // containers returns how many containers of ours the daemon has.
@@ -57,7 +57,7 @@ func (s *server) dockerWorks(host string) {
 	cb := s.codebase(map[string]string{"f": "old\n", ".env": "SECRET"})
 	id := s.sandbox(cb, append(everything, &sandboxv1.PermissionRule{Pattern: ".env", Priority: 1})...)
 	got, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: id})
-	if box := must(t, got, err); box.Runtime != sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER || box.Image != needs.DockerImage {
+	if box := must(t, got, err); box.Runtime != sandboxv1.RuntimeType_RUNTIME_TYPE_DOCKER || box.Image != testenv.DockerImage {
 		t.Errorf("runtime %s, image %q", box.Runtime, box.Image)
 	}
 	r, err := s.sandboxes.Exec(t.Context(), &sandboxv1.ExecRequest{

@@ -19,13 +19,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // betweenDocker stands between a server and a docker daemon, and has the daemon
 // killed when a request comes by.
 type betweenDocker struct {
-	*needs.Daemon
+	*testenv.Daemon
 	transport *http.Transport
 
 	mu sync.Mutex
@@ -67,9 +67,9 @@ func (b *betweenDocker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // startMortalDocker is startDocker with a daemon that can be killed.
 func startMortalDocker(t *testing.T) (*server, *betweenDocker) {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Docker(t)
-	b := &betweenDocker{Daemon: needs.NewDaemon(t)}
+	testenv.FUSE(t)
+	testenv.Docker(t)
+	b := &betweenDocker{Daemon: testenv.NewDaemon(t)}
 	// It keeps connections: the daemon does not read every body before it answers
 	// and, asked to, closes.
 	b.transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -83,7 +83,7 @@ func startMortalDocker(t *testing.T) (*server, *betweenDocker) {
 	go func() { _ = proxy.Serve(l) }() // until it is closed
 	t.Cleanup(func() { proxy.Close() })
 	return start(t, "AGENTFENSE_RUNTIME_TYPE=docker", "AGENTFENSE_RUNTIME_DOCKER_HOST=unix://"+socket,
-		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE="+needs.DockerImage), b
+		"AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE="+testenv.DockerImage), b
 }
 
 // nothingOf fails the test if docker or the host still has something of the

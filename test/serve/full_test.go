@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // startOnDisk is start with the state on a small disk of its own.
 func startOnDisk(t *testing.T, env ...string) *server {
 	t.Helper()
-	needs.Root(t)
+	testenv.Root(t)
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=24m,mode=0700"); err != nil {
 		t.Fatal(err)

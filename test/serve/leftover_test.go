@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // leftovers are what a crashed host still has of a server.
@@ -68,7 +68,7 @@ func (s *server) halfRemove(id string) {
 }
 
 func TestTheNextServerRemovesWhatAKilledHostLeft(t *testing.T) {
-	needs.Cgroup(t, "pids")
+	testenv.Cgroup(t, "pids")
 	s := start(t)
 	cb := s.codebase(map[string]string{"f": "old\n"})
 	live, dead, half := s.limited(cb), s.limited(cb), s.limited(cb)
@@ -103,7 +103,7 @@ func TestTheNextServerRemovesContainersAndTheirMounts(t *testing.T) {
 	live, dead, half := s.sandbox(cb), s.sandbox(cb), s.sandbox(cb)
 	// Another state directory's, as far as we can know.
 	foreign := exec.Command("docker", "--host", host, "create", "--name", "foreign",
-		"--label", "agentfense.sandbox="+dead, "--label", "agentfense.directory=/elsewhere/sandboxes/"+dead, needs.DockerImage, "true")
+		"--label", "agentfense.sandbox="+dead, "--label", "agentfense.directory=/elsewhere/sandboxes/"+dead, testenv.DockerImage, "true")
 	if out, err := foreign.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestLimits(t *testing.T) {
-	needs.Cgroup(t, "memory", "cpu", "pids")
+	testenv.Cgroup(t, "memory", "cpu", "pids")
 	start(t).limitsHold()
 }
 

@@ -80,8 +80,8 @@ func withoutAdditions(m protoreflect.MessageDescriptor, text json.RawMessage) (j
 	return json.RawMessage("{" + all + "}"), err
 }
 
-// What REST answers, to the byte but for what agentfense has added: the names in lowerCamelCase and their order,
-// zero values, 64-bit numbers as strings, enums by name.
+// What REST answers, to the byte but for what agentfense has added: the names in lowerCamelCase and
+// their order, zero values, 64-bit numbers as strings, enums by name.
 func TestTheBytesOfREST(t *testing.T) {
 	s := start(t, withREST)
 	names := map[string]string{} // id -> how it is called here
@@ -105,6 +105,10 @@ func TestTheBytesOfREST(t *testing.T) {
 	}
 	refused := func(code, message string) string {
 		return `{"code":` + code + `,"message":"` + message + `","details":[]}`
+	}
+	because := func(code, message, reason string) string {
+		return strings.Replace(refused(code, message), "[]",
+			`[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"`+reason+`","domain":"agentfense","metadata":{}}]`, 1)
 	}
 	notRunning := strings.Replace(refused("9", "sandbox SB: sandbox is not running"), "[]",
 		`[{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SANDBOX_NOT_RUNNING","domain":"agentfense","metadata":{"status":"pending"}}]`, 1)
@@ -137,7 +141,7 @@ func TestTheBytesOfREST(t *testing.T) {
 		{"POST", "/v1/sandboxes/SB/stop", "", 400, notRunning},
 		{"POST", "/v1/sandboxes/SB/sessions", "{}", 400, notRunning},
 		{"POST", "/v1/sandboxes/SB/start", "", 200, sandbox("RUNNING", `"TIME"`, "null")},
-		{"POST", "/v1/sandboxes/SB/start", "{}", 400, refused("9", "sandbox SB: sandbox is already running")},
+		{"POST", "/v1/sandboxes/SB/start", "{}", 400, because("9", "sandbox SB: sandbox is already running", "SANDBOX_ALREADY_RUNNING")},
 		{"GET", "/v1/sandboxes/SB", "", 200, sandbox("RUNNING", `"TIME"`, "null")},
 		{"GET", "/v1/sandboxes?codebaseId=CB", "", 200, `{"sandboxes":[` + sandbox("RUNNING", `"TIME"`, "null") + `],"nextPageToken":""}`},
 		{"POST", "/v1/sandboxes/SB/exec", `{"command":"cat d/f.txt; cat; echo $A >&2; exit 3","stdin":"in","env":{"A":"b"},"timeout":"5s"}`, 200, result(`hello\nin`, `b\n`, "3")},
@@ -154,16 +158,16 @@ func TestTheBytesOfREST(t *testing.T) {
 		{"POST", "/v1/sessions/SESS/exec", `{"command":"pwd; echo $A >&2","timeout":"10s"}`, 200, result(`/workspace/d\n`, `1\n`, "0")},
 		{"POST", "/v1/sessions/SESS/exec", `{"command":"exit 4"}`, 200, result("", "", "4")},
 		{"GET", "/v1/sessions/SESS", "", 200, session("CLOSED", `"TIME"`)},
-		{"POST", "/v1/sessions/SESS/exec", `{"command":"true"}`, 400, refused("9", "session SESS: session is closed")},
+		{"POST", "/v1/sessions/SESS/exec", `{"command":"true"}`, 400, because("9", "session SESS: session is closed", "SESSION_CLOSED")},
 		{"DELETE", "/v1/sessions/SESS", "", 200, `{}`},
-		{"GET", "/v1/sessions/SESS", "", 404, refused("5", `session \"SESS\": no such session`)},
+		{"GET", "/v1/sessions/SESS", "", 404, because("5", `session \"SESS\": no such session`, "SESSION_NOT_FOUND")},
 
 		{"DELETE", "/v1/codebases/CB", "", 400, refused("9", "delete codebase CB: 1 sandboxes are made of it: destroy them first")},
 		{"POST", "/v1/sandboxes/SB/stop", "{}", 200, sandbox("STOPPED", `"TIME"`, `"TIME"`)},
 		{"DELETE", "/v1/sandboxes/SB", "", 200, `{}`},
-		{"GET", "/v1/sandboxes/SB", "", 404, refused("5", `sandbox \"SB\": no such sandbox`)},
+		{"GET", "/v1/sandboxes/SB", "", 404, because("5", `sandbox \"SB\": no such sandbox`, "SANDBOX_NOT_FOUND")},
 		{"DELETE", "/v1/codebases/CB", "", 200, `{}`},
-		{"GET", "/v1/codebases/CB", "", 404, refused("5", `codebase \"CB\": no such codebase`)},
+		{"GET", "/v1/codebases/CB", "", 404, because("5", `codebase \"CB\": no such codebase`, "CODEBASE_NOT_FOUND")},
 	} {
 		path, body := c.path, c.body
 		for id, name := range names {

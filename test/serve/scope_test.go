@@ -6,7 +6,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/server/store"
 	"github.com/agentfense/agentfense/test/wire"
 )
 

@@ -3,6 +3,7 @@ package serve_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -23,8 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -53,6 +54,7 @@ type server struct {
 	// crashFile has the server that is started next killed at the point that it
 	// will hold.
 	crashFile string
+	program   string // what is started as the server; "": binary
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -67,17 +69,23 @@ func start(t *testing.T, env ...string) *server {
 // startAt is start with a state directory of the caller's.
 func startAt(t *testing.T, home string, env ...string) *server {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
 	s := &server{t: t, home: home, env: env}
+	s.begin()
+	return s
+}
+
+// begin is serve for the rest of the test.
+func (s *server) begin() {
+	s.t.Helper()
+	testenv.FUSE(s.t)
+	testenv.Bwrap(s.t)
 	s.serve()
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		if s.cmd != nil {
 			s.end(syscall.SIGTERM)
 		}
 		s.removeAll()
 	})
-	return s
 }
 
 // environ is the environment of agentfense.
@@ -90,12 +98,12 @@ func (s *server) environ() []string {
 // serve starts the server and connects.
 func (s *server) serve() {
 	s.t.Helper()
-	s.cmd = exec.Command(binary, "serve")
+	s.cmd = exec.Command(cmp.Or(s.program, binary), "serve")
 	s.cmd.Env = s.environ()
 	if s.crashFile != "" {
 		whole, err := crashing()
 		s.cmd.Path = must(s.t, whole, err)
-		s.cmd.Env = append(s.cmd.Env, crash.Variable+"="+s.crashFile)
+		s.cmd.Env = append(s.cmd.Env, failpoint.Variable+"="+s.crashFile)
 	}
 	s.cmd.Stderr = &logger{t: s.t}
 	stdout, err := s.cmd.StdoutPipe()

@@ -7,11 +7,11 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestStats(t *testing.T) {
-	needs.Cgroup(t, "memory", "cpu", "pids")
+	testenv.Cgroup(t, "memory", "cpu", "pids")
 	s := start(t)
 	s.statsTell(nil)
 	s.statsTell(&sandboxv1.ResourceLimits{MemoryBytes: 256 << 20, PidsLimit: 100})

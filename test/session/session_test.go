@@ -18,10 +18,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -48,12 +48,12 @@ func (m leakChecked) Run() int {
 }
 
 // running is a sandbox that runs until the test ends.
-func running(t *testing.T, files map[string]string, flags ...string) (*harness.Sandbox, *supervise.Client) {
+func running(t *testing.T, files map[string]string, flags ...string) (*harness.Sandbox, *api.Client) {
 	t.Helper()
 	return start(t, harness.New(t, binary, files), flags...)
 }
 
-func start(t *testing.T, s *harness.Sandbox, flags ...string) (*harness.Sandbox, *supervise.Client) {
+func start(t *testing.T, s *harness.Sandbox, flags ...string) (*harness.Sandbox, *api.Client) {
 	t.Helper()
 	args := append([]string{"run", "--detach", "--preset", "full-access", "--name", s.Name}, flags...)
 	if r := s.Agentfense(append(args, "--", "sleep", "600")...); r.Code != 0 {
@@ -72,7 +72,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 }
 
 // list returns the sessions as "open" or why they are closed, by id.
-func list(t *testing.T, client *supervise.Client) map[string]string {
+func list(t *testing.T, client *api.Client) map[string]string {
 	t.Helper()
 	sessions, err := client.Sessions(t.Context())
 	if err != nil {
@@ -90,8 +90,8 @@ func list(t *testing.T, client *supervise.Client) map[string]string {
 
 // eachShell runs a test with each shell that a session may have, as we are,
 // and with the default one as an ordinary user.
-func eachShell(t *testing.T, test func(t *testing.T, s *harness.Sandbox, client *supervise.Client, shell string)) {
-	needs.Command(t, "dash", "bash", "busybox")
+func eachShell(t *testing.T, test func(t *testing.T, s *harness.Sandbox, client *api.Client, shell string)) {
+	testenv.Command(t, "dash", "bash", "busybox")
 	t.Run("as an ordinary user", func(t *testing.T) {
 		s, client := start(t, harness.New(t, binary, nil, harness.Ordinary))
 		test(t, s, client, "")
@@ -111,8 +111,8 @@ func eachShell(t *testing.T, test func(t *testing.T, s *harness.Sandbox, client 
 }
 
 func TestState(t *testing.T) {
-	eachShell(t, func(t *testing.T, s *harness.Sandbox, client *supervise.Client, shell string) {
-		x := s.OpenSession(client, supervise.SessionOptions{Shell: shell, Dir: "/tmp"})
+	eachShell(t, func(t *testing.T, s *harness.Sandbox, client *api.Client, shell string) {
+		x := s.OpenSession(client, api.SessionOptions{Shell: shell, Dir: "/tmp"})
 		x.Prints("pwd; a=1; export b=2; f() { echo \"$1$a$b\"; }; mkdir -p d; cd d", "/tmp\n")
 		x.Prints("pwd\nf x", "/tmp/d\nx12\n")
 		x.Prints("cat; printf 'no newline\\n \\000\\377'", "no newline\n \x00\xff")
@@ -135,8 +135,8 @@ func TestState(t *testing.T) {
 // A time-out kills the command with all it started, wherever that has hidden,
 // and nothing else: not the session, nor an earlier command's job.
 func TestTimeout(t *testing.T) {
-	eachShell(t, func(t *testing.T, s *harness.Sandbox, client *supervise.Client, shell string) {
-		x := s.OpenSession(client, supervise.SessionOptions{Shell: shell})
+	eachShell(t, func(t *testing.T, s *harness.Sandbox, client *api.Client, shell string) {
+		x := s.OpenSession(client, api.SessionOptions{Shell: shell})
 		x.Prints("a=1; sleep 601 & job=$!", "")
 		for _, command := range []string{
 			"sleep 4242; echo no",
@@ -151,7 +151,7 @@ func TestTimeout(t *testing.T) {
 			"exec 3>&1; (sleep 4242; echo no) & wait; echo no",
 		} {
 			got := <-x.Start(t.Context(), command, 300*time.Millisecond) // busybox ash may not come back from the midst of its start
-			if got.Err != nil || got.Exit.Reason != supervise.ReasonTimeout || got.Exit.SessionClosed || got.Stdout != "" {
+			if got.Err != nil || got.Exit.Reason != api.ReasonTimeout || got.Exit.SessionClosed || got.Stdout != "" {
 				t.Fatalf("%s: %+v", command, got)
 			}
 			x.Prints("echo $a; ps -A -o args= | grep -c '[s]leep 4242'; kill -0 $job; echo $?", "1\n0\n0\n")
@@ -163,9 +163,9 @@ func TestTimeout(t *testing.T) {
 func TestTimeoutThatClosesTheSession(t *testing.T) {
 	s, client := running(t, nil)
 	for _, command := range []string{"trap : INT; while :; do :; done", "exec sleep 4242"} {
-		x := s.OpenSession(client, supervise.SessionOptions{})
+		x := s.OpenSession(client, api.SessionOptions{})
 		got := <-x.Start(t.Context(), command, 100*time.Millisecond)
-		if got.Err != nil || got.Exit.Reason != supervise.ReasonTimeout || !got.Exit.SessionClosed {
+		if got.Err != nil || got.Exit.Reason != api.ReasonTimeout || !got.Exit.SessionClosed {
 			t.Errorf("%s: %+v", command, got)
 		}
 		eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "not_interrupted" })
@@ -185,19 +185,19 @@ func TestTheShellEnds(t *testing.T) {
 		{"kill -KILL $$", 0, 9},
 		{"exec sh -c 'exit 5'", 5, 0},
 	} {
-		x := s.OpenSession(client, supervise.SessionOptions{})
+		x := s.OpenSession(client, api.SessionOptions{})
 		got := x.Run(tt.command)
 		if got.Err != nil || !got.Exit.SessionClosed || got.Exit.Code != tt.code || got.Exit.Signal != tt.signal || got.Exit.Reason != "" || got.Stdout != "" {
 			t.Errorf("%s: %+v", tt.command, got)
 		}
-		if again := x.Run("true"); !fault.Is(again.Err, fault.Precondition) || !strings.Contains(again.Err.Error(), "session is closed") {
+		if again := x.Run("true"); !errdefs.Is(again.Err, errdefs.Precondition) || !strings.Contains(again.Err.Error(), "session is closed") {
 			t.Errorf("%s: and then %+v", tt.command, again)
 		}
 		eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "shell_ended" })
 		if err := client.CloseSession(t.Context(), x.ID); err != nil {
 			t.Error(err)
 		}
-		if again := x.Run("true"); !fault.Is(again.Err, fault.NotFound) {
+		if again := x.Run("true"); !errdefs.Is(again.Err, errdefs.NotFound) {
 			t.Errorf("%s: forgotten: %+v", tt.command, again)
 		}
 	}
@@ -208,40 +208,40 @@ func TestTheShellEnds(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	s, client := running(t, nil)
-	x := s.OpenSession(client, supervise.SessionOptions{})
+	x := s.OpenSession(client, api.SessionOptions{})
 	ctx := t.Context()
-	open := func(o supervise.SessionOptions) error {
+	open := func(o api.SessionOptions) error {
 		o.Env = harness.SessionEnv
 		_, err := client.OpenSession(ctx, o)
 		return err
 	}
 	for _, id := range []string{"", "sess_", "sess_0123456789abcdeg", "sess_0123456789abcdef0", "../x", "sess_0123456789ABCDEF"} {
-		if err := open(supervise.SessionOptions{ID: id}); !fault.Is(err, fault.Invalid) {
+		if err := open(api.SessionOptions{ID: id}); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("id %q: %v", id, err)
 		}
 	}
-	if err := open(supervise.SessionOptions{ID: x.ID}); !fault.Is(err, fault.Exists) {
+	if err := open(api.SessionOptions{ID: x.ID}); !errdefs.Is(err, errdefs.Exists) {
 		t.Errorf("a second one of an id: %v", err)
 	}
-	notStarted := (*supervise.CommandError)(nil)
-	if err := open(supervise.SessionOptions{ID: harness.NewSessionID(), Shell: "/bin/not-there"}); !errors.As(err, &notStarted) {
+	notStarted := (*api.CommandError)(nil)
+	if err := open(api.SessionOptions{ID: harness.NewSessionID(), Shell: "/bin/not-there"}); !errors.As(err, &notStarted) {
 		t.Errorf("no such shell: %v", err)
 	}
-	if err := open(supervise.SessionOptions{ID: harness.NewSessionID(), Shell: "/bin/true"}); !fault.Is(err, fault.Invalid) {
+	if err := open(api.SessionOptions{ID: harness.NewSessionID(), Shell: "/bin/true"}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("no shell: %v", err)
 	}
-	if err := open(supervise.SessionOptions{ID: harness.NewSessionID(), Dir: "/not/there"}); !fault.Is(err, fault.Invalid) {
+	if err := open(api.SessionOptions{ID: harness.NewSessionID(), Dir: "/not/there"}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("no such directory: %v", err)
 	}
-	if err := open(supervise.SessionOptions{ID: harness.NewSessionID(), IdleTimeout: -1}); !fault.Is(err, fault.Invalid) {
+	if err := open(api.SessionOptions{ID: harness.NewSessionID(), IdleTimeout: -1}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a negative idle time-out: %v", err)
 	}
 	for _, text := range []string{"", "a\x00b"} {
-		if got := x.Run(text); !fault.Is(got.Err, fault.Invalid) {
+		if got := x.Run(text); !errdefs.Is(got.Err, errdefs.Invalid) {
 			t.Errorf("%q: %+v", text, got)
 		}
 	}
-	if err := client.CloseSession(ctx, harness.NewSessionID()); !fault.Is(err, fault.NotFound) {
+	if err := client.CloseSession(ctx, harness.NewSessionID()); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("closing none: %v", err)
 	}
 	null, err := os.Open("/dev/null")
@@ -249,7 +249,7 @@ func TestBadRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if _, err := client.SessionExec(ctx, x.ID, supervise.SessionCommand{Text: "true"}, null, null); !fault.Is(err, fault.Invalid) {
+	if _, err := client.SessionExec(ctx, x.ID, api.SessionCommand{Text: "true"}, null, null); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a stream that is no pipe: %v", err)
 	}
 	if diff := cmp.Diff(map[string]string{x.ID: "open"}, list(t, client)); diff != "" {
@@ -260,10 +260,10 @@ func TestBadRequests(t *testing.T) {
 
 func TestIdle(t *testing.T) {
 	s, client := running(t, nil)
-	x := s.OpenSession(client, supervise.SessionOptions{IdleTimeout: 300 * time.Millisecond})
+	x := s.OpenSession(client, api.SessionOptions{IdleTimeout: 300 * time.Millisecond})
 	x.Prints("sleep 0.6; echo on", "on\n")
 	eventually(t, "the idle session is closed", func() bool { return list(t, client)[x.ID] == "idle" })
-	if got := x.Run("true"); !fault.Is(got.Err, fault.Precondition) {
+	if got := x.Run("true"); !errdefs.Is(got.Err, errdefs.Precondition) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -273,7 +273,7 @@ func TestManyAtOnce(t *testing.T) {
 	s, client := running(t, nil)
 	var all sync.WaitGroup
 	for i := range 20 {
-		x := s.OpenSession(client, supervise.SessionOptions{})
+		x := s.OpenSession(client, api.SessionOptions{})
 		x.Prints(fmt.Sprintf("me=%d; n=0", i), "")
 		for range 3 {
 			all.Go(func() {
@@ -293,11 +293,11 @@ func TestManyAtOnce(t *testing.T) {
 // A session survives every client, and one that leaves takes its command along.
 func TestClientsLeave(t *testing.T) {
 	s, client := running(t, nil)
-	x := s.OpenSession(client, supervise.SessionOptions{})
+	x := s.OpenSession(client, api.SessionOptions{})
 	x.Prints("a=1", "")
 	ctx, leave := context.WithCancel(t.Context())
 	done := x.Start(ctx, "touch begun; sleep 4242; touch no", 0)
-	other := s.OpenSession(client, supervise.SessionOptions{})
+	other := s.OpenSession(client, api.SessionOptions{})
 	eventually(t, "the command runs", func() bool { return other.Run("test -e begun").Exit.Code == 0 })
 	waiting, leaveToo := context.WithCancel(t.Context())
 	queued := x.Start(waiting, "touch no", 0)
@@ -306,7 +306,7 @@ func TestClientsLeave(t *testing.T) {
 		t.Errorf("who waited: %+v", got)
 	}
 	leave()
-	if got := <-done; !fault.Is(got.Err, fault.Canceled) {
+	if got := <-done; !errdefs.Is(got.Err, errdefs.Canceled) {
 		t.Errorf("who has left: %+v", got)
 	}
 	x.Prints("echo $a; test -e no || ps -A -o args= | grep -c '[s]leep 4242'; :", "1\n0\n")
@@ -334,7 +334,7 @@ func records(t *testing.T, s *harness.Sandbox, kind string) []map[string]any {
 
 func TestAudit(t *testing.T) {
 	s, client := running(t, map[string]string{"secret": "x"}, "--hide", "secret")
-	x := s.OpenSession(client, supervise.SessionOptions{})
+	x := s.OpenSession(client, api.SessionOptions{})
 	x.Prints("(until test -e go; do sleep 0.01; done; touch late) &", "")
 	x.Prints("touch one; sh -c 'touch two'; touch go; while ! test -e late; do sleep 0.01; done", "")
 	if got := x.Run("cat secret"); got.Exit.Code == 0 {
@@ -391,12 +391,12 @@ func TestAudit(t *testing.T) {
 func TestSessionsHoldTheSandbox(t *testing.T) {
 	s := harness.New(t, binary, nil)
 	cmd := s.Command(t.Context(), "run", "--preset", "full-access", "--name", s.Name, "--", "sh", "-c", "echo up; cat")
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	if line := d.Hear(); line != "up" {
 		t.Fatalf("heard %q", line)
 	}
 	client := s.Client()
-	x := s.OpenSession(client, supervise.SessionOptions{})
+	x := s.OpenSession(client, api.SessionOptions{})
 	if _, stderr, err := d.End(); err != nil {
 		t.Fatalf("%v\n%s", err, stderr)
 	}

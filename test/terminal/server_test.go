@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 	"github.com/agentfense/agentfense/test/wire"
 )
@@ -66,7 +66,7 @@ func TestShellOnAServer(t *testing.T) {
 }
 
 func TestTheShellOfAServerIsFound(t *testing.T) {
-	needs.Command(t, "bash")
+	testenv.Command(t, "bash")
 	s := onServer(t)
 	sc := start(t, s, "run", "--name", s.Name, "--env", "PS1", "--", "sh")
 	sc.expect("ready> ")

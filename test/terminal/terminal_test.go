@@ -18,7 +18,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -232,7 +232,7 @@ func TestShellIsInteractive(t *testing.T) {
 }
 
 func TestJobControl(t *testing.T) {
-	needs.Command(t, "bash")
+	testenv.Command(t, "bash")
 	s := harness.New(t, binary, nil)
 	sc := start(t, s, "run", "--name", s.Name, "--env", "PS1", "--", "bash", "--norc", "--noprofile", "-i")
 	sc.expect("ready> ")
@@ -246,7 +246,7 @@ func TestJobControl(t *testing.T) {
 }
 
 func TestEditor(t *testing.T) {
-	needs.Command(t, "vim.tiny")
+	testenv.Command(t, "vim.tiny")
 	s := harness.New(t, binary, map[string]string{"notes.txt": "first\n"})
 	sc := start(t, s, "run", "--preset", "development", "--name", s.Name, "--apply", "--", "vim.tiny", "-u", "NONE", "notes.txt")
 	sc.expect("first")
@@ -260,7 +260,7 @@ func TestEditor(t *testing.T) {
 
 // A job in the background runs, and gets what is typed once it is in front.
 func TestTheBackgroundOfATerminal(t *testing.T) {
-	needs.Command(t, "bash")
+	testenv.Command(t, "bash")
 	s := harness.New(t, binary, nil)
 	sc := startShell(t, s)
 	sc.expect("ready> ")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -101,8 +101,8 @@ func TestChangesOfAnEarlierReleaseAreReviewedAndApplied(t *testing.T) {
 }
 
 func TestASandboxOfAnEarlierReleaseRunsUnderItsRules(t *testing.T) {
-	needs.Bwrap(t)
-	needs.FUSE(t)
+	testenv.Bwrap(t)
+	testenv.FUSE(t)
 	home, source := unpack(t)
 	wants(t, agentfense(t, home, 0, "policy", "explain", "--sandbox", "other", "/notes.md"), "none")
 	out := agentfense(t, home, 0, "run", "--rebase", "--name", "other", "--dir", source, "--", "sh", "-c", "ls; ! echo x > kept.txt")

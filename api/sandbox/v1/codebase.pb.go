@@ -228,9 +228,9 @@ type ListCodebasesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only those of this owner; empty: all that the caller may see.
 	OwnerId string `protobuf:"bytes,1,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
-	// At most so many; 0 is 100, the most is 1000.
+	// Maximum number of entries; 0: 100. At most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -470,7 +470,7 @@ type UploadResult struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
 	FilePath   string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// Bytes stored.
+	// Number of stored bytes.
 	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// MD5 of the content, in hexadecimal digits.
 	Checksum      string `protobuf:"bytes,4,opt,name=checksum,proto3" json:"checksum,omitempty"`
@@ -540,7 +540,7 @@ type UploadTreeResult struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
 	FileCount  int64                  `protobuf:"varint,2,opt,name=file_count,json=fileCount,proto3" json:"file_count,omitempty"`
-	// Bytes stored.
+	// Number of stored bytes.
 	Size          int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -696,7 +696,7 @@ func (x *FileChunk) GetData() []byte {
 type ListFilesRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// Empty is the root.
+	// Empty: the root.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	Recursive     bool   `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -809,7 +809,7 @@ type FileInfo struct {
 	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
 	// Type and permission bits, as st_mode (inode(7)).
 	Mode uint32 `protobuf:"varint,100,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Of a symbolic link, escaped as a path.
+	// Target of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,101,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -900,12 +900,13 @@ type LinkCodebaseRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// At most 1024 bytes.
 	OwnerId string `protobuf:"bytes,2,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
-	// An absolute path on the server's host, which the server's user can read; escaped as any path.
+	// Absolute path of a directory on the server's host that the server's user can read, escaped like
+	// any path.
 	Path string `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
-	// Leaves out of the view what an upload would: the default ignores, and what .gitignore and
-	// .sandboxignore at the root say when a sandbox is made. A sandbox may make such files of its
-	// own; applying one onto the host's is a conflict. INVALID_ARGUMENT for such a file that is no
-	// regular one or has more than 128 KiB.
+	// Hides from the view what an upload would leave out: the default patterns, and those of
+	// .gitignore and .sandboxignore at the root at the time when a sandbox is created. A sandbox may
+	// create its own files in their place; applying one onto the host's file is a conflict.
+	// INVALID_ARGUMENT if an ignore file is not a regular file or has more than 128 KiB.
 	IgnoreFiles   bool `protobuf:"varint,4,opt,name=ignore_files,json=ignoreFiles,proto3" json:"ignore_files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1025,13 +1026,13 @@ type UploadChunk_Metadata struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
 	FilePath   string                 `protobuf:"bytes,2,opt,name=file_path,json=filePath,proto3" json:"file_path,omitempty"`
-	// Bytes that follow; 0 is unknown.
+	// Number of bytes that follow; 0: unknown.
 	TotalSize int64 `protobuf:"varint,3,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
-	// Permission bits; 0 is 0644, of a directory 0755.
+	// Permission bits; 0: 0644, or 0755 for a directory.
 	Mode uint32 `protobuf:"varint,100,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Makes a symbolic link with this target, escaped as a path; no data follows.
+	// Creates a symbolic link with this target, escaped as a path; no data follows.
 	SymlinkTarget string `protobuf:"bytes,101,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
-	// Makes a directory; no data follows.
+	// Creates a directory; no data follows.
 	Directory     bool `protobuf:"varint,102,opt,name=directory,proto3" json:"directory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -35,42 +35,43 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CodebaseService keeps the directories that sandboxes are made of.
+// CodebaseService manages the directories from which sandboxes are created.
 //
-// A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
-// leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
-// hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
+// In this service and in SandboxService, a path is relative to the codebase's root or to the
+// workspace, with or without a leading "/". A byte that is not UTF-8 is written "\xNN", with two
+// lower-case hexadecimal digits. If a name itself contains such an escape, its backslash is written
+// "\x5c".
 type CodebaseServiceClient interface {
-	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id; for a caller
-	// that is bound to an owner, that owner is the default.
+	// CreateCodebase creates an empty codebase. INVALID_ARGUMENT without name or owner_id. For a
+	// caller that is bound to an owner, that owner is the default.
 	CreateCodebase(ctx context.Context, in *CreateCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
-	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
+	// GetCodebase describes a codebase. NOT_FOUND if the caller has no codebase with that id.
 	GetCodebase(ctx context.Context, in *GetCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
 	// ListCodebases lists codebases, the oldest first. PERMISSION_DENIED for an owner_id that the
 	// caller may not act for.
 	ListCodebases(ctx context.Context, in *ListCodebasesRequest, opts ...grpc.CallOption) (*ListCodebasesResponse, error)
-	// DeleteCodebase removes a codebase and its files; of a linked directory only the link.
-	// FAILED_PRECONDITION while sandboxes are made of it.
+	// DeleteCodebase removes a codebase and its files. For a linked directory it removes only the
+	// link. FAILED_PRECONDITION while sandboxes use it.
 	DeleteCodebase(ctx context.Context, in *DeleteCodebaseRequest, opts ...grpc.CallOption) (*Empty, error)
-	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order.
-	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error, and
-	// when the client leaves, nothing is kept.
+	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order;
+	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error,
+	// and when the client disconnects, nothing is kept.
 	UploadFiles(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, UploadResult], error)
-	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if there is none; INVALID_ARGUMENT for a
-	// directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
+	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if it does not exist; INVALID_ARGUMENT
+	// for a directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
 	DownloadFile(ctx context.Context, in *DownloadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FileChunk], error)
-	// ListFiles lists a directory, or with recursive all that is below it. NOT_FOUND if there is none;
-	// FAILED_PRECONDITION for a linked codebase.
+	// ListFiles lists a directory, or with recursive everything below it. NOT_FOUND if it does not
+	// exist; FAILED_PRECONDITION for a linked codebase.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (*ListFilesResponse, error)
-	// LinkCodebase makes a codebase of a directory of the server's host. The directory is never
-	// changed except by Apply, and read through its sandboxes' views alone: calls on the codebase's
-	// files answer FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
+	// LinkCodebase creates a codebase from a directory of the server's host. Only Apply changes the
+	// directory, and clients read it only through its sandboxes' views: calls on the codebase's files
+	// fail with FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
 	LinkCodebase(ctx context.Context, in *LinkCodebaseRequest, opts ...grpc.CallOption) (*Codebase, error)
-	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata.
-	// What came before an error is stored.
+	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata. If
+	// an error occurs, the files before it remain stored.
 	UploadTree(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[UploadChunk, UploadTreeResult], error)
-	// DeleteFile removes a file, or a directory and all below it. NOT_FOUND if there is none;
-	// FAILED_PRECONDITION for a linked codebase.
+	// DeleteFile removes a file, or a directory with everything below it. NOT_FOUND if it does not
+	// exist; FAILED_PRECONDITION for a linked codebase.
 	DeleteFile(ctx context.Context, in *DeleteFileRequest, opts ...grpc.CallOption) (*Empty, error)
 }
 
@@ -201,42 +202,43 @@ func (c *codebaseServiceClient) DeleteFile(ctx context.Context, in *DeleteFileRe
 // All implementations must embed UnimplementedCodebaseServiceServer
 // for forward compatibility.
 //
-// CodebaseService keeps the directories that sandboxes are made of.
+// CodebaseService manages the directories from which sandboxes are created.
 //
-// A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
-// leading "/" means the same. A byte that is no UTF-8 is written "\xNN", in two lower-case
-// hexadecimal digits, and the backslash of a name that itself spells such an escape "\x5c".
+// In this service and in SandboxService, a path is relative to the codebase's root or to the
+// workspace, with or without a leading "/". A byte that is not UTF-8 is written "\xNN", with two
+// lower-case hexadecimal digits. If a name itself contains such an escape, its backslash is written
+// "\x5c".
 type CodebaseServiceServer interface {
-	// CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id; for a caller
-	// that is bound to an owner, that owner is the default.
+	// CreateCodebase creates an empty codebase. INVALID_ARGUMENT without name or owner_id. For a
+	// caller that is bound to an owner, that owner is the default.
 	CreateCodebase(context.Context, *CreateCodebaseRequest) (*Codebase, error)
-	// GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
+	// GetCodebase describes a codebase. NOT_FOUND if the caller has no codebase with that id.
 	GetCodebase(context.Context, *GetCodebaseRequest) (*Codebase, error)
 	// ListCodebases lists codebases, the oldest first. PERMISSION_DENIED for an owner_id that the
 	// caller may not act for.
 	ListCodebases(context.Context, *ListCodebasesRequest) (*ListCodebasesResponse, error)
-	// DeleteCodebase removes a codebase and its files; of a linked directory only the link.
-	// FAILED_PRECONDITION while sandboxes are made of it.
+	// DeleteCodebase removes a codebase and its files. For a linked directory it removes only the
+	// link. FAILED_PRECONDITION while sandboxes use it.
 	DeleteCodebase(context.Context, *DeleteCodebaseRequest) (*Empty, error)
-	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order.
-	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error, and
-	// when the client leaves, nothing is kept.
+	// UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order;
+	// RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error,
+	// and when the client disconnects, nothing is kept.
 	UploadFiles(grpc.ClientStreamingServer[UploadChunk, UploadResult]) error
-	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if there is none; INVALID_ARGUMENT for a
-	// directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
+	// DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if it does not exist; INVALID_ARGUMENT
+	// for a directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
 	DownloadFile(*DownloadFileRequest, grpc.ServerStreamingServer[FileChunk]) error
-	// ListFiles lists a directory, or with recursive all that is below it. NOT_FOUND if there is none;
-	// FAILED_PRECONDITION for a linked codebase.
+	// ListFiles lists a directory, or with recursive everything below it. NOT_FOUND if it does not
+	// exist; FAILED_PRECONDITION for a linked codebase.
 	ListFiles(context.Context, *ListFilesRequest) (*ListFilesResponse, error)
-	// LinkCodebase makes a codebase of a directory of the server's host. The directory is never
-	// changed except by Apply, and read through its sandboxes' views alone: calls on the codebase's
-	// files answer FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
+	// LinkCodebase creates a codebase from a directory of the server's host. Only Apply changes the
+	// directory, and clients read it only through its sandboxes' views: calls on the codebase's files
+	// fail with FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
 	LinkCodebase(context.Context, *LinkCodebaseRequest) (*Codebase, error)
-	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata.
-	// What came before an error is stored.
+	// UploadTree stores many files in one stream: metadata, then its data, then the next metadata. If
+	// an error occurs, the files before it remain stored.
 	UploadTree(grpc.ClientStreamingServer[UploadChunk, UploadTreeResult]) error
-	// DeleteFile removes a file, or a directory and all below it. NOT_FOUND if there is none;
-	// FAILED_PRECONDITION for a linked codebase.
+	// DeleteFile removes a file, or a directory with everything below it. NOT_FOUND if it does not
+	// exist; FAILED_PRECONDITION for a linked codebase.
 	DeleteFile(context.Context, *DeleteFileRequest) (*Empty, error)
 	mustEmbedUnimplementedCodebaseServiceServer()
 }

@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Permission is what a path is to a sandbox.
+// Permission is what a sandbox may do with a path.
 type Permission int32
 
 const (
-	// The server takes it as PERMISSION_NONE.
+	// The server treats it as PERMISSION_NONE.
 	Permission_PERMISSION_UNSPECIFIED Permission = 0
 	// The path does not exist.
 	Permission_PERMISSION_NONE Permission = 1
 	// The path is listed and has attributes; its content is refused.
 	Permission_PERMISSION_VIEW Permission = 2
-	// The content can be read, and run if its mode says so.
+	// The content can be read, and executed if its mode allows it.
 	Permission_PERMISSION_READ Permission = 3
 	// The path can be changed.
 	Permission_PERMISSION_WRITE Permission = 4
@@ -82,7 +82,7 @@ func (Permission) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{0}
 }
 
-// PatternType says how a rule's pattern is read.
+// PatternType says how to interpret a rule's pattern.
 type PatternType int32
 
 const (
@@ -90,11 +90,11 @@ const (
 	PatternType_PATTERN_TYPE_UNSPECIFIED PatternType = 0
 	// A glob: "*" and "?" within one element, "**" across elements, "[…]", "{a,b}".
 	PatternType_PATTERN_TYPE_GLOB PatternType = 1
-	// A directory and all below it.
+	// A directory and everything below it.
 	PatternType_PATTERN_TYPE_DIRECTORY PatternType = 2
 	// Exactly one path.
 	PatternType_PATTERN_TYPE_FILE PatternType = 3
-	// Told from the pattern's text, as in a policy file.
+	// Derived from the pattern's text, as in a policy file.
 	PatternType_PATTERN_TYPE_AUTO PatternType = 100
 )
 
@@ -143,7 +143,7 @@ func (PatternType) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{1}
 }
 
-// RuleOrigin is who made a rule; it decides the rule's standing (docs/policy.md).
+// RuleOrigin is where a rule is from. It affects the rule's rank (docs/policy.md).
 type RuleOrigin int32
 
 const (
@@ -196,16 +196,16 @@ func (RuleOrigin) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{2}
 }
 
-// SandboxStatus is where a sandbox stands in its life.
+// SandboxStatus is the state of a sandbox.
 type SandboxStatus int32
 
 const (
 	SandboxStatus_SANDBOX_STATUS_UNSPECIFIED SandboxStatus = 0
-	// Made, never started.
+	// Created, but never started.
 	SandboxStatus_SANDBOX_STATUS_PENDING SandboxStatus = 1
 	SandboxStatus_SANDBOX_STATUS_RUNNING SandboxStatus = 2
 	SandboxStatus_SANDBOX_STATUS_STOPPED SandboxStatus = 3
-	// A start failed or the supervisor died; status_reason says why.
+	// A start failed or the supervisor died; status_reason has the reason.
 	SandboxStatus_SANDBOX_STATUS_ERROR SandboxStatus = 4
 )
 
@@ -254,7 +254,7 @@ func (SandboxStatus) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_common_proto_rawDescGZIP(), []int{3}
 }
 
-// SessionStatus is where a session stands in its life.
+// SessionStatus is the state of a session.
 type SessionStatus int32
 
 const (
@@ -307,8 +307,8 @@ func (SessionStatus) EnumDescriptor() ([]byte, []int) {
 // Empty is the answer of a call that only succeeds or fails.
 type Empty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of DestroySandbox alone, where any were: how many changes were lost with the sandbox, because
-	// they were neither applied nor carried over.
+	// Only from DestroySandbox, if there were any: number of changes that were lost with the sandbox,
+	// because they were neither applied nor synced.
 	DiscardedCount *int64 `protobuf:"varint,100,opt,name=discarded_count,json=discardedCount,proto3,oneof" json:"discarded_count,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -351,18 +351,18 @@ func (x *Empty) GetDiscardedCount() int64 {
 	return 0
 }
 
-// PermissionRule gives the paths of a pattern a permission.
+// PermissionRule sets the permission of the paths that match a pattern.
 type PermissionRule struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Pattern    string                 `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	Type       PatternType            `protobuf:"varint,2,opt,name=type,proto3,enum=sandbox.v1.PatternType" json:"type,omitempty"`
 	Permission Permission             `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
-	// The higher wins; see docs/policy.md for what decides among equals.
+	// The higher priority wins. docs/policy.md says what decides between equal ones.
 	Priority int32      `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	Origin   RuleOrigin `protobuf:"varint,100,opt,name=origin,proto3,enum=sandbox.v1.RuleOrigin" json:"origin,omitempty"`
-	// With PERMISSION_NONE: a program may create entries at paths that the rule hides, if it may write
-	// the directory. These own entries are never applied. If false, the rule is strict: nothing can be
-	// created at these paths.
+	// With PERMISSION_NONE: a program may create entries at paths that the rule hides, if it may
+	// write the directory. These own entries are never applied. If false, the rule is strict: nothing
+	// can be created at these paths.
 	Own           bool `protobuf:"varint,101,opt,name=own,proto3" json:"own,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -75,7 +75,7 @@ func (RuntimeType) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{0}
 }
 
-// SyncMode says when what a sandbox changes reaches its codebase.
+// SyncMode says when the changes of a sandbox reach its codebase.
 type SyncMode int32
 
 const (
@@ -85,7 +85,7 @@ const (
 	SyncMode_SYNC_MODE_ON_EXEC SyncMode = 1
 	// When the sandbox stops.
 	SyncMode_SYNC_MODE_ON_STOP SyncMode = 2
-	// By Apply alone: the changes wait for a review.
+	// Only by Apply: the changes wait for a review.
 	SyncMode_SYNC_MODE_MANUAL SyncMode = 3
 )
 
@@ -137,7 +137,7 @@ type ChangeKind int32
 const (
 	ChangeKind_CHANGE_KIND_UNSPECIFIED ChangeKind = 0
 	ChangeKind_CHANGE_KIND_CREATED     ChangeKind = 1
-	// Its content, or its mode or times.
+	// Its content, mode or times changed.
 	ChangeKind_CHANGE_KIND_MODIFIED ChangeKind = 2
 	ChangeKind_CHANGE_KIND_DELETED  ChangeKind = 3
 	ChangeKind_CHANGE_KIND_RENAMED  ChangeKind = 4
@@ -188,8 +188,8 @@ func (ChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
-// ChangeStatus says what became of a path. Renames are a deletion and an addition, which
-// FileDiff.renamed_from and renamed_to join.
+// ChangeStatus says how a path changed. A rename is a deletion and an addition, which
+// FileDiff.renamed_from and renamed_to connect.
 type ChangeStatus int32
 
 const (
@@ -246,15 +246,15 @@ func (ChangeStatus) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
-// Risk says how a changed file could act outside of the sandbox once it is applied.
+// Risk says how a changed file could act outside of the sandbox after it is applied.
 type Risk int32
 
 const (
-	// As any file.
+	// No particular risk.
 	Risk_RISK_UNSPECIFIED Risk = 0
-	// Tools of the host read it and do what it says.
+	// Tools of the host read the file and follow it.
 	Risk_RISK_TRUSTED_LATER Risk = 1
-	// Git, or who starts it by name, runs it.
+	// Git runs the file, or a user who starts it by name.
 	Risk_RISK_RUNS_ON_HOST Risk = 2
 )
 
@@ -304,24 +304,24 @@ type Outcome int32
 
 const (
 	Outcome_OUTCOME_UNSPECIFIED Outcome = 0
-	// The source has it now.
+	// The change was applied to the source.
 	Outcome_OUTCOME_APPLIED Outcome = 1
-	// The source had it already.
+	// The source already had the same state.
 	Outcome_OUTCOME_PRESENT Outcome = 2
-	// Not deleted: not the sandbox's to delete.
+	// Not deleted, because the sandbox may not delete it.
 	Outcome_OUTCOME_KEPT Outcome = 3
-	// The source is not what the sandbox saw.
+	// The source changed since the sandbox saw it.
 	Outcome_OUTCOME_CONFLICT Outcome = 4
 	// The policy does not let the sandbox write there.
 	Outcome_OUTCOME_REFUSED Outcome = 5
-	// The host did not let it.
+	// The host's file system refused the operation.
 	Outcome_OUTCOME_FAILED Outcome = 6
-	// Not tried, because something stopped the whole.
+	// Not tried, because another path stopped the whole apply.
 	Outcome_OUTCOME_SKIPPED Outcome = 7
-	// Left out: it is not what reviewed_digest names. It stays in the sandbox.
+	// Left out, because it differs from the state of reviewed_digest. It stays in the sandbox.
 	Outcome_OUTCOME_CHANGED_SINCE_REVIEW Outcome = 100
-	// The change stays in the sandbox, because apply never takes it: it is an own entry, or the deletion
-	// of a file whose content was moved to an own entry. If paths names it, the outcome is
+	// The change stays in the sandbox, because apply never takes it: it is an own entry, or the
+	// deletion of a file whose content was moved to an own entry. If paths names it, the outcome is
 	// OUTCOME_REFUSED.
 	Outcome_OUTCOME_LEFT_OUT Outcome = 110
 )
@@ -381,7 +381,7 @@ func (Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
-// ViewOrigin is what holds a file.
+// ViewOrigin is the layer that holds a file.
 type ViewOrigin int32
 
 const (
@@ -390,7 +390,7 @@ const (
 	ViewOrigin_VIEW_ORIGIN_SOURCE ViewOrigin = 1
 	// A frozen layer.
 	ViewOrigin_VIEW_ORIGIN_FROZEN ViewOrigin = 2
-	// What the sandbox changed.
+	// The sandbox's changes.
 	ViewOrigin_VIEW_ORIGIN_DELTA ViewOrigin = 3
 )
 
@@ -483,7 +483,7 @@ func (x ExecOutput_OutputType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ExecOutput_OutputType.Descriptor instead.
 func (ExecOutput_OutputType) EnumDescriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // ResourceLimits bound what a sandbox uses; 0 is no limit.
@@ -492,12 +492,12 @@ type ResourceLimits struct {
 	MemoryBytes int64                  `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
 	// Microseconds of processor time in each 100 ms.
 	CpuQuota int64 `protobuf:"varint,2,opt,name=cpu_quota,json=cpuQuota,proto3" json:"cpu_quota,omitempty"`
-	// Weight against others, 2 to 262144 (cgroup v1's cpu.shares).
+	// CPU weight relative to others, 2 to 262144 (cgroup v1's cpu.shares).
 	CpuShares int64 `protobuf:"varint,3,opt,name=cpu_shares,json=cpuShares,proto3" json:"cpu_shares,omitempty"`
 	PidsLimit int64 `protobuf:"varint,4,opt,name=pids_limit,json=pidsLimit,proto3" json:"pids_limit,omitempty"`
-	// Bytes of what the sandbox changes.
+	// Bytes that the sandbox's changes take.
 	DiskBytes int64 `protobuf:"varint,100,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	// Entries of what the sandbox changes.
+	// Files and directories that the sandbox's changes take.
 	DiskInodes    int64 `protobuf:"varint,101,opt,name=disk_inodes,json=diskInodes,proto3" json:"disk_inodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -580,7 +580,7 @@ type Sandbox struct {
 	// "sb_" and 16 hexadecimal digits.
 	Id         string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	CodebaseId string `protobuf:"bytes,2,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// As they were sent; empty for a token that has neither of the scopes read and manage.
+	// The rules as the client sent them; empty for a token without the scopes read and manage.
 	Permissions []*PermissionRule      `protobuf:"bytes,3,rep,name=permissions,proto3" json:"permissions,omitempty"`
 	Status      SandboxStatus          `protobuf:"varint,4,opt,name=status,proto3,enum=sandbox.v1.SandboxStatus" json:"status,omitempty"`
 	Labels      map[string]string      `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -593,18 +593,28 @@ type Sandbox struct {
 	Resources   *ResourceLimits        `protobuf:"bytes,12,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Why the status is SANDBOX_STATUS_ERROR.
 	StatusReason string `protobuf:"bytes,100,opt,name=status_reason,json=statusReason,proto3" json:"status_reason,omitempty"`
-	// What the command line calls it: the id, unless another name was given.
+	// Name on the command line: the id, unless another name was given.
 	Name string `protobuf:"bytes,101,opt,name=name,proto3" json:"name,omitempty"`
-	// Of its codebase.
+	// Owner of its codebase.
 	OwnerId string `protobuf:"bytes,102,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
-	// Its changes reach the codebase by Apply alone: a caller without the scope apply has run a
-	// command in it. It ends when the sandbox does not run and nothing is left to apply.
+	// True if a caller without the scope apply ran a command in it: only Apply then brings its
+	// changes into the codebase. Becomes false when the sandbox is stopped and no change is left to
+	// apply.
 	SyncHeld bool `protobuf:"varint,103,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
-	// When its changes reach the codebase; never unspecified. Of a linked codebase it is
+	// When its changes reach the codebase; never unspecified. For a linked codebase it is
 	// SYNC_MODE_MANUAL.
 	Sync SyncMode `protobuf:"varint,110,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
 	// Where commands see the codebase: /workspace, or the path of a linked one on the host.
-	Workspace     string `protobuf:"bytes,111,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	Workspace string `protobuf:"bytes,111,opt,name=workspace,proto3" json:"workspace,omitempty"`
+	// The home directory of its commands: "private" is new and empty at each start; "keep" is kept
+	// until the sandbox is destroyed.
+	Home string `protobuf:"bytes,112,opt,name=home,proto3" json:"home,omitempty"`
+	// What it holds; absent unless the request asked for it, for a token without the scopes read and
+	// manage, and if the server may not read it.
+	Usage *SandboxUsage `protobuf:"bytes,113,opt,name=usage,proto3" json:"usage,omitempty"`
+	// Names of its commands' variables that CreateSandboxRequest.env and
+	// AttachRequest.Start.remember_env set; empty for a token without the scopes read and manage.
+	Variables     []string `protobuf:"bytes,114,rep,name=variables,proto3" json:"variables,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -765,6 +775,100 @@ func (x *Sandbox) GetWorkspace() string {
 	return ""
 }
 
+func (x *Sandbox) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *Sandbox) GetUsage() *SandboxUsage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Sandbox) GetVariables() []string {
+	if x != nil {
+		return x.Variables
+	}
+	return nil
+}
+
+// SandboxUsage is what a sandbox holds. The server counts at most 2000 of its entries.
+type SandboxUsage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number of changes that neither Apply nor a sync brought into the codebase.
+	PendingChanges int64 `protobuf:"varint,1,opt,name=pending_changes,json=pendingChanges,proto3" json:"pending_changes,omitempty"`
+	// There are more changes than pending_changes.
+	PendingChangesMore bool `protobuf:"varint,2,opt,name=pending_changes_more,json=pendingChangesMore,proto3" json:"pending_changes_more,omitempty"`
+	// Disk space that is allocated for it.
+	DiskBytes int64 `protobuf:"varint,3,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
+	// More than disk_bytes is allocated.
+	DiskBytesMore bool `protobuf:"varint,4,opt,name=disk_bytes_more,json=diskBytesMore,proto3" json:"disk_bytes_more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SandboxUsage) Reset() {
+	*x = SandboxUsage{}
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SandboxUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SandboxUsage) ProtoMessage() {}
+
+func (x *SandboxUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SandboxUsage.ProtoReflect.Descriptor instead.
+func (*SandboxUsage) Descriptor() ([]byte, []int) {
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SandboxUsage) GetPendingChanges() int64 {
+	if x != nil {
+		return x.PendingChanges
+	}
+	return 0
+}
+
+func (x *SandboxUsage) GetPendingChangesMore() bool {
+	if x != nil {
+		return x.PendingChangesMore
+	}
+	return false
+}
+
+func (x *SandboxUsage) GetDiskBytes() int64 {
+	if x != nil {
+		return x.DiskBytes
+	}
+	return 0
+}
+
+func (x *SandboxUsage) GetDiskBytesMore() bool {
+	if x != nil {
+		return x.DiskBytesMore
+	}
+	return false
+}
+
 type CreateSandboxRequest struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	CodebaseId string                 `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
@@ -774,30 +878,38 @@ type CreateSandboxRequest struct {
 	ExpiresIn *durationpb.Duration `protobuf:"bytes,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	Labels    map[string]string    `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Runtime   RuntimeType          `protobuf:"varint,5,opt,name=runtime,proto3,enum=sandbox.v1.RuntimeType" json:"runtime,omitempty"`
-	// Of the docker runtime; empty is the server's default.
+	// Image of the docker runtime; empty: the server's default.
 	Image     string          `protobuf:"bytes,6,opt,name=image,proto3" json:"image,omitempty"`
 	Resources *ResourceLimits `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
-	// For the command line; empty is the id. ALREADY_EXISTS if it is taken.
+	// Name on the command line; empty: the id. ALREADY_EXISTS if it is in use.
 	Name string `protobuf:"bytes,100,opt,name=name,proto3" json:"name,omitempty"`
-	// Who commands are inside, by number, of the bwrap runtime: "0" is root, without any
-	// capability. Empty is an ordinary user, 1000 where root runs the server.
+	// Uid of commands inside, only for the bwrap runtime: "0" is root, without any capability. Empty:
+	// an ordinary user, 1000 if root runs the server.
 	User string `protobuf:"bytes,102,opt,name=user,proto3" json:"user,omitempty"`
-	// When its changes reach the codebase. INVALID_ARGUMENT for another one than SYNC_MODE_MANUAL of a
-	// linked codebase.
+	// When its changes reach the codebase. INVALID_ARGUMENT for a linked codebase with a mode other
+	// than SYNC_MODE_MANUAL.
 	Sync SyncMode `protobuf:"varint,101,opt,name=sync,proto3,enum=sandbox.v1.SyncMode" json:"sync,omitempty"`
-	// Shows a linked codebase at its own path of the host, as the command line does, in place of
-	// /workspace, which leads there then. INVALID_ARGUMENT for an uploaded codebase;
-	// PERMISSION_DENIED for callers who may not name files of the host.
+	// Shows a linked codebase at its own path of the host, as the command line does. /workspace then
+	// leads there. INVALID_ARGUMENT for an uploaded codebase; PERMISSION_DENIED for callers that may
+	// not name files of the host.
 	AtHostPath bool `protobuf:"varint,104,opt,name=at_host_path,json=atHostPath,proto3" json:"at_host_path,omitempty"`
-	// Who the caller is to git: user.name and user.email of a git inside.
-	GitUser       *GitUser `protobuf:"bytes,106,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
+	// Sets user.name and user.email for git inside, as a rule those of the caller.
+	GitUser *GitUser `protobuf:"bytes,106,opt,name=git_user,json=gitUser,proto3" json:"git_user,omitempty"`
+	// The home directory of its commands: "private" (also if empty), or "keep" for one at
+	// /run/agentfense/home that survives a stop and a start. It is never applied, counts towards
+	// disk_bytes and disk_inodes, and is removed with the sandbox. INVALID_ARGUMENT for any other
+	// value.
+	Home string `protobuf:"bytes,107,opt,name=home,proto3" json:"home,omitempty"`
+	// Variables of all its commands and sessions, which may override them. The server stores them in
+	// a file that only its own user can read. It returns their names, never their values.
+	Env           map[string]string `protobuf:"bytes,108,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSandboxRequest) Reset() {
 	*x = CreateSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -809,7 +921,7 @@ func (x *CreateSandboxRequest) String() string {
 func (*CreateSandboxRequest) ProtoMessage() {}
 
 func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[2]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -822,7 +934,7 @@ func (x *CreateSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSandboxRequest.ProtoReflect.Descriptor instead.
 func (*CreateSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateSandboxRequest) GetCodebaseId() string {
@@ -909,10 +1021,24 @@ func (x *CreateSandboxRequest) GetGitUser() *GitUser {
 	return nil
 }
 
-// Who somebody is to git. What is empty is not configured.
+func (x *CreateSandboxRequest) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *CreateSandboxRequest) GetEnv() map[string]string {
+	if x != nil {
+		return x.Env
+	}
+	return nil
+}
+
+// GitUser is a user's name and address for git. An empty field is not configured.
 type GitUser struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 1024 bytes, without control characters, as the address.
+	// At most 1024 bytes without control characters. The same holds for email.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Email         string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -921,7 +1047,7 @@ type GitUser struct {
 
 func (x *GitUser) Reset() {
 	*x = GitUser{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1059,7 @@ func (x *GitUser) String() string {
 func (*GitUser) ProtoMessage() {}
 
 func (x *GitUser) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[3]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1072,7 @@ func (x *GitUser) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitUser.ProtoReflect.Descriptor instead.
 func (*GitUser) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{3}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *GitUser) GetName() string {
@@ -972,7 +1098,7 @@ type GetSandboxRequest struct {
 
 func (x *GetSandboxRequest) Reset() {
 	*x = GetSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -984,7 +1110,7 @@ func (x *GetSandboxRequest) String() string {
 func (*GetSandboxRequest) ProtoMessage() {}
 
 func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[4]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -997,7 +1123,7 @@ func (x *GetSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSandboxRequest.ProtoReflect.Descriptor instead.
 func (*GetSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{4}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetSandboxRequest) GetSandboxId() string {
@@ -1011,23 +1137,25 @@ type ListSandboxesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only those of this codebase.
 	CodebaseId string `protobuf:"bytes,1,opt,name=codebase_id,json=codebaseId,proto3" json:"codebase_id,omitempty"`
-	// At most so many; 0 is 100, the most is 1000.
+	// Maximum number of entries; 0: 100. At most 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only those that have all these labels.
 	Labels map[string]string `protobuf:"bytes,100,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Only those of this owner; empty: all that the caller may see.
 	OwnerId string `protobuf:"bytes,101,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	// Only the one of this name.
-	Name          string `protobuf:"bytes,102,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,102,opt,name=name,proto3" json:"name,omitempty"`
+	// Returns usage for each sandbox.
+	WithUsage     bool `protobuf:"varint,103,opt,name=with_usage,json=withUsage,proto3" json:"with_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSandboxesRequest) Reset() {
 	*x = ListSandboxesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1167,7 @@ func (x *ListSandboxesRequest) String() string {
 func (*ListSandboxesRequest) ProtoMessage() {}
 
 func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[5]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1180,7 @@ func (x *ListSandboxesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesRequest.ProtoReflect.Descriptor instead.
 func (*ListSandboxesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{5}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListSandboxesRequest) GetCodebaseId() string {
@@ -1097,6 +1225,13 @@ func (x *ListSandboxesRequest) GetName() string {
 	return ""
 }
 
+func (x *ListSandboxesRequest) GetWithUsage() bool {
+	if x != nil {
+		return x.WithUsage
+	}
+	return false
+}
+
 type ListSandboxesResponse struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Sandboxes []*Sandbox             `protobuf:"bytes,1,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
@@ -1108,7 +1243,7 @@ type ListSandboxesResponse struct {
 
 func (x *ListSandboxesResponse) Reset() {
 	*x = ListSandboxesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1255,7 @@ func (x *ListSandboxesResponse) String() string {
 func (*ListSandboxesResponse) ProtoMessage() {}
 
 func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[6]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1268,7 @@ func (x *ListSandboxesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSandboxesResponse.ProtoReflect.Descriptor instead.
 func (*ListSandboxesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{6}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSandboxesResponse) GetSandboxes() []*Sandbox {
@@ -1159,7 +1294,7 @@ type StartSandboxRequest struct {
 
 func (x *StartSandboxRequest) Reset() {
 	*x = StartSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1306,7 @@ func (x *StartSandboxRequest) String() string {
 func (*StartSandboxRequest) ProtoMessage() {}
 
 func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[7]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1319,7 @@ func (x *StartSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StartSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{7}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StartSandboxRequest) GetSandboxId() string {
@@ -1203,7 +1338,7 @@ type StopSandboxRequest struct {
 
 func (x *StopSandboxRequest) Reset() {
 	*x = StopSandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1350,7 @@ func (x *StopSandboxRequest) String() string {
 func (*StopSandboxRequest) ProtoMessage() {}
 
 func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[8]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1363,7 @@ func (x *StopSandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopSandboxRequest.ProtoReflect.Descriptor instead.
 func (*StopSandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{8}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StopSandboxRequest) GetSandboxId() string {
@@ -1241,8 +1376,8 @@ func (x *StopSandboxRequest) GetSandboxId() string {
 type DestroySandboxRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only if nothing is lost with it: FAILED_PRECONDITION while a command or a session runs in it,
-	// and where it holds changes.
+	// Destroys it only if nothing is lost: FAILED_PRECONDITION while a command or a session runs in
+	// it, and if it holds changes.
 	UnusedOnly    bool `protobuf:"varint,100,opt,name=unused_only,json=unusedOnly,proto3" json:"unused_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1250,7 +1385,7 @@ type DestroySandboxRequest struct {
 
 func (x *DestroySandboxRequest) Reset() {
 	*x = DestroySandboxRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1397,7 @@ func (x *DestroySandboxRequest) String() string {
 func (*DestroySandboxRequest) ProtoMessage() {}
 
 func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[9]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1410,7 @@ func (x *DestroySandboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySandboxRequest.ProtoReflect.Descriptor instead.
 func (*DestroySandboxRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{9}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DestroySandboxRequest) GetSandboxId() string {
@@ -1295,19 +1430,20 @@ func (x *DestroySandboxRequest) GetUnusedOnly() bool {
 type ExecRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Run as /bin/sh -c COMMAND. At most 131071 bytes.
+	// Runs as /bin/sh -c COMMAND. At most 131071 bytes.
 	Command string `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
-	// Empty: the command's standard input is at its end at once.
+	// Standard input of the command; empty: end of file at once.
 	Stdin string            `protobuf:"bytes,3,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	Env   map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Empty is the workspace, from which a relative one starts; without "..".
+	// Working directory; empty: the workspace. A relative path starts at the workspace. ".." is not
+	// allowed.
 	Workdir string `protobuf:"bytes,5,opt,name=workdir,proto3" json:"workdir,omitempty"`
 	// 0 is the server's default.
 	Timeout *durationpb.Duration `protobuf:"bytes,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// In place of stdin, for what is no UTF-8.
+	// Use instead of stdin for input that is not UTF-8.
 	StdinBytes []byte `protobuf:"bytes,100,opt,name=stdin_bytes,json=stdinBytes,proto3" json:"stdin_bytes,omitempty"`
-	// The command goes on when the client is gone, and the server too. ListExecs names it, Attach
-	// takes it up: the last 256 KiB of each of its streams are kept.
+	// The command keeps running when the client disconnects or the server stops. ListExecs lists it,
+	// and Attach reconnects to it. The last 256 KiB of each of its streams are kept.
 	Detach        bool `protobuf:"varint,101,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1315,7 +1451,7 @@ type ExecRequest struct {
 
 func (x *ExecRequest) Reset() {
 	*x = ExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1327,7 +1463,7 @@ func (x *ExecRequest) String() string {
 func (*ExecRequest) ProtoMessage() {}
 
 func (x *ExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[10]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1476,7 @@ func (x *ExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecRequest.ProtoReflect.Descriptor instead.
 func (*ExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{10}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ExecRequest) GetSandboxId() string {
@@ -1401,41 +1537,42 @@ func (x *ExecRequest) GetDetach() bool {
 
 type ExecResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is no UTF-8 has replacement characters.
+	// Bytes that are not UTF-8 become replacement characters.
 	Stdout string `protobuf:"bytes,1,opt,name=stdout,proto3" json:"stdout,omitempty"`
 	Stderr string `protobuf:"bytes,2,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	// 128 and its number where a signal ended the command.
+	// If a signal ended the command: 128 plus its number.
 	ExitCode int32                `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
 	Duration *durationpb.Duration `protobuf:"bytes,4,opt,name=duration,proto3" json:"duration,omitempty"`
-	// What was written, where stdout is not exactly that; else empty.
+	// The exact output, if stdout differs from it; otherwise empty.
 	StdoutBytes []byte `protobuf:"bytes,100,opt,name=stdout_bytes,json=stdoutBytes,proto3" json:"stdout_bytes,omitempty"`
-	// What was written, where stderr is not exactly that; else empty.
+	// The exact output, if stderr differs from it; otherwise empty.
 	StderrBytes []byte `protobuf:"bytes,101,opt,name=stderr_bytes,json=stderrBytes,proto3" json:"stderr_bytes,omitempty"`
-	// Output is missing at the end, so that the result is no larger than 4 MiB - 64 KiB.
+	// The end of the output was cut, so that the result is no larger than 4 MiB - 64 KiB.
 	StdoutTruncated bool `protobuf:"varint,102,opt,name=stdout_truncated,json=stdoutTruncated,proto3" json:"stdout_truncated,omitempty"`
 	StderrTruncated bool `protobuf:"varint,103,opt,name=stderr_truncated,json=stderrTruncated,proto3" json:"stderr_truncated,omitempty"`
-	// Paths that the command changed and somebody outside did too, found when the changes reached
-	// the codebase, and those that stay in the sandbox: another command is writing to them, or the
-	// server may not read them. As many as there is room for.
+	// Paths that changed both by the command and outside, found when the changes reached the
+	// codebase. Also paths that stay in the sandbox, because another command is writing to them or
+	// the server may not read them. The list may be cut; see conflict_count.
 	Conflicts []string `protobuf:"bytes,104,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
-	// How many conflicts there were.
+	// Number of conflicts.
 	ConflictCount int64 `protobuf:"varint,105,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
-	// Of the command's records in the audit log. Empty where the command could not be started.
+	// Id of the command in the audit log. Empty if the command could not be started.
 	ExecId string `protobuf:"bytes,106,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// What the policy refused the command, in the order in which it was tried first: it and all that
-	// it started, up to its end. What processes that it left behind are refused later is only in the
-	// audit log. As many as there is room for, at most 1000.
+	// Operations that the policy refused to the command and to all processes that it started, up to
+	// its end, in the order of the first attempt. Later refusals to processes that it left behind are
+	// only in the audit log. At most 1000; the list may be cut.
 	Denied []*Denial `protobuf:"bytes,107,rep,name=denied,proto3" json:"denied,omitempty"`
-	// How many refusals there were, repeats included.
+	// Number of refusals, repeats included.
 	DeniedCount int64 `protobuf:"varint,108,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
-	// What the command changed in the sandbox's view, net: by path, and as far as denied goes. What
-	// is written through a mapping while other commands run cannot be told whose it is, and is only
-	// in the audit log. As many as there is room for, at most 1000; Diff tells of all.
+	// Net changes of the command in the sandbox's view, by path. It covers the same processes as
+	// denied. Writes through a memory mapping while other commands run cannot be attributed to a
+	// command and are only in the audit log. At most 1000; the list may be cut. Diff lists all
+	// changes.
 	Changed []*FileChange `protobuf:"bytes,109,rep,name=changed,proto3" json:"changed,omitempty"`
-	// How many changes there were.
+	// Number of changes.
 	ChangedCount int64 `protobuf:"varint,110,opt,name=changed_count,json=changedCount,proto3" json:"changed_count,omitempty"`
-	// The sandbox keeps its changes: a caller without the scope apply has run a command in it. They
-	// reach the codebase by Apply.
+	// True if a caller without the scope apply ran a command in the sandbox: only Apply then brings
+	// its changes into the codebase.
 	SyncHeld      bool `protobuf:"varint,111,opt,name=sync_held,json=syncHeld,proto3" json:"sync_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1443,7 +1580,7 @@ type ExecResult struct {
 
 func (x *ExecResult) Reset() {
 	*x = ExecResult{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1592,7 @@ func (x *ExecResult) String() string {
 func (*ExecResult) ProtoMessage() {}
 
 func (x *ExecResult) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[11]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1605,7 @@ func (x *ExecResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecResult.ProtoReflect.Descriptor instead.
 func (*ExecResult) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{11}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExecResult) GetStdout() string {
@@ -1583,25 +1720,27 @@ func (x *ExecResult) GetSyncHeld() bool {
 	return false
 }
 
-// Denial is what the policy refused a command.
+// Denial is an operation that the policy refused to a command.
 type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "" is the root, also of what was too much to be told each: its operation is "various".
+	// "" is the root. It also stands for refusals that were too many to list; their operation is
+	// "various".
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What was tried: "open", "unlink", …
+	// The operation: "open", "unlink", …
 	Operation string `protobuf:"bytes,2,opt,name=operation,proto3" json:"operation,omitempty"`
-	// What the path has.
+	// Permission of the path.
 	Permission Permission `protobuf:"varint,3,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
-	// Pattern of the rule that decided; empty where none did, and for a token that has neither of
-	// the scopes read and manage.
+	// Pattern of the rule that decided, as it was written. A pattern that a preset writes with !(…)
+	// appears so in this field, but expanded with braces in the sandbox's permissions. Empty if no
+	// rule decided, and for a token without the scopes read and manage.
 	Rule string `protobuf:"bytes,4,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Of that rule among the sandbox's permissions, from 0; -1 where none decided.
+	// Index of that rule in the sandbox's permissions, from 0; -1 if no rule decided.
 	RuleIndex int32 `protobuf:"varint,5,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
-	// Of the process, as the host sees it; 0 where it is not known.
+	// Process id, as the host sees it; 0 if it is not known.
 	Pid int32 `protobuf:"varint,6,opt,name=pid,proto3" json:"pid,omitempty"`
-	// Its name, of at most 15 bytes, escaped as a path.
+	// Name of the process, at most 15 bytes, escaped as a path.
 	Program string `protobuf:"bytes,7,opt,name=program,proto3" json:"program,omitempty"`
-	// How often.
+	// Number of times.
 	Count         int64 `protobuf:"varint,8,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1609,7 +1748,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1760,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[12]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1773,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{12}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Denial) GetPath() string {
@@ -1693,12 +1832,12 @@ func (x *Denial) GetCount() int64 {
 	return 0
 }
 
-// FileChange is what became of a path of a sandbox's view.
+// FileChange is a change of a path in a sandbox's view.
 type FileChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Path  string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Kind  ChangeKind             `protobuf:"varint,2,opt,name=kind,proto3,enum=sandbox.v1.ChangeKind" json:"kind,omitempty"`
-	// Where it was, if it was renamed. All below a renamed directory was, too.
+	// The previous path, if it was renamed. A renamed directory includes everything below it.
 	OldPath       string `protobuf:"bytes,3,opt,name=old_path,json=oldPath,proto3" json:"old_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1706,7 +1845,7 @@ type FileChange struct {
 
 func (x *FileChange) Reset() {
 	*x = FileChange{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +1857,7 @@ func (x *FileChange) String() string {
 func (*FileChange) ProtoMessage() {}
 
 func (x *FileChange) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[13]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +1870,7 @@ func (x *FileChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileChange.ProtoReflect.Descriptor instead.
 func (*FileChange) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{13}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *FileChange) GetPath() string {
@@ -1760,18 +1899,17 @@ type ExecOutput struct {
 	// Unspecified in the last message.
 	Type ExecOutput_OutputType `protobuf:"varint,1,opt,name=type,proto3,enum=sandbox.v1.ExecOutput_OutputType" json:"type,omitempty"`
 	Data []byte                `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
-	// In the last message alone.
+	// Only in the last message.
 	ExitCode *int32 `protobuf:"varint,100,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// In the last message, as in ExecResult.
 	Conflicts     []string `protobuf:"bytes,101,rep,name=conflicts,proto3" json:"conflicts,omitempty"`
 	ConflictCount int64    `protobuf:"varint,102,opt,name=conflict_count,json=conflictCount,proto3" json:"conflict_count,omitempty"`
-	// In the first message of a detached command, and of Attach: its name for Attach, as long as the
-	// sandbox runs. In the last message as in ExecResult, the same.
+	// In the first message of a detached command and of Attach: the id of the command for Attach,
+	// valid while the sandbox runs. In the last message the same id, as in ExecResult.
 	ExecId string `protobuf:"bytes,103,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// In the first message of a command that was taken up: bytes of its output that are kept no
-	// longer.
+	// In the first message after Resume: number of bytes of its output that are no longer kept.
 	LostBytes int64 `protobuf:"varint,104,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
-	// In the last message, as in ExecResult, as the next three.
+	// In the last message, as in ExecResult. The same holds for the next three fields.
 	Denied       []*Denial     `protobuf:"bytes,105,rep,name=denied,proto3" json:"denied,omitempty"`
 	DeniedCount  int64         `protobuf:"varint,106,opt,name=denied_count,json=deniedCount,proto3" json:"denied_count,omitempty"`
 	Changed      []*FileChange `protobuf:"bytes,107,rep,name=changed,proto3" json:"changed,omitempty"`
@@ -1784,7 +1922,7 @@ type ExecOutput struct {
 
 func (x *ExecOutput) Reset() {
 	*x = ExecOutput{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +1934,7 @@ func (x *ExecOutput) String() string {
 func (*ExecOutput) ProtoMessage() {}
 
 func (x *ExecOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[14]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1809,7 +1947,7 @@ func (x *ExecOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExecOutput.ProtoReflect.Descriptor instead.
 func (*ExecOutput) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{14}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ExecOutput) GetType() ExecOutput_OutputType {
@@ -1913,7 +2051,7 @@ type AttachRequest struct {
 
 func (x *AttachRequest) Reset() {
 	*x = AttachRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2063,7 @@ func (x *AttachRequest) String() string {
 func (*AttachRequest) ProtoMessage() {}
 
 func (x *AttachRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[15]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2076,7 @@ func (x *AttachRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest.ProtoReflect.Descriptor instead.
 func (*AttachRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AttachRequest) GetMessage() isAttachRequest_Message {
@@ -2015,7 +2153,7 @@ type AttachRequest_Stdin struct {
 }
 
 type AttachRequest_StdinEnd struct {
-	// Nothing more comes on standard input; a terminal takes it for Ctrl-D.
+	// End of standard input; on a terminal this is Ctrl-D.
 	StdinEnd bool `protobuf:"varint,3,opt,name=stdin_end,json=stdinEnd,proto3,oneof"`
 }
 
@@ -2024,7 +2162,7 @@ type AttachRequest_Resize struct {
 }
 
 type AttachRequest_Signal struct {
-	// Sends the command a signal: its number, of signal(7).
+	// Sends the command the signal with this number, see signal(7).
 	Signal int32 `protobuf:"varint,5,opt,name=signal,proto3,oneof"`
 }
 
@@ -2053,7 +2191,7 @@ type ListExecsRequest struct {
 
 func (x *ListExecsRequest) Reset() {
 	*x = ListExecsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2203,7 @@ func (x *ListExecsRequest) String() string {
 func (*ListExecsRequest) ProtoMessage() {}
 
 func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[16]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2216,7 @@ func (x *ListExecsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsRequest.ProtoReflect.Descriptor instead.
 func (*ListExecsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListExecsRequest) GetSandboxId() string {
@@ -2097,7 +2235,7 @@ type ListExecsResponse struct {
 
 func (x *ListExecsResponse) Reset() {
 	*x = ListExecsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2247,7 @@ func (x *ListExecsResponse) String() string {
 func (*ListExecsResponse) ProtoMessage() {}
 
 func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[17]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2260,7 @@ func (x *ListExecsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExecsResponse.ProtoReflect.Descriptor instead.
 func (*ListExecsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{17}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListExecsResponse) GetExecs() []*DetachedExec {
@@ -2132,17 +2270,17 @@ func (x *ListExecsResponse) GetExecs() []*DetachedExec {
 	return nil
 }
 
-// DetachedExec is a command that goes on without its client.
+// DetachedExec is a command that keeps running without its client.
 type DetachedExec struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	ExecId string                 `protobuf:"bytes,1,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// The program and its arguments; the text of a session's command. What is no UTF-8 has
-	// replacement characters. Its beginning, where it is longer than 4 KiB.
+	// The program and its arguments, or the text of a session's command. Bytes that are not UTF-8
+	// become replacement characters. Cut after 4 KiB.
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
-	// That it is a command of; else empty.
+	// Session that it is a command of, if any.
 	SessionId string                 `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// Absent while it runs. 128 and its number where a signal ended the command; 124 at a time-out.
+	// Absent while it runs. If a signal ended the command: 128 plus its number. 124 at a time-out.
 	ExitCode      *int32 `protobuf:"varint,5,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2150,7 +2288,7 @@ type DetachedExec struct {
 
 func (x *DetachedExec) Reset() {
 	*x = DetachedExec{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2162,7 +2300,7 @@ func (x *DetachedExec) String() string {
 func (*DetachedExec) ProtoMessage() {}
 
 func (x *DetachedExec) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[18]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2175,7 +2313,7 @@ func (x *DetachedExec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DetachedExec.ProtoReflect.Descriptor instead.
 func (*DetachedExec) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{18}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DetachedExec) GetExecId() string {
@@ -2228,7 +2366,7 @@ type Session struct {
 
 func (x *Session) Reset() {
 	*x = Session{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2240,7 +2378,7 @@ func (x *Session) String() string {
 func (*Session) ProtoMessage() {}
 
 func (x *Session) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[19]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2253,7 +2391,7 @@ func (x *Session) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Session.ProtoReflect.Descriptor instead.
 func (*Session) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{19}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Session) GetId() string {
@@ -2301,7 +2439,7 @@ func (x *Session) GetClosedAt() *timestamppb.Timestamp {
 type CreateSessionRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Empty is /bin/sh.
+	// Empty: /bin/sh.
 	Shell         string            `protobuf:"bytes,2,opt,name=shell,proto3" json:"shell,omitempty"`
 	Env           map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
@@ -2310,7 +2448,7 @@ type CreateSessionRequest struct {
 
 func (x *CreateSessionRequest) Reset() {
 	*x = CreateSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2460,7 @@ func (x *CreateSessionRequest) String() string {
 func (*CreateSessionRequest) ProtoMessage() {}
 
 func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[20]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2473,7 @@ func (x *CreateSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{20}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateSessionRequest) GetSandboxId() string {
@@ -2368,7 +2506,7 @@ type GetSessionRequest struct {
 
 func (x *GetSessionRequest) Reset() {
 	*x = GetSessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2518,7 @@ func (x *GetSessionRequest) String() string {
 func (*GetSessionRequest) ProtoMessage() {}
 
 func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[21]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2531,7 @@ func (x *GetSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSessionRequest.ProtoReflect.Descriptor instead.
 func (*GetSessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{21}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetSessionRequest) GetSessionId() string {
@@ -2412,7 +2550,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2424,7 +2562,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[22]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2437,7 +2575,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{22}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListSessionsRequest) GetSandboxId() string {
@@ -2456,7 +2594,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2468,7 +2606,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[23]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2481,7 +2619,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{23}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -2500,7 +2638,7 @@ type DestroySessionRequest struct {
 
 func (x *DestroySessionRequest) Reset() {
 	*x = DestroySessionRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2512,7 +2650,7 @@ func (x *DestroySessionRequest) String() string {
 func (*DestroySessionRequest) ProtoMessage() {}
 
 func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[24]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2525,7 +2663,7 @@ func (x *DestroySessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroySessionRequest.ProtoReflect.Descriptor instead.
 func (*DestroySessionRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{24}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DestroySessionRequest) GetSessionId() string {
@@ -2540,7 +2678,7 @@ type SessionExecRequest struct {
 	SessionId string                 `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	Command   string                 `protobuf:"bytes,2,opt,name=command,proto3" json:"command,omitempty"`
 	Timeout   *durationpb.Duration   `protobuf:"bytes,3,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// As in ExecRequest. It can be sent no input and no signals.
+	// As in ExecRequest. Such a command accepts no input and no signals.
 	Detach        bool `protobuf:"varint,100,opt,name=detach,proto3" json:"detach,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2548,7 +2686,7 @@ type SessionExecRequest struct {
 
 func (x *SessionExecRequest) Reset() {
 	*x = SessionExecRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2698,7 @@ func (x *SessionExecRequest) String() string {
 func (*SessionExecRequest) ProtoMessage() {}
 
 func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[25]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2711,7 @@ func (x *SessionExecRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionExecRequest.ProtoReflect.Descriptor instead.
 func (*SessionExecRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{25}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SessionExecRequest) GetSessionId() string {
@@ -2607,16 +2745,17 @@ func (x *SessionExecRequest) GetDetach() bool {
 type DiffRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
+	// Only these paths and everything below them. No path means all, as does "/". An empty path is
+	// INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Leaves the patches out.
+	// Omits the patches.
 	NamesOnly bool `protobuf:"varint,3,opt,name=names_only,json=namesOnly,proto3" json:"names_only,omitempty"`
-	// At most so many files; 0: as many as fit a message of 4 MiB.
+	// Maximum number of files; 0: as many as fit in a message of 4 MiB.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The digest of an earlier answer, where paths selects a part: the digest of this one then covers
-	// what that one does, too, but for what lies at and below paths.
+	// The digest of an earlier answer, if paths selects a part. The new digest then also covers what
+	// the earlier one covered, except at and below paths.
 	ShownDigest   string `protobuf:"bytes,100,opt,name=shown_digest,json=shownDigest,proto3" json:"shown_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2624,7 +2763,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2775,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[26]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2788,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{26}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiffRequest) GetSandboxId() string {
@@ -2699,10 +2838,11 @@ type DiffResponse struct {
 	Files []*FileDiff            `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	// Names what this page and those before it show: paths, types, modes, link targets and contents.
-	// Apply takes exactly that with it. Empty with names_only: names alone are no review.
+	// Identifies what this page and the pages before it show: paths, types, modes, link targets and
+	// contents. Apply with this digest applies exactly that. Empty with names_only, because names
+	// alone are not a review.
 	Digest string `protobuf:"bytes,100,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The groups that files name. On the last page, for all pages.
+	// The groups that FileDiff.group refers to. On the last page, for all pages.
 	Groups        []*ChangeGroup `protobuf:"bytes,101,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2710,7 +2850,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +2862,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[27]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2735,7 +2875,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{27}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DiffResponse) GetFiles() []*FileDiff {
@@ -2766,15 +2906,17 @@ func (x *DiffResponse) GetGroups() []*ChangeGroup {
 	return nil
 }
 
-// ChangeGroup is several changes that a review may show as one: what a tool installed, what git ignores, or
-// git's own record of commits. A change of a file that git tracks is in no group.
+// ChangeGroup is a set of changes that a review may show as one: files that a tool installed, files
+// that git ignores, or git's own record of commits. A change of a file that git tracks is in no
+// group.
 type ChangeGroup struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its directory; FileDiff.group refers to it.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it holds, for people: "packages of a lock file", "2 commits on branch two: …". Escaped for a terminal.
+	// Description for people: "packages of a lock file", "2 commits on branch two: …". Escaped for a
+	// terminal.
 	Lines []string `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
-	// How many changes it has.
+	// Number of its changes.
 	Count         int64 `protobuf:"varint,3,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2782,7 +2924,7 @@ type ChangeGroup struct {
 
 func (x *ChangeGroup) Reset() {
 	*x = ChangeGroup{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +2936,7 @@ func (x *ChangeGroup) String() string {
 func (*ChangeGroup) ProtoMessage() {}
 
 func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[28]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +2949,7 @@ func (x *ChangeGroup) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeGroup.ProtoReflect.Descriptor instead.
 func (*ChangeGroup) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{28}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ChangeGroup) GetName() string {
@@ -2838,11 +2980,11 @@ type FileDiff struct {
 	Risk   Risk                   `protobuf:"varint,3,opt,name=risk,proto3,enum=sandbox.v1.Risk" json:"risk,omitempty"`
 	// What makes it a risk: "git hook", "executable", …
 	RiskReason string `protobuf:"bytes,4,opt,name=risk_reason,json=riskReason,proto3" json:"risk_reason,omitempty"`
-	// The source is not what the sandbox saw any more.
+	// The source changed since the sandbox saw it.
 	SourceChanged bool `protobuf:"varint,5,opt,name=source_changed,json=sourceChanged,proto3" json:"source_changed,omitempty"`
-	// What was; absent where nothing was.
+	// State before; absent for an added path.
 	Old *FileState `protobuf:"bytes,6,opt,name=old,proto3" json:"old,omitempty"`
-	// What is; absent where nothing is.
+	// State now; absent for a deleted path.
 	New    *FileState `protobuf:"bytes,7,opt,name=new,proto3" json:"new,omitempty"`
 	Binary bool       `protobuf:"varint,8,opt,name=binary,proto3" json:"binary,omitempty"`
 	// Too large to be compared.
@@ -2850,23 +2992,25 @@ type FileDiff struct {
 	// Lines.
 	Inserted int64 `protobuf:"varint,10,opt,name=inserted,proto3" json:"inserted,omitempty"`
 	Deleted  int64 `protobuf:"varint,11,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// In git's format; what is no UTF-8 has replacement characters. Empty where there is no text.
+	// In git's format. Bytes that are not UTF-8 become replacement characters. Empty if there is no
+	// text.
 	Patch string `protobuf:"bytes,12,opt,name=patch,proto3" json:"patch,omitempty"`
-	// The patch, where the field patch is not exactly that; else empty.
+	// The exact patch, if the field patch differs from it; otherwise empty.
 	PatchBytes []byte `protobuf:"bytes,13,opt,name=patch_bytes,json=patchBytes,proto3" json:"patch_bytes,omitempty"`
-	// The patch alone does not fit a message of 4 MiB and is left out.
+	// The patch was omitted, because it does not fit in a message of 4 MiB.
 	PatchOmitted bool `protobuf:"varint,14,opt,name=patch_omitted,json=patchOmitted,proto3" json:"patch_omitted,omitempty"`
-	// What was is not known any more, so there is no patch.
+	// The old content is no longer known, so there is no patch.
 	OldContentUnknown bool `protobuf:"varint,15,opt,name=old_content_unknown,json=oldContentUnknown,proto3" json:"old_content_unknown,omitempty"`
-	// The name of the group that the change is in; empty for none.
+	// Name of the change's group; empty if it has none.
 	Group string `protobuf:"bytes,100,opt,name=group,proto3" json:"group,omitempty"`
-	// Of an added file: the deleted path that held the same content. Empty if none is known.
+	// For an added file: the deleted path that had the same content. Empty if none is known.
 	RenamedFrom string `protobuf:"bytes,101,opt,name=renamed_from,json=renamedFrom,proto3" json:"renamed_from,omitempty"`
-	// Of a deleted file: the reverse of renamed_from.
+	// For a deleted file: the reverse of renamed_from.
 	RenamedTo string `protobuf:"bytes,102,opt,name=renamed_to,json=renamedTo,proto3" json:"renamed_to,omitempty"`
-	// An own entry: made where the policy hides what the source has. It is never applied.
+	// True for an own entry: an entry that was created where the policy hides the source's entries.
+	// It is never applied.
 	Own bool `protobuf:"varint,110,opt,name=own,proto3" json:"own,omitempty"`
-	// Why no apply takes the change; empty if one may.
+	// Why apply never takes the change; empty if it may.
 	LeftOut       string `protobuf:"bytes,111,opt,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2874,7 +3018,7 @@ type FileDiff struct {
 
 func (x *FileDiff) Reset() {
 	*x = FileDiff{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2886,7 +3030,7 @@ func (x *FileDiff) String() string {
 func (*FileDiff) ProtoMessage() {}
 
 func (x *FileDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[29]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2899,7 +3043,7 @@ func (x *FileDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileDiff.ProtoReflect.Descriptor instead.
 func (*FileDiff) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{29}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FileDiff) GetPath() string {
@@ -3048,9 +3192,9 @@ type FileState struct {
 	Mode uint32 `protobuf:"varint,1,opt,name=mode,proto3" json:"mode,omitempty"`
 	// Bytes.
 	Size int64 `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
-	// Of a symbolic link, escaped as a path.
+	// Target of a symbolic link, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,3,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
-	// Of the content of a regular file that is new, in hexadecimal; empty with names_only.
+	// SHA-256 of a new regular file's content, in hexadecimal; empty with names_only.
 	Sha256        string `protobuf:"bytes,100,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3058,7 +3202,7 @@ type FileState struct {
 
 func (x *FileState) Reset() {
 	*x = FileState{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +3214,7 @@ func (x *FileState) String() string {
 func (*FileState) ProtoMessage() {}
 
 func (x *FileState) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[30]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +3227,7 @@ func (x *FileState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileState.ProtoReflect.Descriptor instead.
 func (*FileState) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{30}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FileState) GetMode() uint32 {
@@ -3117,13 +3261,14 @@ func (x *FileState) GetSha256() string {
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
+	// Only these paths and everything below them. No path means all, as does "/". An empty path is
+	// INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Says what would be done, and does nothing.
+	// Reports what would be done, and changes nothing.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// The digest of a DiffResponse: what is not as it was shown then is left out, with
-	// OUTCOME_CHANGED_SINCE_REVIEW, and stays in the sandbox. NOT_FOUND if the server keeps it no
-	// longer. Empty: what is there now.
+	// The digest of a DiffResponse. Changes that differ from what was shown then are left out, with
+	// OUTCOME_CHANGED_SINCE_REVIEW, and stay in the sandbox. NOT_FOUND if the server no longer stores
+	// the state. Empty: the current state.
 	ReviewedDigest string `protobuf:"bytes,100,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3131,7 +3276,7 @@ type ApplyRequest struct {
 
 func (x *ApplyRequest) Reset() {
 	*x = ApplyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3288,7 @@ func (x *ApplyRequest) String() string {
 func (*ApplyRequest) ProtoMessage() {}
 
 func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[31]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3301,7 @@ func (x *ApplyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyRequest.ProtoReflect.Descriptor instead.
 func (*ApplyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{31}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ApplyRequest) GetSandboxId() string {
@@ -3191,7 +3336,7 @@ type PathOutcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Path    string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Outcome Outcome                `protobuf:"varint,2,opt,name=outcome,proto3,enum=sandbox.v1.Outcome" json:"outcome,omitempty"`
-	// Why, unless applied.
+	// The reason, unless it was applied.
 	Reason        string       `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	Status        ChangeStatus `protobuf:"varint,4,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3200,7 +3345,7 @@ type PathOutcome struct {
 
 func (x *PathOutcome) Reset() {
 	*x = PathOutcome{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3212,7 +3357,7 @@ func (x *PathOutcome) String() string {
 func (*PathOutcome) ProtoMessage() {}
 
 func (x *PathOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[32]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3225,7 +3370,7 @@ func (x *PathOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PathOutcome.ProtoReflect.Descriptor instead.
 func (*PathOutcome) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{32}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PathOutcome) GetPath() string {
@@ -3258,13 +3403,13 @@ func (x *PathOutcome) GetStatus() ChangeStatus {
 
 type ApplyResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Those that were not applied first. As many as there is room for.
+	// Paths that were not applied come first. The list may be cut; see result_count.
 	Results []*PathOutcome `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
-	// How many results there were.
+	// Number of results.
 	ResultCount int64 `protobuf:"varint,2,opt,name=result_count,json=resultCount,proto3" json:"result_count,omitempty"`
-	// How many paths were applied, or would be.
+	// Number of paths that were applied, or would be.
 	AppliedCount int64 `protobuf:"varint,3,opt,name=applied_count,json=appliedCount,proto3" json:"applied_count,omitempty"`
-	// Paths that the sandbox wrote again meanwhile: the later version is still a change.
+	// Paths that the sandbox wrote again meanwhile. The later version is still a change.
 	WrittenAgain  []string `protobuf:"bytes,4,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3272,7 +3417,7 @@ type ApplyResponse struct {
 
 func (x *ApplyResponse) Reset() {
 	*x = ApplyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3429,7 @@ func (x *ApplyResponse) String() string {
 func (*ApplyResponse) ProtoMessage() {}
 
 func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[33]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3442,7 @@ func (x *ApplyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyResponse.ProtoReflect.Descriptor instead.
 func (*ApplyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{33}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyResponse) GetResults() []*PathOutcome {
@@ -3333,7 +3478,7 @@ type ReadChangesRequest struct {
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
 	// As in ApplyRequest.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// As in ApplyRequest: what is not as it was shown is left out.
+	// As in ApplyRequest: changes that differ from what was shown are left out.
 	ReviewedDigest string `protobuf:"bytes,3,opt,name=reviewed_digest,json=reviewedDigest,proto3" json:"reviewed_digest,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -3341,7 +3486,7 @@ type ReadChangesRequest struct {
 
 func (x *ReadChangesRequest) Reset() {
 	*x = ReadChangesRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3353,7 +3498,7 @@ func (x *ReadChangesRequest) String() string {
 func (*ReadChangesRequest) ProtoMessage() {}
 
 func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[34]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3366,7 +3511,7 @@ func (x *ReadChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesRequest.ProtoReflect.Descriptor instead.
 func (*ReadChangesRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{34}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReadChangesRequest) GetSandboxId() string {
@@ -3403,7 +3548,7 @@ type ReadChangesResponse struct {
 
 func (x *ReadChangesResponse) Reset() {
 	*x = ReadChangesResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3560,7 @@ func (x *ReadChangesResponse) String() string {
 func (*ReadChangesResponse) ProtoMessage() {}
 
 func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[35]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3573,7 @@ func (x *ReadChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReadChangesResponse) GetMessage() isReadChangesResponse_Message {
@@ -3465,7 +3610,7 @@ type ReadChangesResponse_Change_ struct {
 }
 
 type ReadChangesResponse_Data struct {
-	// A piece of the content of the file of the last header.
+	// A piece of the content of the last header's file.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
@@ -3476,9 +3621,10 @@ func (*ReadChangesResponse_Data) isReadChangesResponse_Message() {}
 type DiscardRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only these paths and what is below them; none: all, as "/". An empty path is INVALID_ARGUMENT.
+	// Only these paths and everything below them. No path means all, as does "/". An empty path is
+	// INVALID_ARGUMENT.
 	Paths []string `protobuf:"bytes,2,rep,name=paths,proto3" json:"paths,omitempty"`
-	// Says what would be done, and does nothing.
+	// Reports what would be done, and changes nothing.
 	DryRun        bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3486,7 +3632,7 @@ type DiscardRequest struct {
 
 func (x *DiscardRequest) Reset() {
 	*x = DiscardRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3498,7 +3644,7 @@ func (x *DiscardRequest) String() string {
 func (*DiscardRequest) ProtoMessage() {}
 
 func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[36]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3511,7 +3657,7 @@ func (x *DiscardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardRequest.ProtoReflect.Descriptor instead.
 func (*DiscardRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DiscardRequest) GetSandboxId() string {
@@ -3537,11 +3683,11 @@ func (x *DiscardRequest) GetDryRun() bool {
 
 type DiscardResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As many as there is room for.
+	// The list may be cut; see path_count.
 	Paths []string `protobuf:"bytes,1,rep,name=paths,proto3" json:"paths,omitempty"`
-	// How many paths there were.
+	// Number of paths.
 	PathCount int64 `protobuf:"varint,2,opt,name=path_count,json=pathCount,proto3" json:"path_count,omitempty"`
-	// Paths that the sandbox wrote again meanwhile: they are still changes.
+	// Paths that the sandbox wrote again meanwhile. They are still changes.
 	WrittenAgain  []string `protobuf:"bytes,3,rep,name=written_again,json=writtenAgain,proto3" json:"written_again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3549,7 +3695,7 @@ type DiscardResponse struct {
 
 func (x *DiscardResponse) Reset() {
 	*x = DiscardResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3561,7 +3707,7 @@ func (x *DiscardResponse) String() string {
 func (*DiscardResponse) ProtoMessage() {}
 
 func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[37]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3574,7 +3720,7 @@ func (x *DiscardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiscardResponse.ProtoReflect.Descriptor instead.
 func (*DiscardResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{37}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DiscardResponse) GetPaths() []string {
@@ -3609,7 +3755,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3621,7 +3767,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[38]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3634,7 +3780,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{38}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetPolicyRequest) GetSandboxId() string {
@@ -3661,7 +3807,7 @@ type ExplainPolicyRequest struct {
 
 func (x *ExplainPolicyRequest) Reset() {
 	*x = ExplainPolicyRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +3819,7 @@ func (x *ExplainPolicyRequest) String() string {
 func (*ExplainPolicyRequest) ProtoMessage() {}
 
 func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[39]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +3832,7 @@ func (x *ExplainPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyRequest.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{39}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ExplainPolicyRequest) GetSandboxId() string {
@@ -3706,18 +3852,19 @@ func (x *ExplainPolicyRequest) GetPath() string {
 type ExplainPolicyResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Permission Permission             `protobuf:"varint,1,opt,name=permission,proto3,enum=sandbox.v1.Permission" json:"permission,omitempty"`
-	// The rule that decides; absent where none does.
+	// The rule that decides; absent if no rule matches.
 	Rule *PermissionRule `protobuf:"bytes,2,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Of that rule among the sandbox's permissions, from 0; -1 where none decides.
+	// Index of that rule in the sandbox's permissions, from 0; -1 if no rule decides.
 	RuleIndex int32  `protobuf:"varint,3,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
 	Reason    string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// A directory here shows as PERMISSION_VIEW, listing only what is granted below it.
+	// A directory at this path has PERMISSION_VIEW and lists only what is granted below it.
 	Traversable bool `protobuf:"varint,5,opt,name=traversable,proto3" json:"traversable,omitempty"`
-	// The directory with which the path is hidden; empty if its own rule decides. Escaped as a path.
+	// The parent directory that hides the path; empty if the path's own rule decides. Escaped as a
+	// path.
 	Ancestor string `protobuf:"bytes,6,opt,name=ancestor,proto3" json:"ancestor,omitempty"`
-	// The rule that may grant something below the path; absent where none does.
+	// Index of a rule that may grant something below the path; absent if no rule does.
 	BelowIndex *int32 `protobuf:"varint,7,opt,name=below_index,json=belowIndex,proto3,oneof" json:"below_index,omitempty"`
-	// The rules that match the path, the winner first, then in the order in which they would win.
+	// The rules that match the path: first the one that wins, then the others by rank.
 	Matches       []*RuleMatch `protobuf:"bytes,8,rep,name=matches,proto3" json:"matches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3725,7 +3872,7 @@ type ExplainPolicyResponse struct {
 
 func (x *ExplainPolicyResponse) Reset() {
 	*x = ExplainPolicyResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3737,7 +3884,7 @@ func (x *ExplainPolicyResponse) String() string {
 func (*ExplainPolicyResponse) ProtoMessage() {}
 
 func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[40]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3750,7 +3897,7 @@ func (x *ExplainPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainPolicyResponse.ProtoReflect.Descriptor instead.
 func (*ExplainPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{40}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ExplainPolicyResponse) GetPermission() Permission {
@@ -3811,9 +3958,9 @@ func (x *ExplainPolicyResponse) GetMatches() []*RuleMatch {
 
 type RuleMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Among the sandbox's permissions, from 0; -1 for one that is not theirs.
+	// Index in the sandbox's permissions, from 0; -1 for a rule that is not among them.
 	RuleIndex int32 `protobuf:"varint,1,opt,name=rule_index,json=ruleIndex,proto3" json:"rule_index,omitempty"`
-	// Why it wins, or why it does not.
+	// Why the rule wins, or why it does not.
 	Why           string `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3821,7 +3968,7 @@ type RuleMatch struct {
 
 func (x *RuleMatch) Reset() {
 	*x = RuleMatch{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3980,7 @@ func (x *RuleMatch) String() string {
 func (*RuleMatch) ProtoMessage() {}
 
 func (x *RuleMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[41]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3993,7 @@ func (x *RuleMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuleMatch.ProtoReflect.Descriptor instead.
 func (*RuleMatch) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{41}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RuleMatch) GetRuleIndex() int32 {
@@ -3866,13 +4013,13 @@ func (x *RuleMatch) GetWhy() string {
 type ListViewRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Empty is the root.
+	// Empty: the root.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Describes the path itself, also if it is a directory.
+	// Describes the path itself, even if it is a directory.
 	Itself bool `protobuf:"varint,3,opt,name=itself,proto3" json:"itself,omitempty"`
-	// At most so many entries; 0: as many as fit a message of 4 MiB.
+	// Maximum number of entries; 0: as many as fit in a message of 4 MiB.
 	PageSize int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// next_page_token of the page before.
+	// next_page_token of the previous page.
 	PageToken     string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3880,7 +4027,7 @@ type ListViewRequest struct {
 
 func (x *ListViewRequest) Reset() {
 	*x = ListViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +4039,7 @@ func (x *ListViewRequest) String() string {
 func (*ListViewRequest) ProtoMessage() {}
 
 func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[42]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +4052,7 @@ func (x *ListViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewRequest.ProtoReflect.Descriptor instead.
 func (*ListViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{42}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListViewRequest) GetSandboxId() string {
@@ -3945,7 +4092,7 @@ func (x *ListViewRequest) GetPageToken() string {
 
 type ListViewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By path.
+	// Sorted by path.
 	Entries []*ViewEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3955,7 +4102,7 @@ type ListViewResponse struct {
 
 func (x *ListViewResponse) Reset() {
 	*x = ListViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3967,7 +4114,7 @@ func (x *ListViewResponse) String() string {
 func (*ListViewResponse) ProtoMessage() {}
 
 func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[43]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3980,7 +4127,7 @@ func (x *ListViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListViewResponse.ProtoReflect.Descriptor instead.
 func (*ListViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{43}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListViewResponse) GetEntries() []*ViewEntry {
@@ -4008,7 +4155,7 @@ type ViewEntry struct {
 	Size       int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
 	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
 	Origin     ViewOrigin             `protobuf:"varint,6,opt,name=origin,proto3,enum=sandbox.v1.ViewOrigin" json:"origin,omitempty"`
-	// Of a symbolic link that can be read, escaped as a path.
+	// Target of a symbolic link that can be read, escaped as a path.
 	SymlinkTarget string `protobuf:"bytes,7,opt,name=symlink_target,json=symlinkTarget,proto3" json:"symlink_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4016,7 +4163,7 @@ type ViewEntry struct {
 
 func (x *ViewEntry) Reset() {
 	*x = ViewEntry{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4175,7 @@ func (x *ViewEntry) String() string {
 func (*ViewEntry) ProtoMessage() {}
 
 func (x *ViewEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[44]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4188,7 @@ func (x *ViewEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewEntry.ProtoReflect.Descriptor instead.
 func (*ViewEntry) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{44}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ViewEntry) GetPath() string {
@@ -4103,7 +4250,7 @@ type ReadViewRequest struct {
 
 func (x *ReadViewRequest) Reset() {
 	*x = ReadViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4115,7 +4262,7 @@ func (x *ReadViewRequest) String() string {
 func (*ReadViewRequest) ProtoMessage() {}
 
 func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[45]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4128,7 +4275,7 @@ func (x *ReadViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewRequest.ProtoReflect.Descriptor instead.
 func (*ReadViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{45}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReadViewRequest) GetSandboxId() string {
@@ -4154,7 +4301,7 @@ type ReadViewResponse struct {
 
 func (x *ReadViewResponse) Reset() {
 	*x = ReadViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4313,7 @@ func (x *ReadViewResponse) String() string {
 func (*ReadViewResponse) ProtoMessage() {}
 
 func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[46]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4326,7 @@ func (x *ReadViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadViewResponse.ProtoReflect.Descriptor instead.
 func (*ReadViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{46}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReadViewResponse) GetData() []byte {
@@ -4192,9 +4339,9 @@ func (x *ReadViewResponse) GetData() []byte {
 type WatchViewRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Only this path and what is in it; empty is the root. It need not be there.
+	// Only this path and its direct entries; empty: the root. The path need not exist.
 	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	// Also what is further below.
+	// Also everything further below.
 	Recursive     bool `protobuf:"varint,3,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4202,7 +4349,7 @@ type WatchViewRequest struct {
 
 func (x *WatchViewRequest) Reset() {
 	*x = WatchViewRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4214,7 +4361,7 @@ func (x *WatchViewRequest) String() string {
 func (*WatchViewRequest) ProtoMessage() {}
 
 func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[47]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4227,7 +4374,7 @@ func (x *WatchViewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewRequest.ProtoReflect.Descriptor instead.
 func (*WatchViewRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{47}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WatchViewRequest) GetSandboxId() string {
@@ -4253,9 +4400,10 @@ func (x *WatchViewRequest) GetRecursive() bool {
 
 type WatchViewResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By path: created, modified or deleted.
+	// Sorted by path: created, modified or deleted.
 	Changes []*FileChange `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
-	// More changed than could be kept until now: what came before these changes is to be looked at anew.
+	// There were too many changes to keep all. The client must read again what it knew before these
+	// changes.
 	Lost          bool `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4263,7 +4411,7 @@ type WatchViewResponse struct {
 
 func (x *WatchViewResponse) Reset() {
 	*x = WatchViewResponse{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4275,7 +4423,7 @@ func (x *WatchViewResponse) String() string {
 func (*WatchViewResponse) ProtoMessage() {}
 
 func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[48]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4288,7 +4436,7 @@ func (x *WatchViewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchViewResponse.ProtoReflect.Descriptor instead.
 func (*WatchViewResponse) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{48}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchViewResponse) GetChanges() []*FileChange {
@@ -4308,11 +4456,11 @@ func (x *WatchViewResponse) GetLost() bool {
 type AuditRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Goes on with the events to come.
+	// Continues with new events.
 	Follow bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
-	// Only events of these kinds: "permission_denied", …; none: all.
+	// Only events of these kinds, such as "permission_denied"; empty: all.
 	Events []string `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	// Only events behind this one.
+	// Only events after the one with this number.
 	AfterSeq uint64 `protobuf:"varint,4,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// Only events at or after this time.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
@@ -4322,7 +4470,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4334,7 +4482,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[49]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4347,7 +4495,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{49}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *AuditRequest) GetSandboxId() string {
@@ -4393,8 +4541,8 @@ type AuditEvent struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// "command_executed", "permission_denied", …
 	Event string `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
-	// The log's line as it is, a JSON object whose hash can be verified. Empty where it alone does
-	// not fit a message of 4 MiB.
+	// The unchanged line of the log, a JSON object with a hash that can be verified. Empty if the
+	// line does not fit in a message of 4 MiB.
 	Record        string `protobuf:"bytes,4,opt,name=record,proto3" json:"record,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4402,7 +4550,7 @@ type AuditEvent struct {
 
 func (x *AuditEvent) Reset() {
 	*x = AuditEvent{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4414,7 +4562,7 @@ func (x *AuditEvent) String() string {
 func (*AuditEvent) ProtoMessage() {}
 
 func (x *AuditEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[50]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4575,7 @@ func (x *AuditEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditEvent.ProtoReflect.Descriptor instead.
 func (*AuditEvent) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{50}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *AuditEvent) GetSeq() uint64 {
@@ -4461,7 +4609,7 @@ func (x *AuditEvent) GetRecord() string {
 type LogsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Goes on with what comes.
+	// Continues with new output.
 	Follow        bool `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4469,7 +4617,7 @@ type LogsRequest struct {
 
 func (x *LogsRequest) Reset() {
 	*x = LogsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4481,7 +4629,7 @@ func (x *LogsRequest) String() string {
 func (*LogsRequest) ProtoMessage() {}
 
 func (x *LogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[51]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4642,7 @@ func (x *LogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
 func (*LogsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{51}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LogsRequest) GetSandboxId() string {
@@ -4515,18 +4663,18 @@ func (x *LogsRequest) GetFollow() bool {
 type LogRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Time  *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// The command's name, as ExecResult has it.
+	// Id of the command, as in ExecResult.
 	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// Where the command begins: its program and arguments, as much as DetachedExec shows of them.
+	// At the beginning of a command: its program and arguments, cut as in DetachedExec.
 	Argv []string `protobuf:"bytes,3,rep,name=argv,proto3" json:"argv,omitempty"`
-	// With argv: what the command wrote before this is kept no longer, or was sent before.
+	// With argv: earlier output of the command is no longer kept, or was already sent.
 	Continued bool `protobuf:"varint,4,opt,name=continued,proto3" json:"continued,omitempty"`
-	// Of a piece of output; a terminal's is all of its standard output.
+	// Stream of a piece of output. All output of a terminal is standard output.
 	Stream ExecOutput_OutputType `protobuf:"varint,5,opt,name=stream,proto3,enum=sandbox.v1.ExecOutput_OutputType" json:"stream,omitempty"`
 	Data   []byte                `protobuf:"bytes,6,opt,name=data,proto3" json:"data,omitempty"`
-	// Where the command ends: as in ExecOutput.
+	// At the end of a command: as in ExecOutput.
 	ExitCode *int32 `protobuf:"varint,7,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
-	// Bytes of output that a full disk did not take.
+	// Number of bytes of output that were lost because the disk was full.
 	LostBytes     int64 `protobuf:"varint,8,opt,name=lost_bytes,json=lostBytes,proto3" json:"lost_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4534,7 +4682,7 @@ type LogRecord struct {
 
 func (x *LogRecord) Reset() {
 	*x = LogRecord{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4546,7 +4694,7 @@ func (x *LogRecord) String() string {
 func (*LogRecord) ProtoMessage() {}
 
 func (x *LogRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[52]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4559,7 +4707,7 @@ func (x *LogRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRecord.ProtoReflect.Descriptor instead.
 func (*LogRecord) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{52}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LogRecord) GetTime() *timestamppb.Timestamp {
@@ -4627,7 +4775,7 @@ type GetStatsRequest struct {
 
 func (x *GetStatsRequest) Reset() {
 	*x = GetStatsRequest{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4787,7 @@ func (x *GetStatsRequest) String() string {
 func (*GetStatsRequest) ProtoMessage() {}
 
 func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[53]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4800,7 @@ func (x *GetStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatsRequest.ProtoReflect.Descriptor instead.
 func (*GetStatsRequest) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{53}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetStatsRequest) GetSandboxId() string {
@@ -4662,24 +4810,24 @@ func (x *GetStatsRequest) GetSandboxId() string {
 	return ""
 }
 
-// Stats are what a sandbox uses. What the host does not count is absent.
+// Stats are what a sandbox uses. A value that the host does not measure is absent.
 type Stats struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Memory of all its processes; what they share with others counts in part, or not at all.
+	// Memory of all its processes. Memory that they share with others counts in part, or not at all.
 	MemoryBytes     *int64 `protobuf:"varint,1,opt,name=memory_bytes,json=memoryBytes,proto3,oneof" json:"memory_bytes,omitempty"`
 	MemoryPeakBytes *int64 `protobuf:"varint,2,opt,name=memory_peak_bytes,json=memoryPeakBytes,proto3,oneof" json:"memory_peak_bytes,omitempty"`
 	// Processor time of all its processes since it was started.
 	CpuTime *durationpb.Duration `protobuf:"bytes,3,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	// Processes and threads.
 	Pids *int64 `protobuf:"varint,4,opt,name=pids,proto3,oneof" json:"pids,omitempty"`
-	// Bytes and entries of what the sandbox changed.
+	// Bytes and entries that the sandbox's changes take.
 	DeltaBytes  int64 `protobuf:"varint,5,opt,name=delta_bytes,json=deltaBytes,proto3" json:"delta_bytes,omitempty"`
 	DeltaInodes int64 `protobuf:"varint,6,opt,name=delta_inodes,json=deltaInodes,proto3" json:"delta_inodes,omitempty"`
-	// Commands and sessions that run.
+	// Running commands and sessions.
 	Execs    int32 `protobuf:"varint,7,opt,name=execs,proto3" json:"execs,omitempty"`
 	Sessions int32 `protobuf:"varint,8,opt,name=sessions,proto3" json:"sessions,omitempty"`
-	// How often a limit was hit since it was started: processes killed for want of memory, forks
-	// refused.
+	// How often a limit was reached since the start: processes killed because memory ran out, and
+	// forks refused.
 	OomKills    int64 `protobuf:"varint,9,opt,name=oom_kills,json=oomKills,proto3" json:"oom_kills,omitempty"`
 	PidsMaxHits int64 `protobuf:"varint,10,opt,name=pids_max_hits,json=pidsMaxHits,proto3" json:"pids_max_hits,omitempty"`
 	// Requests that the view's file system has answered since it was started, by kind: "lookup",
@@ -4691,7 +4839,7 @@ type Stats struct {
 
 func (x *Stats) Reset() {
 	*x = Stats{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4851,7 @@ func (x *Stats) String() string {
 func (*Stats) ProtoMessage() {}
 
 func (x *Stats) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[54]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4716,7 +4864,7 @@ func (x *Stats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stats.ProtoReflect.Descriptor instead.
 func (*Stats) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{54}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Stats) GetMemoryBytes() int64 {
@@ -4802,21 +4950,24 @@ type AttachRequest_Start struct {
 	// The program, looked up in PATH, and its arguments.
 	Argv []string          `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
 	Env  map[string]string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Empty is the workspace.
+	// Working directory; empty: the workspace.
 	Workdir string `protobuf:"bytes,4,opt,name=workdir,proto3" json:"workdir,omitempty"`
-	// 0 is none, or the longest that the server allows.
+	// 0: no time-out, or the longest that the server allows.
 	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Gives the command a terminal of this size. Its output then is all of OUTPUT_TYPE_STDOUT.
+	// Gives the command a terminal of this size. All its output is then OUTPUT_TYPE_STDOUT.
 	Terminal *AttachRequest_WindowSize `protobuf:"bytes,6,opt,name=terminal,proto3" json:"terminal,omitempty"`
-	// The command goes on when the client is gone, as in ExecRequest. Its input stays open.
-	Detach        bool `protobuf:"varint,7,opt,name=detach,proto3" json:"detach,omitempty"`
+	// The command keeps running when the client disconnects, as in ExecRequest. Its input stays
+	// open.
+	Detach bool `protobuf:"varint,7,opt,name=detach,proto3" json:"detach,omitempty"`
+	// Variables of this command and of all later ones, as in CreateSandboxRequest.env.
+	RememberEnv   map[string]string `protobuf:"bytes,100,rep,name=remember_env,json=rememberEnv,proto3" json:"remember_env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttachRequest_Start) Reset() {
 	*x = AttachRequest_Start{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4979,7 @@ func (x *AttachRequest_Start) String() string {
 func (*AttachRequest_Start) ProtoMessage() {}
 
 func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[59]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4992,7 @@ func (x *AttachRequest_Start) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Start.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Start) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 0}
 }
 
 func (x *AttachRequest_Start) GetSandboxId() string {
@@ -4893,12 +5044,19 @@ func (x *AttachRequest_Start) GetDetach() bool {
 	return false
 }
 
+func (x *AttachRequest_Start) GetRememberEnv() map[string]string {
+	if x != nil {
+		return x.RememberEnv
+	}
+	return nil
+}
+
 type AttachRequest_Resume struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	SandboxId string                 `protobuf:"bytes,1,opt,name=sandbox_id,json=sandboxId,proto3" json:"sandbox_id,omitempty"`
-	// Of ListExecs, or of the first answer.
+	// From ListExecs, or from the first answer.
 	ExecId string `protobuf:"bytes,2,opt,name=exec_id,json=execId,proto3" json:"exec_id,omitempty"`
-	// Bytes of its output that the client has already.
+	// Number of bytes of its output that the client already has.
 	StdoutOffset  int64 `protobuf:"varint,3,opt,name=stdout_offset,json=stdoutOffset,proto3" json:"stdout_offset,omitempty"`
 	StderrOffset  int64 `protobuf:"varint,4,opt,name=stderr_offset,json=stderrOffset,proto3" json:"stderr_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4907,7 +5065,7 @@ type AttachRequest_Resume struct {
 
 func (x *AttachRequest_Resume) Reset() {
 	*x = AttachRequest_Resume{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4919,7 +5077,7 @@ func (x *AttachRequest_Resume) String() string {
 func (*AttachRequest_Resume) ProtoMessage() {}
 
 func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[60]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4932,7 +5090,7 @@ func (x *AttachRequest_Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_Resume.ProtoReflect.Descriptor instead.
 func (*AttachRequest_Resume) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 1}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 1}
 }
 
 func (x *AttachRequest_Resume) GetSandboxId() string {
@@ -4973,7 +5131,7 @@ type AttachRequest_WindowSize struct {
 
 func (x *AttachRequest_WindowSize) Reset() {
 	*x = AttachRequest_WindowSize{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5143,7 @@ func (x *AttachRequest_WindowSize) String() string {
 func (*AttachRequest_WindowSize) ProtoMessage() {}
 
 func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[61]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +5156,7 @@ func (x *AttachRequest_WindowSize) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachRequest_WindowSize.ProtoReflect.Descriptor instead.
 func (*AttachRequest_WindowSize) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{15, 2}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{16, 2}
 }
 
 func (x *AttachRequest_WindowSize) GetRows() uint32 {
@@ -5019,12 +5177,13 @@ type ReadChangesResponse_Change struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Path   string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	Status ChangeStatus           `protobuf:"varint,2,opt,name=status,proto3,enum=sandbox.v1.ChangeStatus" json:"status,omitempty"`
-	// What Apply would do with it now: OUTCOME_APPLIED, or why not. Only what would be applied, or is
-	// present in the codebase already, has a state and a content.
+	// What Apply would do with it now: OUTCOME_APPLIED, or why not. Only a change that would be
+	// applied, or that the codebase already has, has a state and a content.
 	Outcome Outcome `protobuf:"varint,3,opt,name=outcome,proto3,enum=sandbox.v1.Outcome" json:"outcome,omitempty"`
-	// Why, unless it would be applied.
+	// The reason, unless it would be applied.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What is; absent where nothing is. With reviewed_digest it has the sum of what was shown.
+	// State now; absent for a deleted path. With reviewed_digest it has the SHA-256 of what was
+	// shown.
 	State         *FileState `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -5032,7 +5191,7 @@ type ReadChangesResponse_Change struct {
 
 func (x *ReadChangesResponse_Change) Reset() {
 	*x = ReadChangesResponse_Change{}
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5203,7 @@ func (x *ReadChangesResponse_Change) String() string {
 func (*ReadChangesResponse_Change) ProtoMessage() {}
 
 func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
-	mi := &file_sandbox_v1_sandbox_proto_msgTypes[64]
+	mi := &file_sandbox_v1_sandbox_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5216,7 @@ func (x *ReadChangesResponse_Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadChangesResponse_Change.ProtoReflect.Descriptor instead.
 func (*ReadChangesResponse_Change) Descriptor() ([]byte, []int) {
-	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{35, 0}
+	return file_sandbox_v1_sandbox_proto_rawDescGZIP(), []int{36, 0}
 }
 
 func (x *ReadChangesResponse_Change) GetPath() string {
@@ -5111,7 +5270,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\n" +
 	"disk_bytes\x18d \x01(\x03R\tdiskBytes\x12\x1f\n" +
 	"\vdisk_inodes\x18e \x01(\x03R\n" +
-	"diskInodes\"\xc7\x06\n" +
+	"diskInodes\"\xa9\a\n" +
 	"\aSandbox\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vcodebase_id\x18\x02 \x01(\tR\n" +
@@ -5136,10 +5295,19 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\bowner_id\x18f \x01(\tR\aownerId\x12\x1b\n" +
 	"\tsync_held\x18g \x01(\bR\bsyncHeld\x12(\n" +
 	"\x04sync\x18n \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x12\x1c\n" +
-	"\tworkspace\x18o \x01(\tR\tworkspace\x1a9\n" +
+	"\tworkspace\x18o \x01(\tR\tworkspace\x12\x12\n" +
+	"\x04home\x18p \x01(\tR\x04home\x12.\n" +
+	"\x05usage\x18q \x01(\v2\x18.sandbox.v1.SandboxUsageR\x05usage\x12\x1c\n" +
+	"\tvariables\x18r \x03(\tR\tvariables\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd7\x04\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb0\x01\n" +
+	"\fSandboxUsage\x12'\n" +
+	"\x0fpending_changes\x18\x01 \x01(\x03R\x0ependingChanges\x120\n" +
+	"\x14pending_changes_more\x18\x02 \x01(\bR\x12pendingChangesMore\x12\x1d\n" +
+	"\n" +
+	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12&\n" +
+	"\x0fdisk_bytes_more\x18\x04 \x01(\bR\rdiskBytesMore\"\xe0\x05\n" +
 	"\x14CreateSandboxRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12<\n" +
@@ -5155,8 +5323,13 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x04sync\x18e \x01(\x0e2\x14.sandbox.v1.SyncModeR\x04sync\x12 \n" +
 	"\fat_host_path\x18h \x01(\bR\n" +
 	"atHostPath\x12.\n" +
-	"\bgit_user\x18j \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x1a9\n" +
+	"\bgit_user\x18j \x01(\v2\x13.sandbox.v1.GitUserR\agitUser\x12\x12\n" +
+	"\x04home\x18k \x01(\tR\x04home\x12;\n" +
+	"\x03env\x18l \x03(\v2).sandbox.v1.CreateSandboxRequest.EnvEntryR\x03env\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a6\n" +
+	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"3\n" +
 	"\aGitUser\x12\x12\n" +
@@ -5164,7 +5337,7 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x05email\x18\x02 \x01(\tR\x05email\"2\n" +
 	"\x11GetSandboxRequest\x12\x1d\n" +
 	"\n" +
-	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xa3\x02\n" +
+	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\"\xc2\x02\n" +
 	"\x14ListSandboxesRequest\x12\x1f\n" +
 	"\vcodebase_id\x18\x01 \x01(\tR\n" +
 	"codebaseId\x12\x1b\n" +
@@ -5173,7 +5346,9 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\x12D\n" +
 	"\x06labels\x18d \x03(\v2,.sandbox.v1.ListSandboxesRequest.LabelsEntryR\x06labels\x12\x19\n" +
 	"\bowner_id\x18e \x01(\tR\aownerId\x12\x12\n" +
-	"\x04name\x18f \x01(\tR\x04name\x1a9\n" +
+	"\x04name\x18f \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"with_usage\x18g \x01(\bR\twithUsage\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"r\n" +
@@ -5261,14 +5436,14 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\x12OUTPUT_TYPE_STDOUT\x10\x01\x12\x16\n" +
 	"\x12OUTPUT_TYPE_STDERR\x10\x02B\f\n" +
 	"\n" +
-	"_exit_code\"\xc3\x06\n" +
+	"_exit_code\"\xd8\a\n" +
 	"\rAttachRequest\x127\n" +
 	"\x05start\x18\x01 \x01(\v2\x1f.sandbox.v1.AttachRequest.StartH\x00R\x05start\x12\x16\n" +
 	"\x05stdin\x18\x02 \x01(\fH\x00R\x05stdin\x12\x1d\n" +
 	"\tstdin_end\x18\x03 \x01(\bH\x00R\bstdinEnd\x12>\n" +
 	"\x06resize\x18\x04 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeH\x00R\x06resize\x12\x18\n" +
 	"\x06signal\x18\x05 \x01(\x05H\x00R\x06signal\x12:\n" +
-	"\x06resume\x18\x06 \x01(\v2 .sandbox.v1.AttachRequest.ResumeH\x00R\x06resume\x1a\xd7\x02\n" +
+	"\x06resume\x18\x06 \x01(\v2 .sandbox.v1.AttachRequest.ResumeH\x00R\x06resume\x1a\xec\x03\n" +
 	"\x05Start\x12\x1d\n" +
 	"\n" +
 	"sandbox_id\x18\x01 \x01(\tR\tsandboxId\x12\x12\n" +
@@ -5277,8 +5452,12 @@ const file_sandbox_v1_sandbox_proto_rawDesc = "" +
 	"\aworkdir\x18\x04 \x01(\tR\aworkdir\x123\n" +
 	"\atimeout\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\atimeout\x12@\n" +
 	"\bterminal\x18\x06 \x01(\v2$.sandbox.v1.AttachRequest.WindowSizeR\bterminal\x12\x16\n" +
-	"\x06detach\x18\a \x01(\bR\x06detach\x1a6\n" +
+	"\x06detach\x18\a \x01(\bR\x06detach\x12S\n" +
+	"\fremember_env\x18d \x03(\v20.sandbox.v1.AttachRequest.Start.RememberEnvEntryR\vrememberEnv\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a>\n" +
+	"\x10RememberEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\x8a\x01\n" +
 	"\x06Resume\x12\x1d\n" +
@@ -5634,7 +5813,7 @@ func file_sandbox_v1_sandbox_proto_rawDescGZIP() []byte {
 }
 
 var file_sandbox_v1_sandbox_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_sandbox_v1_sandbox_proto_msgTypes = make([]protoimpl.MessageInfo, 69)
 var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(RuntimeType)(0),                   // 0: sandbox.v1.RuntimeType
 	(SyncMode)(0),                      // 1: sandbox.v1.SyncMode
@@ -5646,211 +5825,217 @@ var file_sandbox_v1_sandbox_proto_goTypes = []any{
 	(ExecOutput_OutputType)(0),         // 7: sandbox.v1.ExecOutput.OutputType
 	(*ResourceLimits)(nil),             // 8: sandbox.v1.ResourceLimits
 	(*Sandbox)(nil),                    // 9: sandbox.v1.Sandbox
-	(*CreateSandboxRequest)(nil),       // 10: sandbox.v1.CreateSandboxRequest
-	(*GitUser)(nil),                    // 11: sandbox.v1.GitUser
-	(*GetSandboxRequest)(nil),          // 12: sandbox.v1.GetSandboxRequest
-	(*ListSandboxesRequest)(nil),       // 13: sandbox.v1.ListSandboxesRequest
-	(*ListSandboxesResponse)(nil),      // 14: sandbox.v1.ListSandboxesResponse
-	(*StartSandboxRequest)(nil),        // 15: sandbox.v1.StartSandboxRequest
-	(*StopSandboxRequest)(nil),         // 16: sandbox.v1.StopSandboxRequest
-	(*DestroySandboxRequest)(nil),      // 17: sandbox.v1.DestroySandboxRequest
-	(*ExecRequest)(nil),                // 18: sandbox.v1.ExecRequest
-	(*ExecResult)(nil),                 // 19: sandbox.v1.ExecResult
-	(*Denial)(nil),                     // 20: sandbox.v1.Denial
-	(*FileChange)(nil),                 // 21: sandbox.v1.FileChange
-	(*ExecOutput)(nil),                 // 22: sandbox.v1.ExecOutput
-	(*AttachRequest)(nil),              // 23: sandbox.v1.AttachRequest
-	(*ListExecsRequest)(nil),           // 24: sandbox.v1.ListExecsRequest
-	(*ListExecsResponse)(nil),          // 25: sandbox.v1.ListExecsResponse
-	(*DetachedExec)(nil),               // 26: sandbox.v1.DetachedExec
-	(*Session)(nil),                    // 27: sandbox.v1.Session
-	(*CreateSessionRequest)(nil),       // 28: sandbox.v1.CreateSessionRequest
-	(*GetSessionRequest)(nil),          // 29: sandbox.v1.GetSessionRequest
-	(*ListSessionsRequest)(nil),        // 30: sandbox.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),       // 31: sandbox.v1.ListSessionsResponse
-	(*DestroySessionRequest)(nil),      // 32: sandbox.v1.DestroySessionRequest
-	(*SessionExecRequest)(nil),         // 33: sandbox.v1.SessionExecRequest
-	(*DiffRequest)(nil),                // 34: sandbox.v1.DiffRequest
-	(*DiffResponse)(nil),               // 35: sandbox.v1.DiffResponse
-	(*ChangeGroup)(nil),                // 36: sandbox.v1.ChangeGroup
-	(*FileDiff)(nil),                   // 37: sandbox.v1.FileDiff
-	(*FileState)(nil),                  // 38: sandbox.v1.FileState
-	(*ApplyRequest)(nil),               // 39: sandbox.v1.ApplyRequest
-	(*PathOutcome)(nil),                // 40: sandbox.v1.PathOutcome
-	(*ApplyResponse)(nil),              // 41: sandbox.v1.ApplyResponse
-	(*ReadChangesRequest)(nil),         // 42: sandbox.v1.ReadChangesRequest
-	(*ReadChangesResponse)(nil),        // 43: sandbox.v1.ReadChangesResponse
-	(*DiscardRequest)(nil),             // 44: sandbox.v1.DiscardRequest
-	(*DiscardResponse)(nil),            // 45: sandbox.v1.DiscardResponse
-	(*SetPolicyRequest)(nil),           // 46: sandbox.v1.SetPolicyRequest
-	(*ExplainPolicyRequest)(nil),       // 47: sandbox.v1.ExplainPolicyRequest
-	(*ExplainPolicyResponse)(nil),      // 48: sandbox.v1.ExplainPolicyResponse
-	(*RuleMatch)(nil),                  // 49: sandbox.v1.RuleMatch
-	(*ListViewRequest)(nil),            // 50: sandbox.v1.ListViewRequest
-	(*ListViewResponse)(nil),           // 51: sandbox.v1.ListViewResponse
-	(*ViewEntry)(nil),                  // 52: sandbox.v1.ViewEntry
-	(*ReadViewRequest)(nil),            // 53: sandbox.v1.ReadViewRequest
-	(*ReadViewResponse)(nil),           // 54: sandbox.v1.ReadViewResponse
-	(*WatchViewRequest)(nil),           // 55: sandbox.v1.WatchViewRequest
-	(*WatchViewResponse)(nil),          // 56: sandbox.v1.WatchViewResponse
-	(*AuditRequest)(nil),               // 57: sandbox.v1.AuditRequest
-	(*AuditEvent)(nil),                 // 58: sandbox.v1.AuditEvent
-	(*LogsRequest)(nil),                // 59: sandbox.v1.LogsRequest
-	(*LogRecord)(nil),                  // 60: sandbox.v1.LogRecord
-	(*GetStatsRequest)(nil),            // 61: sandbox.v1.GetStatsRequest
-	(*Stats)(nil),                      // 62: sandbox.v1.Stats
-	nil,                                // 63: sandbox.v1.Sandbox.LabelsEntry
-	nil,                                // 64: sandbox.v1.CreateSandboxRequest.LabelsEntry
-	nil,                                // 65: sandbox.v1.ListSandboxesRequest.LabelsEntry
-	nil,                                // 66: sandbox.v1.ExecRequest.EnvEntry
-	(*AttachRequest_Start)(nil),        // 67: sandbox.v1.AttachRequest.Start
-	(*AttachRequest_Resume)(nil),       // 68: sandbox.v1.AttachRequest.Resume
-	(*AttachRequest_WindowSize)(nil),   // 69: sandbox.v1.AttachRequest.WindowSize
-	nil,                                // 70: sandbox.v1.AttachRequest.Start.EnvEntry
-	nil,                                // 71: sandbox.v1.CreateSessionRequest.EnvEntry
-	(*ReadChangesResponse_Change)(nil), // 72: sandbox.v1.ReadChangesResponse.Change
-	nil,                                // 73: sandbox.v1.Stats.ViewRequestsEntry
-	(*PermissionRule)(nil),             // 74: sandbox.v1.PermissionRule
-	(SandboxStatus)(0),                 // 75: sandbox.v1.SandboxStatus
-	(*timestamppb.Timestamp)(nil),      // 76: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),        // 77: google.protobuf.Duration
-	(Permission)(0),                    // 78: sandbox.v1.Permission
-	(SessionStatus)(0),                 // 79: sandbox.v1.SessionStatus
-	(*Empty)(nil),                      // 80: sandbox.v1.Empty
+	(*SandboxUsage)(nil),               // 10: sandbox.v1.SandboxUsage
+	(*CreateSandboxRequest)(nil),       // 11: sandbox.v1.CreateSandboxRequest
+	(*GitUser)(nil),                    // 12: sandbox.v1.GitUser
+	(*GetSandboxRequest)(nil),          // 13: sandbox.v1.GetSandboxRequest
+	(*ListSandboxesRequest)(nil),       // 14: sandbox.v1.ListSandboxesRequest
+	(*ListSandboxesResponse)(nil),      // 15: sandbox.v1.ListSandboxesResponse
+	(*StartSandboxRequest)(nil),        // 16: sandbox.v1.StartSandboxRequest
+	(*StopSandboxRequest)(nil),         // 17: sandbox.v1.StopSandboxRequest
+	(*DestroySandboxRequest)(nil),      // 18: sandbox.v1.DestroySandboxRequest
+	(*ExecRequest)(nil),                // 19: sandbox.v1.ExecRequest
+	(*ExecResult)(nil),                 // 20: sandbox.v1.ExecResult
+	(*Denial)(nil),                     // 21: sandbox.v1.Denial
+	(*FileChange)(nil),                 // 22: sandbox.v1.FileChange
+	(*ExecOutput)(nil),                 // 23: sandbox.v1.ExecOutput
+	(*AttachRequest)(nil),              // 24: sandbox.v1.AttachRequest
+	(*ListExecsRequest)(nil),           // 25: sandbox.v1.ListExecsRequest
+	(*ListExecsResponse)(nil),          // 26: sandbox.v1.ListExecsResponse
+	(*DetachedExec)(nil),               // 27: sandbox.v1.DetachedExec
+	(*Session)(nil),                    // 28: sandbox.v1.Session
+	(*CreateSessionRequest)(nil),       // 29: sandbox.v1.CreateSessionRequest
+	(*GetSessionRequest)(nil),          // 30: sandbox.v1.GetSessionRequest
+	(*ListSessionsRequest)(nil),        // 31: sandbox.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),       // 32: sandbox.v1.ListSessionsResponse
+	(*DestroySessionRequest)(nil),      // 33: sandbox.v1.DestroySessionRequest
+	(*SessionExecRequest)(nil),         // 34: sandbox.v1.SessionExecRequest
+	(*DiffRequest)(nil),                // 35: sandbox.v1.DiffRequest
+	(*DiffResponse)(nil),               // 36: sandbox.v1.DiffResponse
+	(*ChangeGroup)(nil),                // 37: sandbox.v1.ChangeGroup
+	(*FileDiff)(nil),                   // 38: sandbox.v1.FileDiff
+	(*FileState)(nil),                  // 39: sandbox.v1.FileState
+	(*ApplyRequest)(nil),               // 40: sandbox.v1.ApplyRequest
+	(*PathOutcome)(nil),                // 41: sandbox.v1.PathOutcome
+	(*ApplyResponse)(nil),              // 42: sandbox.v1.ApplyResponse
+	(*ReadChangesRequest)(nil),         // 43: sandbox.v1.ReadChangesRequest
+	(*ReadChangesResponse)(nil),        // 44: sandbox.v1.ReadChangesResponse
+	(*DiscardRequest)(nil),             // 45: sandbox.v1.DiscardRequest
+	(*DiscardResponse)(nil),            // 46: sandbox.v1.DiscardResponse
+	(*SetPolicyRequest)(nil),           // 47: sandbox.v1.SetPolicyRequest
+	(*ExplainPolicyRequest)(nil),       // 48: sandbox.v1.ExplainPolicyRequest
+	(*ExplainPolicyResponse)(nil),      // 49: sandbox.v1.ExplainPolicyResponse
+	(*RuleMatch)(nil),                  // 50: sandbox.v1.RuleMatch
+	(*ListViewRequest)(nil),            // 51: sandbox.v1.ListViewRequest
+	(*ListViewResponse)(nil),           // 52: sandbox.v1.ListViewResponse
+	(*ViewEntry)(nil),                  // 53: sandbox.v1.ViewEntry
+	(*ReadViewRequest)(nil),            // 54: sandbox.v1.ReadViewRequest
+	(*ReadViewResponse)(nil),           // 55: sandbox.v1.ReadViewResponse
+	(*WatchViewRequest)(nil),           // 56: sandbox.v1.WatchViewRequest
+	(*WatchViewResponse)(nil),          // 57: sandbox.v1.WatchViewResponse
+	(*AuditRequest)(nil),               // 58: sandbox.v1.AuditRequest
+	(*AuditEvent)(nil),                 // 59: sandbox.v1.AuditEvent
+	(*LogsRequest)(nil),                // 60: sandbox.v1.LogsRequest
+	(*LogRecord)(nil),                  // 61: sandbox.v1.LogRecord
+	(*GetStatsRequest)(nil),            // 62: sandbox.v1.GetStatsRequest
+	(*Stats)(nil),                      // 63: sandbox.v1.Stats
+	nil,                                // 64: sandbox.v1.Sandbox.LabelsEntry
+	nil,                                // 65: sandbox.v1.CreateSandboxRequest.LabelsEntry
+	nil,                                // 66: sandbox.v1.CreateSandboxRequest.EnvEntry
+	nil,                                // 67: sandbox.v1.ListSandboxesRequest.LabelsEntry
+	nil,                                // 68: sandbox.v1.ExecRequest.EnvEntry
+	(*AttachRequest_Start)(nil),        // 69: sandbox.v1.AttachRequest.Start
+	(*AttachRequest_Resume)(nil),       // 70: sandbox.v1.AttachRequest.Resume
+	(*AttachRequest_WindowSize)(nil),   // 71: sandbox.v1.AttachRequest.WindowSize
+	nil,                                // 72: sandbox.v1.AttachRequest.Start.EnvEntry
+	nil,                                // 73: sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	nil,                                // 74: sandbox.v1.CreateSessionRequest.EnvEntry
+	(*ReadChangesResponse_Change)(nil), // 75: sandbox.v1.ReadChangesResponse.Change
+	nil,                                // 76: sandbox.v1.Stats.ViewRequestsEntry
+	(*PermissionRule)(nil),             // 77: sandbox.v1.PermissionRule
+	(SandboxStatus)(0),                 // 78: sandbox.v1.SandboxStatus
+	(*timestamppb.Timestamp)(nil),      // 79: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),        // 80: google.protobuf.Duration
+	(Permission)(0),                    // 81: sandbox.v1.Permission
+	(SessionStatus)(0),                 // 82: sandbox.v1.SessionStatus
+	(*Empty)(nil),                      // 83: sandbox.v1.Empty
 }
 var file_sandbox_v1_sandbox_proto_depIdxs = []int32{
-	74, // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
-	75, // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
-	63, // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
-	76, // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
-	76, // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
-	76, // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
-	76, // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
-	8,  // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
-	1,  // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
-	74, // 10: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	77, // 11: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
-	64, // 12: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
-	0,  // 13: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
-	8,  // 14: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
-	1,  // 15: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
-	11, // 16: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
-	65, // 17: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
-	9,  // 18: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
-	66, // 19: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
-	77, // 20: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
-	77, // 21: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
-	20, // 22: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
-	21, // 23: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
-	78, // 24: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
-	2,  // 25: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
-	7,  // 26: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
-	20, // 27: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
-	21, // 28: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
-	67, // 29: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
-	69, // 30: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
-	68, // 31: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
-	26, // 32: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
-	76, // 33: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
-	79, // 34: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
-	76, // 35: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	76, // 36: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
-	71, // 37: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
-	27, // 38: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
-	77, // 39: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
-	37, // 40: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
-	36, // 41: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
-	3,  // 42: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
-	4,  // 43: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
-	38, // 44: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
-	38, // 45: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
-	5,  // 46: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
-	3,  // 47: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
-	40, // 48: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
-	72, // 49: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
-	74, // 50: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
-	78, // 51: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
-	74, // 52: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
-	49, // 53: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
-	52, // 54: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
-	78, // 55: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
-	76, // 56: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
-	6,  // 57: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
-	21, // 58: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
-	76, // 59: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
-	76, // 60: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
-	76, // 61: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
-	7,  // 62: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
-	77, // 63: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
-	73, // 64: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
-	70, // 65: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
-	77, // 66: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
-	69, // 67: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
-	3,  // 68: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
-	5,  // 69: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
-	38, // 70: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
-	10, // 71: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
-	12, // 72: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
-	13, // 73: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
-	15, // 74: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
-	16, // 75: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
-	17, // 76: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
-	18, // 77: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
-	18, // 78: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
-	28, // 79: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
-	29, // 80: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
-	30, // 81: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
-	32, // 82: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
-	33, // 83: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
-	33, // 84: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
-	23, // 85: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
-	24, // 86: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
-	34, // 87: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
-	42, // 88: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
-	39, // 89: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
-	44, // 90: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
-	46, // 91: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
-	47, // 92: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
-	50, // 93: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
-	53, // 94: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
-	55, // 95: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
-	57, // 96: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
-	59, // 97: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
-	61, // 98: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
-	9,  // 99: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 100: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
-	14, // 101: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
-	9,  // 102: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
-	9,  // 103: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
-	80, // 104: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
-	19, // 105: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
-	22, // 106: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
-	27, // 107: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
-	27, // 108: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
-	31, // 109: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
-	80, // 110: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
-	19, // 111: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
-	22, // 112: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
-	22, // 113: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
-	25, // 114: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
-	35, // 115: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
-	43, // 116: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
-	41, // 117: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
-	45, // 118: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
-	9,  // 119: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
-	48, // 120: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
-	51, // 121: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
-	54, // 122: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
-	56, // 123: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
-	58, // 124: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
-	60, // 125: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
-	62, // 126: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
-	99, // [99:127] is the sub-list for method output_type
-	71, // [71:99] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	77,  // 0: sandbox.v1.Sandbox.permissions:type_name -> sandbox.v1.PermissionRule
+	78,  // 1: sandbox.v1.Sandbox.status:type_name -> sandbox.v1.SandboxStatus
+	64,  // 2: sandbox.v1.Sandbox.labels:type_name -> sandbox.v1.Sandbox.LabelsEntry
+	79,  // 3: sandbox.v1.Sandbox.created_at:type_name -> google.protobuf.Timestamp
+	79,  // 4: sandbox.v1.Sandbox.started_at:type_name -> google.protobuf.Timestamp
+	79,  // 5: sandbox.v1.Sandbox.stopped_at:type_name -> google.protobuf.Timestamp
+	79,  // 6: sandbox.v1.Sandbox.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 7: sandbox.v1.Sandbox.runtime:type_name -> sandbox.v1.RuntimeType
+	8,   // 8: sandbox.v1.Sandbox.resources:type_name -> sandbox.v1.ResourceLimits
+	1,   // 9: sandbox.v1.Sandbox.sync:type_name -> sandbox.v1.SyncMode
+	10,  // 10: sandbox.v1.Sandbox.usage:type_name -> sandbox.v1.SandboxUsage
+	77,  // 11: sandbox.v1.CreateSandboxRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	80,  // 12: sandbox.v1.CreateSandboxRequest.expires_in:type_name -> google.protobuf.Duration
+	65,  // 13: sandbox.v1.CreateSandboxRequest.labels:type_name -> sandbox.v1.CreateSandboxRequest.LabelsEntry
+	0,   // 14: sandbox.v1.CreateSandboxRequest.runtime:type_name -> sandbox.v1.RuntimeType
+	8,   // 15: sandbox.v1.CreateSandboxRequest.resources:type_name -> sandbox.v1.ResourceLimits
+	1,   // 16: sandbox.v1.CreateSandboxRequest.sync:type_name -> sandbox.v1.SyncMode
+	12,  // 17: sandbox.v1.CreateSandboxRequest.git_user:type_name -> sandbox.v1.GitUser
+	66,  // 18: sandbox.v1.CreateSandboxRequest.env:type_name -> sandbox.v1.CreateSandboxRequest.EnvEntry
+	67,  // 19: sandbox.v1.ListSandboxesRequest.labels:type_name -> sandbox.v1.ListSandboxesRequest.LabelsEntry
+	9,   // 20: sandbox.v1.ListSandboxesResponse.sandboxes:type_name -> sandbox.v1.Sandbox
+	68,  // 21: sandbox.v1.ExecRequest.env:type_name -> sandbox.v1.ExecRequest.EnvEntry
+	80,  // 22: sandbox.v1.ExecRequest.timeout:type_name -> google.protobuf.Duration
+	80,  // 23: sandbox.v1.ExecResult.duration:type_name -> google.protobuf.Duration
+	21,  // 24: sandbox.v1.ExecResult.denied:type_name -> sandbox.v1.Denial
+	22,  // 25: sandbox.v1.ExecResult.changed:type_name -> sandbox.v1.FileChange
+	81,  // 26: sandbox.v1.Denial.permission:type_name -> sandbox.v1.Permission
+	2,   // 27: sandbox.v1.FileChange.kind:type_name -> sandbox.v1.ChangeKind
+	7,   // 28: sandbox.v1.ExecOutput.type:type_name -> sandbox.v1.ExecOutput.OutputType
+	21,  // 29: sandbox.v1.ExecOutput.denied:type_name -> sandbox.v1.Denial
+	22,  // 30: sandbox.v1.ExecOutput.changed:type_name -> sandbox.v1.FileChange
+	69,  // 31: sandbox.v1.AttachRequest.start:type_name -> sandbox.v1.AttachRequest.Start
+	71,  // 32: sandbox.v1.AttachRequest.resize:type_name -> sandbox.v1.AttachRequest.WindowSize
+	70,  // 33: sandbox.v1.AttachRequest.resume:type_name -> sandbox.v1.AttachRequest.Resume
+	27,  // 34: sandbox.v1.ListExecsResponse.execs:type_name -> sandbox.v1.DetachedExec
+	79,  // 35: sandbox.v1.DetachedExec.started_at:type_name -> google.protobuf.Timestamp
+	82,  // 36: sandbox.v1.Session.status:type_name -> sandbox.v1.SessionStatus
+	79,  // 37: sandbox.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	79,  // 38: sandbox.v1.Session.closed_at:type_name -> google.protobuf.Timestamp
+	74,  // 39: sandbox.v1.CreateSessionRequest.env:type_name -> sandbox.v1.CreateSessionRequest.EnvEntry
+	28,  // 40: sandbox.v1.ListSessionsResponse.sessions:type_name -> sandbox.v1.Session
+	80,  // 41: sandbox.v1.SessionExecRequest.timeout:type_name -> google.protobuf.Duration
+	38,  // 42: sandbox.v1.DiffResponse.files:type_name -> sandbox.v1.FileDiff
+	37,  // 43: sandbox.v1.DiffResponse.groups:type_name -> sandbox.v1.ChangeGroup
+	3,   // 44: sandbox.v1.FileDiff.status:type_name -> sandbox.v1.ChangeStatus
+	4,   // 45: sandbox.v1.FileDiff.risk:type_name -> sandbox.v1.Risk
+	39,  // 46: sandbox.v1.FileDiff.old:type_name -> sandbox.v1.FileState
+	39,  // 47: sandbox.v1.FileDiff.new:type_name -> sandbox.v1.FileState
+	5,   // 48: sandbox.v1.PathOutcome.outcome:type_name -> sandbox.v1.Outcome
+	3,   // 49: sandbox.v1.PathOutcome.status:type_name -> sandbox.v1.ChangeStatus
+	41,  // 50: sandbox.v1.ApplyResponse.results:type_name -> sandbox.v1.PathOutcome
+	75,  // 51: sandbox.v1.ReadChangesResponse.change:type_name -> sandbox.v1.ReadChangesResponse.Change
+	77,  // 52: sandbox.v1.SetPolicyRequest.permissions:type_name -> sandbox.v1.PermissionRule
+	81,  // 53: sandbox.v1.ExplainPolicyResponse.permission:type_name -> sandbox.v1.Permission
+	77,  // 54: sandbox.v1.ExplainPolicyResponse.rule:type_name -> sandbox.v1.PermissionRule
+	50,  // 55: sandbox.v1.ExplainPolicyResponse.matches:type_name -> sandbox.v1.RuleMatch
+	53,  // 56: sandbox.v1.ListViewResponse.entries:type_name -> sandbox.v1.ViewEntry
+	81,  // 57: sandbox.v1.ViewEntry.permission:type_name -> sandbox.v1.Permission
+	79,  // 58: sandbox.v1.ViewEntry.modified_at:type_name -> google.protobuf.Timestamp
+	6,   // 59: sandbox.v1.ViewEntry.origin:type_name -> sandbox.v1.ViewOrigin
+	22,  // 60: sandbox.v1.WatchViewResponse.changes:type_name -> sandbox.v1.FileChange
+	79,  // 61: sandbox.v1.AuditRequest.since:type_name -> google.protobuf.Timestamp
+	79,  // 62: sandbox.v1.AuditEvent.time:type_name -> google.protobuf.Timestamp
+	79,  // 63: sandbox.v1.LogRecord.time:type_name -> google.protobuf.Timestamp
+	7,   // 64: sandbox.v1.LogRecord.stream:type_name -> sandbox.v1.ExecOutput.OutputType
+	80,  // 65: sandbox.v1.Stats.cpu_time:type_name -> google.protobuf.Duration
+	76,  // 66: sandbox.v1.Stats.view_requests:type_name -> sandbox.v1.Stats.ViewRequestsEntry
+	72,  // 67: sandbox.v1.AttachRequest.Start.env:type_name -> sandbox.v1.AttachRequest.Start.EnvEntry
+	80,  // 68: sandbox.v1.AttachRequest.Start.timeout:type_name -> google.protobuf.Duration
+	71,  // 69: sandbox.v1.AttachRequest.Start.terminal:type_name -> sandbox.v1.AttachRequest.WindowSize
+	73,  // 70: sandbox.v1.AttachRequest.Start.remember_env:type_name -> sandbox.v1.AttachRequest.Start.RememberEnvEntry
+	3,   // 71: sandbox.v1.ReadChangesResponse.Change.status:type_name -> sandbox.v1.ChangeStatus
+	5,   // 72: sandbox.v1.ReadChangesResponse.Change.outcome:type_name -> sandbox.v1.Outcome
+	39,  // 73: sandbox.v1.ReadChangesResponse.Change.state:type_name -> sandbox.v1.FileState
+	11,  // 74: sandbox.v1.SandboxService.CreateSandbox:input_type -> sandbox.v1.CreateSandboxRequest
+	13,  // 75: sandbox.v1.SandboxService.GetSandbox:input_type -> sandbox.v1.GetSandboxRequest
+	14,  // 76: sandbox.v1.SandboxService.ListSandboxes:input_type -> sandbox.v1.ListSandboxesRequest
+	16,  // 77: sandbox.v1.SandboxService.StartSandbox:input_type -> sandbox.v1.StartSandboxRequest
+	17,  // 78: sandbox.v1.SandboxService.StopSandbox:input_type -> sandbox.v1.StopSandboxRequest
+	18,  // 79: sandbox.v1.SandboxService.DestroySandbox:input_type -> sandbox.v1.DestroySandboxRequest
+	19,  // 80: sandbox.v1.SandboxService.Exec:input_type -> sandbox.v1.ExecRequest
+	19,  // 81: sandbox.v1.SandboxService.ExecStream:input_type -> sandbox.v1.ExecRequest
+	29,  // 82: sandbox.v1.SandboxService.CreateSession:input_type -> sandbox.v1.CreateSessionRequest
+	30,  // 83: sandbox.v1.SandboxService.GetSession:input_type -> sandbox.v1.GetSessionRequest
+	31,  // 84: sandbox.v1.SandboxService.ListSessions:input_type -> sandbox.v1.ListSessionsRequest
+	33,  // 85: sandbox.v1.SandboxService.DestroySession:input_type -> sandbox.v1.DestroySessionRequest
+	34,  // 86: sandbox.v1.SandboxService.SessionExec:input_type -> sandbox.v1.SessionExecRequest
+	34,  // 87: sandbox.v1.SandboxService.SessionExecStream:input_type -> sandbox.v1.SessionExecRequest
+	24,  // 88: sandbox.v1.SandboxService.Attach:input_type -> sandbox.v1.AttachRequest
+	25,  // 89: sandbox.v1.SandboxService.ListExecs:input_type -> sandbox.v1.ListExecsRequest
+	35,  // 90: sandbox.v1.SandboxService.Diff:input_type -> sandbox.v1.DiffRequest
+	43,  // 91: sandbox.v1.SandboxService.ReadChanges:input_type -> sandbox.v1.ReadChangesRequest
+	40,  // 92: sandbox.v1.SandboxService.Apply:input_type -> sandbox.v1.ApplyRequest
+	45,  // 93: sandbox.v1.SandboxService.Discard:input_type -> sandbox.v1.DiscardRequest
+	47,  // 94: sandbox.v1.SandboxService.SetPolicy:input_type -> sandbox.v1.SetPolicyRequest
+	48,  // 95: sandbox.v1.SandboxService.ExplainPolicy:input_type -> sandbox.v1.ExplainPolicyRequest
+	51,  // 96: sandbox.v1.SandboxService.ListView:input_type -> sandbox.v1.ListViewRequest
+	54,  // 97: sandbox.v1.SandboxService.ReadView:input_type -> sandbox.v1.ReadViewRequest
+	56,  // 98: sandbox.v1.SandboxService.WatchView:input_type -> sandbox.v1.WatchViewRequest
+	58,  // 99: sandbox.v1.SandboxService.Audit:input_type -> sandbox.v1.AuditRequest
+	60,  // 100: sandbox.v1.SandboxService.Logs:input_type -> sandbox.v1.LogsRequest
+	62,  // 101: sandbox.v1.SandboxService.GetStats:input_type -> sandbox.v1.GetStatsRequest
+	9,   // 102: sandbox.v1.SandboxService.CreateSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 103: sandbox.v1.SandboxService.GetSandbox:output_type -> sandbox.v1.Sandbox
+	15,  // 104: sandbox.v1.SandboxService.ListSandboxes:output_type -> sandbox.v1.ListSandboxesResponse
+	9,   // 105: sandbox.v1.SandboxService.StartSandbox:output_type -> sandbox.v1.Sandbox
+	9,   // 106: sandbox.v1.SandboxService.StopSandbox:output_type -> sandbox.v1.Sandbox
+	83,  // 107: sandbox.v1.SandboxService.DestroySandbox:output_type -> sandbox.v1.Empty
+	20,  // 108: sandbox.v1.SandboxService.Exec:output_type -> sandbox.v1.ExecResult
+	23,  // 109: sandbox.v1.SandboxService.ExecStream:output_type -> sandbox.v1.ExecOutput
+	28,  // 110: sandbox.v1.SandboxService.CreateSession:output_type -> sandbox.v1.Session
+	28,  // 111: sandbox.v1.SandboxService.GetSession:output_type -> sandbox.v1.Session
+	32,  // 112: sandbox.v1.SandboxService.ListSessions:output_type -> sandbox.v1.ListSessionsResponse
+	83,  // 113: sandbox.v1.SandboxService.DestroySession:output_type -> sandbox.v1.Empty
+	20,  // 114: sandbox.v1.SandboxService.SessionExec:output_type -> sandbox.v1.ExecResult
+	23,  // 115: sandbox.v1.SandboxService.SessionExecStream:output_type -> sandbox.v1.ExecOutput
+	23,  // 116: sandbox.v1.SandboxService.Attach:output_type -> sandbox.v1.ExecOutput
+	26,  // 117: sandbox.v1.SandboxService.ListExecs:output_type -> sandbox.v1.ListExecsResponse
+	36,  // 118: sandbox.v1.SandboxService.Diff:output_type -> sandbox.v1.DiffResponse
+	44,  // 119: sandbox.v1.SandboxService.ReadChanges:output_type -> sandbox.v1.ReadChangesResponse
+	42,  // 120: sandbox.v1.SandboxService.Apply:output_type -> sandbox.v1.ApplyResponse
+	46,  // 121: sandbox.v1.SandboxService.Discard:output_type -> sandbox.v1.DiscardResponse
+	9,   // 122: sandbox.v1.SandboxService.SetPolicy:output_type -> sandbox.v1.Sandbox
+	49,  // 123: sandbox.v1.SandboxService.ExplainPolicy:output_type -> sandbox.v1.ExplainPolicyResponse
+	52,  // 124: sandbox.v1.SandboxService.ListView:output_type -> sandbox.v1.ListViewResponse
+	55,  // 125: sandbox.v1.SandboxService.ReadView:output_type -> sandbox.v1.ReadViewResponse
+	57,  // 126: sandbox.v1.SandboxService.WatchView:output_type -> sandbox.v1.WatchViewResponse
+	59,  // 127: sandbox.v1.SandboxService.Audit:output_type -> sandbox.v1.AuditEvent
+	61,  // 128: sandbox.v1.SandboxService.Logs:output_type -> sandbox.v1.LogRecord
+	63,  // 129: sandbox.v1.SandboxService.GetStats:output_type -> sandbox.v1.Stats
+	102, // [102:130] is the sub-list for method output_type
+	74,  // [74:102] is the sub-list for method input_type
+	74,  // [74:74] is the sub-list for extension type_name
+	74,  // [74:74] is the sub-list for extension extendee
+	0,   // [0:74] is the sub-list for field type_name
 }
 
 func init() { file_sandbox_v1_sandbox_proto_init() }
@@ -5859,8 +6044,8 @@ func file_sandbox_v1_sandbox_proto_init() {
 		return
 	}
 	file_sandbox_v1_common_proto_init()
-	file_sandbox_v1_sandbox_proto_msgTypes[14].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[15].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[16].OneofWrappers = []any{
 		(*AttachRequest_Start_)(nil),
 		(*AttachRequest_Stdin)(nil),
 		(*AttachRequest_StdinEnd)(nil),
@@ -5868,21 +6053,21 @@ func file_sandbox_v1_sandbox_proto_init() {
 		(*AttachRequest_Signal)(nil),
 		(*AttachRequest_Resume_)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[18].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[35].OneofWrappers = []any{
+	file_sandbox_v1_sandbox_proto_msgTypes[19].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[36].OneofWrappers = []any{
 		(*ReadChangesResponse_Change_)(nil),
 		(*ReadChangesResponse_Data)(nil),
 	}
-	file_sandbox_v1_sandbox_proto_msgTypes[40].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[52].OneofWrappers = []any{}
-	file_sandbox_v1_sandbox_proto_msgTypes[54].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[41].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[53].OneofWrappers = []any{}
+	file_sandbox_v1_sandbox_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_sandbox_v1_sandbox_proto_rawDesc), len(file_sandbox_v1_sandbox_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   66,
+			NumMessages:   69,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

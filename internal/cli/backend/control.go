@@ -1,17 +1,21 @@
-// Package control is a server as the command line sees it: where it is, and
-// the words in which things are asked of it and told.
+// Package backend is a server as the command line and the Go client see it: the
+// words in which things are asked of it and told, and how the changes of its
+// sandbox come back into the directory that was uploaded (BringBack).
 //
-// It is vocabulary, without I/O. What reaches a server is package remote, whose
+// It does no I/O by itself. What reaches a server is package remote, whose
 // libraries the program that runs for each sandbox must not be linked with.
-package control
+package backend
 
 import (
 	"time"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/gitconfig"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Codebase is a source that a server knows.
@@ -26,21 +30,12 @@ type Codebase struct {
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// Status is where a server's sandbox stands.
-type Status string
-
-// The statuses.
-const (
-	Pending Status = "pending" // made, never started
-	Running Status = "running"
-	Stopped Status = "stopped"
-	Failed  Status = "error" // a start failed or the supervisor died
-)
-
 // Sandbox is a server's sandbox. Its record has no paths of the server's host.
 type Sandbox struct {
-	Record sandbox.Record
-	Status Status
+	Record    record.Record
+	Status    record.Status
+	Usage     *review.Usage     // nil where the server does not tell, or was not asked
+	Variables []record.HostPath // names of those that its commands have
 }
 
 // NewSandbox is what a sandbox is made of.
@@ -51,9 +46,11 @@ type NewSandbox struct {
 	Runtime    string // "" for the server's default
 	Image      string
 	User       string // "" for the server's default
+	Home       string // as a record has it
 	Git        gitconfig.User
-	Limits     sandbox.Limits
-	Sync       config.Sync // "" for what the server is configured to do
+	Limits     record.Limits
+	Sync       config.Sync       // "" for what the server is configured to do
+	Env        map[string]string // of all its commands
 }
 
 // Command is a command to be run in a sandbox.
@@ -61,7 +58,8 @@ type Command struct {
 	SandboxID string
 	Argv      []string
 	Env       map[string]string
-	Dir       string // "" for the workspace
+	Remember  map[string]string // as Env, and for the later commands of the sandbox
+	Dir       string            // "" for the workspace
 	Timeout   time.Duration
 	Rows      uint16 // of a terminal of its own; 0: it gets pipes
 	Columns   uint16
@@ -86,6 +84,10 @@ type Exit struct {
 	ConflictCount int64
 	// SyncHeld says that what the command changed waits in the sandbox for an apply.
 	SyncHeld bool
+	// Refused is what the policy refused the command, as much as the server tells
+	// of, without the sources of rules; Touched are the paths that it made or changed.
+	Refused []audit.PermissionDenied
+	Touched []vpath.Path
 }
 
 // Token is what is kept of a token. The token itself is not.

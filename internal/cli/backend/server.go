@@ -1,4 +1,4 @@
-package control
+package backend
 
 import (
 	"context"
@@ -6,12 +6,13 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/outlog"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Server is what can be asked of a server (remote.Client says more). Errors
@@ -23,11 +24,12 @@ type Server interface {
 	Codebase(ctx context.Context, id string) (Codebase, error)
 	Codebases(ctx context.Context, owner string) ([]Codebase, error)
 	DeleteCodebase(ctx context.Context, id string) error
-	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]tree.File, error)
+	Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]scan.File, error)
 	Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error
-	Upload(ctx context.Context, id string, next func() (tree.File, *os.File, error)) (files int64, err error)
+	Upload(ctx context.Context, id string, next func() (scan.File, *os.File, error)) (files int64, err error)
 
-	Sandboxes(ctx context.Context) ([]Sandbox, error)
+	// Sandboxes lists the sandboxes that may be seen, with what each holds if usage is set.
+	Sandboxes(ctx context.Context, usage bool) ([]Sandbox, error)
 	Sandbox(ctx context.Context, name string) (Sandbox, error)
 	Create(ctx context.Context, n NewSandbox) (Sandbox, error)
 	Start(ctx context.Context, id string) error
@@ -41,13 +43,13 @@ type Server interface {
 	Attach(ctx context.Context, c Command) (Attached, error)
 	Detach(ctx context.Context, c Command, stderr io.Writer) (Exit, error)
 
-	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*sandbox.Review, error)
-	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (sandbox.ApplyResult, error)
+	Review(ctx context.Context, s Sandbox, paths []vpath.Path, namesOnly bool, shown string) (*review.Review, error)
+	Apply(ctx context.Context, s Sandbox, paths []vpath.Path, dryRun bool, reviewed string) (apply.Result, error)
 	// Changes calls put with each change at and below the paths, parents first, and
 	// of a regular file with its content.
-	Changes(ctx context.Context, s Sandbox, paths []vpath.Path, reviewed string, put func(sandbox.CarriedChange, io.Reader) error) error
-	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (sandbox.DiscardResult, error)
-	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error)
+	Changes(ctx context.Context, s Sandbox, paths []vpath.Path, reviewed string, put func(apply.CarriedChange, io.Reader) error) error
+	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (apply.DiscardResult, error)
+	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]review.ViewEntry, error)
 	ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error
 
 	SetPolicy(ctx context.Context, id string, rules []policy.Rule) error

@@ -11,36 +11,39 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
-// attached is a control.Attached. What is sent to a command that has ended
+// attached is a backend.Attached. What is sent to a command that has ended
 // is lost without an error: Wait tells how it ended.
 type attached struct {
 	client *Client
 	stream grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	cancel context.CancelFunc
 
-	talk   *carry.Talk
+	talk   *stream.AttachStream
 	gaveUp atomic.Int32 // the signal that got through to nobody, 0 for none
 }
 
 // attach starts the call for a command.
-func (c *Client) attach(ctx context.Context, command control.Command, detach bool) (*attached, error) {
+func (c *Client) attach(ctx context.Context, command backend.Command, detach bool) (*attached, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.sandboxes.Attach(ctx)
+	call, err := c.sandboxes.Attach(ctx)
 	if err != nil {
 		cancel()
 		return nil, c.failed(err)
 	}
-	talk := carry.NewTalk(stream, startOf(command, detach))
-	return &attached{client: c, stream: stream, cancel: cancel, talk: talk}, nil
+	talk := stream.NewAttachStream(call, startOf(command, detach))
+	return &attached{client: c, stream: call, cancel: cancel, talk: talk}, nil
 }
 
 // Attach runs a command. When ctx ends, or Wait has returned, so does it.
-func (c *Client) Attach(ctx context.Context, command control.Command) (control.Attached, error) {
+func (c *Client) Attach(ctx context.Context, command backend.Command) (backend.Attached, error) {
 	a, err := c.attach(ctx, command, false)
 	if err != nil {
 		return nil, err
@@ -49,15 +52,16 @@ func (c *Client) Attach(ctx context.Context, command control.Command) (control.A
 }
 
 // startOf says what is to be run.
-func startOf(command control.Command, detach bool) *sandboxv1.AttachRequest {
+func startOf(command backend.Command, detach bool) *sandboxv1.AttachRequest {
 	start := &sandboxv1.AttachRequest_Start{
 		SandboxId: command.SandboxID, Argv: command.Argv, Env: command.Env, Workdir: command.Dir, Detach: detach,
+		RememberEnv: command.Remember,
 	}
 	if command.Timeout > 0 {
 		start.Timeout = durationpb.New(command.Timeout)
 	}
 	if command.Rows > 0 {
-		start.Terminal = carry.WindowSize(command.Rows, command.Columns)
+		start.Terminal = stream.WindowSize(command.Rows, command.Columns)
 	}
 	return &sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Start_{Start: start}}
 }
@@ -85,18 +89,18 @@ func (a *attached) Signal(s syscall.Signal) {
 
 // Wait copies the command's output until it has ended and tells how. Output
 // that cannot be written ends the command.
-func (a *attached) Wait(stdout, stderr io.Writer) (control.Exit, error) {
+func (a *attached) Wait(stdout, stderr io.Writer) (backend.Exit, error) {
 	defer a.cancel()
 	for {
 		out, err := a.next(stdout, stderr)
 		signal := a.gaveUp.Load()
 		switch {
 		case err != nil && signal != 0:
-			return control.Exit{Code: exitSignalBase + int(signal)}, nil
+			return backend.Exit{Code: exitSignalBase + int(signal)}, nil
 		case errors.Is(err, errUnwritten): // as for who writes into a pipe that nobody reads
-			return control.Exit{Code: exitSignalBase + int(syscall.SIGPIPE)}, nil
+			return backend.Exit{Code: exitSignalBase + int(syscall.SIGPIPE)}, nil
 		case err != nil:
-			return control.Exit{}, err
+			return backend.Exit{}, err
 		case out.ExitCode != nil:
 			return exitOf(out), nil
 		}
@@ -115,7 +119,7 @@ func (a *attached) next(stdout, stderr io.Writer) (*sandboxv1.ExecOutput, error)
 	out, err := a.stream.Recv()
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, fault.New(fault.Unavailable, "the server at %s does not say how the command ended", a.client.at)
+		return nil, errdefs.New(errdefs.Unavailable, "the server at %s does not say how the command ended", a.client.at)
 	case err != nil:
 		return nil, a.client.failed(err)
 	}
@@ -131,17 +135,32 @@ func (a *attached) next(stdout, stderr io.Writer) (*sandboxv1.ExecOutput, error)
 	return out, nil
 }
 
-func exitOf(last *sandboxv1.ExecOutput) control.Exit {
-	return control.Exit{Code: int(*last.ExitCode), Conflicts: last.Conflicts, ConflictCount: last.ConflictCount, SyncHeld: last.SyncHeld && last.ChangedCount > 0}
+func exitOf(last *sandboxv1.ExecOutput) backend.Exit {
+	e := wireconv.DecodeEnding(last)
+	exit := backend.Exit{Code: e.Code, Conflicts: e.Conflicts, ConflictCount: e.ConflictCount, SyncHeld: e.SyncHeld && e.Effects.ChangedCount > 0}
+	for _, d := range e.Effects.Denied {
+		if path, err := vpath.ParseText("/" + d.Path); err == nil { // else it is the server's mistake, and no reason to lose the rest
+			exit.Refused = append(exit.Refused, audit.PermissionDenied{
+				Path: audit.Path(path), Operation: d.Operation, Permission: d.Permission.String(),
+				Rule: audit.Text(d.Rule), RuleIndex: d.RuleIndex, Count: int(d.Count),
+			})
+		}
+	}
+	for _, c := range e.Effects.Changed {
+		if path, err := vpath.ParseText("/" + c.Path); err == nil {
+			exit.Touched = append(exit.Touched, path)
+		}
+	}
+	return exit
 }
 
 // Detach starts a command that goes on without us, its input at its end and its
 // output thrown away. If it could not be started, stderr says why and the exit
 // code is that of shells.
-func (c *Client) Detach(ctx context.Context, command control.Command, stderr io.Writer) (control.Exit, error) {
+func (c *Client) Detach(ctx context.Context, command backend.Command, stderr io.Writer) (backend.Exit, error) {
 	a, err := c.attach(ctx, command, true)
 	if err != nil {
-		return control.Exit{}, err
+		return backend.Exit{}, err
 	}
 	defer a.cancel()
 	a.CloseInput()
@@ -149,9 +168,9 @@ func (c *Client) Detach(ctx context.Context, command control.Command, stderr io.
 		out, err := a.next(io.Discard, stderr)
 		switch {
 		case err != nil:
-			return control.Exit{}, err
+			return backend.Exit{}, err
 		case out.ExecId != "": // it runs
-			return control.Exit{}, nil
+			return backend.Exit{}, nil
 		case out.ExitCode != nil:
 			return exitOf(out), nil
 		}

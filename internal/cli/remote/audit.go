@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 // Audit calls do with each audit record of a sandbox behind the number after,
@@ -28,7 +28,7 @@ func (c *Client) Audit(ctx context.Context, id string, after uint64, follow bool
 		case err != nil:
 			return c.failed(err)
 		case event.Record == "":
-			return fault.New(fault.Unsupported, "audit record %d: it is too large for the server to send", event.Seq)
+			return errdefs.New(errdefs.Unsupported, "audit record %d: it is too large for the server to send", event.Seq)
 		}
 		if err := audit.ReadFrom(strings.NewReader(event.Record+"\n"), do); err != nil {
 			return err

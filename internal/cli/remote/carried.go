@@ -8,19 +8,20 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // Changes calls put with each change at and below the paths, parents first, and of
 // a regular file with its content. Those that are not what the digest reviewed
 // names come without a content. Errors: those of put; NotFound as of Apply.
-func (c *Client) Changes(ctx context.Context, s control.Sandbox, paths []vpath.Path, reviewed string, put func(sandbox.CarriedChange, io.Reader) error) error {
+func (c *Client) Changes(ctx context.Context, s backend.Sandbox, paths []vpath.Path, reviewed string, put func(apply.CarriedChange, io.Reader) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the stream if put fails
 	defer cancel()
-	r := &sandboxv1.ReadChangesRequest{SandboxId: string(s.Record.ID), Paths: selection(paths), ReviewedDigest: reviewed}
+	r := &sandboxv1.ReadChangesRequest{SandboxId: string(s.Record.ID), Paths: wireconv.EncodeSelection(paths), ReviewedDigest: reviewed}
 	stream, err := c.sandboxes.ReadChanges(ctx, r)
 	if err != nil {
 		return c.failed(err)
@@ -29,12 +30,13 @@ func (c *Client) Changes(ctx context.Context, s control.Sandbox, paths []vpath.P
 	for from.next(); from.err == nil; {
 		header := from.message.GetChange()
 		if header == nil {
-			return fault.New(fault.Internal, "server sent an invalid stream of changes")
+			return errdefs.New(errdefs.Internal, "server sent an invalid stream of changes")
 		}
-		change, err := carriedOf(header)
+		change, err := wireconv.DecodeChange(header)
 		if err != nil {
 			return err
 		}
+		from.path, from.left = change.Path, change.SizeBytes
 		from.next()
 		if err := put(change, from); err != nil {
 			return err
@@ -54,6 +56,8 @@ type carriedStream struct {
 	stream  grpc.ServerStreamingClient[sandboxv1.ReadChangesResponse]
 	failed  func(error) error
 	message *sandboxv1.ReadChangesResponse
+	path    vpath.Path
+	left    int64  // of what was announced of the content
 	rest    []byte // of a piece
 	err     error  // io.EOF behind the last message
 }
@@ -78,23 +82,12 @@ func (s *carriedStream) Read(b []byte) (int, error) {
 		case len(s.rest) > 0:
 			n := copy(b, s.rest)
 			s.rest = s.rest[n:]
+			if s.left -= int64(n); s.left < 0 {
+				s.err = errdefs.New(errdefs.Internal, "server sent more of %s than it announced", s.path)
+				return 0, s.err
+			}
 			return n, nil
 		}
 		s.next()
 	}
-}
-
-func carriedOf(m *sandboxv1.ReadChangesResponse_Change) (sandbox.CarriedChange, error) {
-	path, err := parsePath(m.Path)
-	if err != nil {
-		return sandbox.CarriedChange{}, err
-	}
-	c := sandbox.CarriedChange{Path: path, Status: changeOf[m.Status], Outcome: outcomeOf[m.Outcome], Reason: vpath.Escape(m.Reason)}
-	if c.Status == 0 || c.Outcome == "" {
-		return c, fault.New(fault.Internal, "server sent an unknown change of %s", path)
-	}
-	if s := m.State; s != nil {
-		c.Mode, c.SizeBytes, c.Target, c.SHA256 = s.Mode, s.Size, vpath.DecodeText(s.SymlinkTarget), s.Sha256
-	}
-	return c, nil
 }

@@ -8,41 +8,39 @@ import (
 	"os"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 	"golang.org/x/sys/unix"
 )
 
-func codebaseOf(c *sandboxv1.Codebase) control.Codebase {
-	return control.Codebase{
-		ID: vpath.Escape(c.Id), Name: c.Name, OwnerID: c.OwnerId, SizeBytes: c.Size, FileCount: int64(c.FileCount), Linked: c.Linked,
-		CreatedAt: c.CreatedAt.AsTime(), UpdatedAt: c.UpdatedAt.AsTime(),
-	}
+func codebaseOf(c *sandboxv1.Codebase) backend.Codebase {
+	return backend.Codebase(wireconv.DecodeCodebase(c))
 }
 
 // CreateCodebase makes an empty codebase.
-func (c *Client) CreateCodebase(ctx context.Context, name, owner string) (control.Codebase, error) {
+func (c *Client) CreateCodebase(ctx context.Context, name, owner string) (backend.Codebase, error) {
 	made, err := c.codebases.CreateCodebase(ctx, &sandboxv1.CreateCodebaseRequest{Name: name, OwnerId: owner})
 	if err != nil {
-		return control.Codebase{}, c.failed(err)
+		return backend.Codebase{}, c.failed(err)
 	}
 	return codebaseOf(made), nil
 }
 
 // Codebase describes a codebase.
-func (c *Client) Codebase(ctx context.Context, id string) (control.Codebase, error) {
+func (c *Client) Codebase(ctx context.Context, id string) (backend.Codebase, error) {
 	found, err := c.codebases.GetCodebase(ctx, &sandboxv1.GetCodebaseRequest{CodebaseId: id})
 	if err != nil {
-		return control.Codebase{}, c.failed(err)
+		return backend.Codebase{}, c.failed(err)
 	}
 	return codebaseOf(found), nil
 }
 
 // Codebases lists the codebases of an owner, "" for all that may be seen.
-func (c *Client) Codebases(ctx context.Context, owner string) ([]control.Codebase, error) {
-	var all []control.Codebase
+func (c *Client) Codebases(ctx context.Context, owner string) ([]backend.Codebase, error) {
+	var all []backend.Codebase
 	r := &sandboxv1.ListCodebasesRequest{OwnerId: owner}
 	for {
 		page, err := c.codebases.ListCodebases(ctx, r)
@@ -52,7 +50,7 @@ func (c *Client) Codebases(ctx context.Context, owner string) ([]control.Codebas
 		for _, found := range page.Codebases {
 			all = append(all, codebaseOf(found))
 		}
-		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
+		if r.PageToken, err = stream.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
 			return all, err
 		}
 	}
@@ -65,18 +63,18 @@ func (c *Client) DeleteCodebase(ctx context.Context, id string) error {
 }
 
 // Files lists a directory of a codebase, with recursive all below it.
-func (c *Client) Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]tree.File, error) {
+func (c *Client) Files(ctx context.Context, id string, dir vpath.Path, recursive bool) ([]scan.File, error) {
 	list, err := c.codebases.ListFiles(ctx, &sandboxv1.ListFilesRequest{CodebaseId: id, Path: dir.Text(), Recursive: recursive})
 	if err != nil {
 		return nil, c.failed(err)
 	}
-	files := make([]tree.File, len(list.Files))
-	for i, f := range list.Files {
-		path, err := parsePath(f.Path)
+	files := make([]scan.File, len(list.Files))
+	for i, m := range list.Files {
+		f, err := wireconv.DecodeFile(m)
 		if err != nil {
 			return nil, err
 		}
-		files[i] = tree.File{Path: path, Mode: modeOf(f.Mode), SizeBytes: f.Size, Target: vpath.DecodeText(f.SymlinkTarget)}
+		files[i] = scan.File{Path: f.Path, Mode: modeOf(f.Mode), SizeBytes: f.SizeBytes, Target: f.LinkTarget}
 	}
 	return files, nil
 }
@@ -95,13 +93,13 @@ func modeOf(mode uint32) fs.FileMode {
 
 // Download writes a file of a codebase to w.
 func (c *Client) Download(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return c.written(carry.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: id, FilePath: path.Text()}))
+	return c.written(stream.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: id, FilePath: path.Text()}))
 }
 
 // written is the error of carrying content to a writer, whose own errors stay
 // what they are.
 func (c *Client) written(err error) error {
-	if local := (carry.Unwritten{}); errors.As(err, &local) {
+	if local := (stream.Unwritten{}); errors.As(err, &local) {
 		return local.Err
 	}
 	return c.failed(err)
@@ -110,8 +108,8 @@ func (c *Client) written(err error) error {
 // Upload puts into a codebase what each returns, in its order, until each
 // returns io.EOF. A file's content is read from open, which may be nil for what
 // has none. What was sent before an error may be stored.
-func (c *Client) Upload(ctx context.Context, id string, next func() (tree.File, *os.File, error)) (files int64, err error) {
-	result, err := carry.Tree(ctx, c.codebases, id, next)
+func (c *Client) Upload(ctx context.Context, id string, next func() (scan.File, *os.File, error)) (files int64, err error) {
+	result, err := stream.Tree(ctx, c.codebases, id, next)
 	if err != nil {
 		return 0, c.failed(err)
 	}

@@ -1,5 +1,5 @@
-// Package remote reaches a server for the command line: the calls of sandbox.v1
-// (api/sandbox/v1), in the words of package control.
+// Package remote reaches a server for the command line, and for an apply of the Go
+// client: the calls of sandbox.v1 (api/sandbox/v1), in the words of package backend.
 //
 // It decides nothing and prints nothing. An error has the kind and the text
 // that the server gave it; where the server cannot be reached, or does not let
@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/endpoint/dial"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/endpoint/dial"
 )
 
 // patience is how long a server may take to let us in.
@@ -40,15 +40,21 @@ func Dial(ctx context.Context, at endpoint.Endpoint) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
-		at: at, conn: conn,
-		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
-	}
+	c := Over(conn, at)
 	if err := c.greet(ctx, settings); err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// Over is a client on a connection to the server at an endpoint. Close ends the
+// connection.
+func Over(conn *grpc.ClientConn, at endpoint.Endpoint) *Client {
+	return &Client{
+		at: at, conn: conn,
+		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
+	}
 }
 
 // greet asks for what needs no token, so that what stands between us and the

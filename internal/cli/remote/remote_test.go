@@ -13,21 +13,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
-	"pgregory.net/rapid"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
 // fake answers as a test says.
@@ -62,11 +59,11 @@ func TestAPageThatIsItsOwnNextIsAnError(t *testing.T) {
 	client := connected(t, new(fake))
 	for name, list := range map[string]func() error{
 		"view":      func() error { _, err := client.ListView(t.Context(), "sb", "", false); return err },
-		"diff":      func() error { _, err := client.Review(t.Context(), control.Sandbox{}, nil, true, ""); return err },
-		"sandboxes": func() error { _, err := client.Sandboxes(t.Context()); return err },
+		"diff":      func() error { _, err := client.Review(t.Context(), backend.Sandbox{}, nil, true, ""); return err },
+		"sandboxes": func() error { _, err := client.Sandboxes(t.Context(), false); return err },
 		"codebases": func() error { _, err := client.Codebases(t.Context(), ""); return err },
 	} {
-		if err := list(); !fault.Is(err, fault.Internal) || err.Error() != "the server names the same page again" {
+		if err := list(); !errdefs.Is(err, errdefs.Internal) || err.Error() != "the server names the same page again" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,7 +111,7 @@ func TestAServerThatNeverAnswersIsGivenUp(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		_, err = Dial(ctx, endpoint.Endpoint{Host: "127.0.0.1", Port: port, TLS: tls})
-		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "nothing answers there") {
+		if !errdefs.Is(err, errdefs.Unavailable) || !strings.Contains(err.Error(), "nothing answers there") {
 			t.Errorf("TLS %t: Dial = %v", tls, err)
 		}
 	}
@@ -135,11 +132,11 @@ func TestUploadTellsWhyItWasRefused(t *testing.T) {
 	if err := os.Truncate(big, size); err != nil {
 		t.Fatal(err)
 	}
-	_, err := client.Upload(t.Context(), "cb_1", func() (tree.File, *os.File, error) {
+	_, err := client.Upload(t.Context(), "cb_1", func() (scan.File, *os.File, error) {
 		f, err := os.Open(big)
-		return tree.File{Path: "/big", SizeBytes: size}, f, err
+		return scan.File{Path: "/big", SizeBytes: size}, f, err
 	})
-	if !fault.Is(err, fault.Exhausted) || err.Error() != "upload /big: more than is allowed" {
+	if !errdefs.Is(err, errdefs.Exhausted) || err.Error() != "upload /big: more than is allowed" {
 		t.Errorf("Upload = %v", err)
 	}
 }
@@ -162,18 +159,18 @@ func TestUploadSendsWhatItAnnounced(t *testing.T) {
 		}
 	}})
 	dir := t.TempDir()
-	write := func(name, content string) tree.File {
+	write := func(name, content string) scan.File {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return tree.File{Path: vpath.Path("/" + name), SizeBytes: int64(len(content))}
+		return scan.File{Path: vpath.Path("/" + name), SizeBytes: int64(len(content))}
 	}
-	files := []tree.File{write("a", "one"), write("empty", ""), write("grown", "four")}
+	files := []scan.File{write("a", "one"), write("empty", ""), write("grown", "four")}
 	write("grown", "four and more")
-	upload := func(files []tree.File) (int64, error) {
-		return client.Upload(t.Context(), "cb_1", func() (tree.File, *os.File, error) {
+	upload := func(files []scan.File) (int64, error) {
+		return client.Upload(t.Context(), "cb_1", func() (scan.File, *os.File, error) {
 			if len(files) == 0 {
-				return tree.File{}, nil, io.EOF
+				return scan.File{}, nil, io.EOF
 			}
 			f := files[0]
 			files = files[1:]
@@ -187,7 +184,7 @@ func TestUploadSendsWhatItAnnounced(t *testing.T) {
 	}
 	shorter := write("shorter", "long content")
 	write("shorter", "short")
-	if _, err := upload([]tree.File{shorter}); !fault.Is(err, fault.Precondition) {
+	if _, err := upload([]scan.File{shorter}); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Upload of a file that became shorter = %v", err)
 	}
 }
@@ -201,7 +198,7 @@ func TestASignalBehindInputEndsTheCommand(t *testing.T) {
 		<-s.Context().Done()
 		return s.Context().Err()
 	}})
-	running, err := client.Attach(t.Context(), control.Command{SandboxID: "sb_1", Argv: []string{"sleep"}})
+	running, err := client.Attach(t.Context(), backend.Command{SandboxID: "sb_1", Argv: []string{"sleep"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,50 +221,19 @@ func TestASignalBehindInputEndsTheCommand(t *testing.T) {
 	}
 }
 
-func TestRulesSurviveTheWire(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		rule := policy.Rule{
-			Pattern:    rapid.SampledFrom([]string{"a", "src/", "**/*.key", "/x/y", "ä b"}).Draw(t, "pattern"),
-			Permission: policy.Permission(rapid.IntRange(0, 3).Draw(t, "permission")),
-			Type:       policy.PatternType(rapid.IntRange(0, 3).Draw(t, "type")),
-			Priority:   rapid.Int32().Draw(t, "priority"),
-			Origin:     policy.Origin(rapid.IntRange(0, 2).Draw(t, "origin")),
-			Source:     "--write",
-		}
-		sent, err := wireRules([]policy.Rule{rule})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := rulesOf(sent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rule.Source = sentNote
-		if diff := cmp.Diff([]policy.Rule{rule}, got); diff != "" {
-			t.Fatal(diff)
-		}
-	})
-	if _, err := wireRules([]policy.Rule{{Pattern: "\xff"}}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a pattern that is no UTF-8: %v", err)
-	}
-	if got, err := rulesOf([]*sandboxv1.PermissionRule{{Pattern: "a", Permission: 77}}); !fault.Is(err, fault.Unsupported) {
-		t.Errorf("a permission of a newer server: %v, %v", got, err)
-	}
-}
-
 func TestEveryCodeIsAKind(t *testing.T) {
 	client := &Client{at: endpoint.Endpoint{Host: "localhost", Port: "1", Token: "x", TokenFrom: "AGENTFENSE_TOKEN"}}
-	want := map[codes.Code]fault.Kind{
-		codes.Unknown: fault.Internal, codes.Internal: fault.Internal, codes.DataLoss: fault.Internal,
-		codes.Aborted: fault.Internal, codes.OutOfRange: fault.Internal,
-		codes.InvalidArgument: fault.Invalid, codes.Unauthenticated: fault.Unauthenticated, codes.NotFound: fault.NotFound,
-		codes.AlreadyExists: fault.Exists, codes.PermissionDenied: fault.Denied, codes.FailedPrecondition: fault.Precondition,
-		codes.ResourceExhausted: fault.Exhausted, codes.Unavailable: fault.Unavailable, codes.Canceled: fault.Canceled,
-		codes.DeadlineExceeded: fault.Deadline, codes.Unimplemented: fault.Unsupported,
+	want := map[codes.Code]errdefs.Kind{
+		codes.Unknown: errdefs.Internal, codes.Internal: errdefs.Internal, codes.DataLoss: errdefs.Internal,
+		codes.Aborted: errdefs.Internal, codes.OutOfRange: errdefs.Internal,
+		codes.InvalidArgument: errdefs.Invalid, codes.Unauthenticated: errdefs.Unauthenticated, codes.NotFound: errdefs.NotFound,
+		codes.AlreadyExists: errdefs.Exists, codes.PermissionDenied: errdefs.Denied, codes.FailedPrecondition: errdefs.Precondition,
+		codes.ResourceExhausted: errdefs.Exhausted, codes.Unavailable: errdefs.Unavailable, codes.Canceled: errdefs.Canceled,
+		codes.DeadlineExceeded: errdefs.Deadline, codes.Unimplemented: errdefs.Unsupported,
 	}
 	for code := codes.OK + 1; code <= codes.Unauthenticated; code++ {
 		err := client.failed(status.Error(code, "what the server said"))
-		if got := fault.KindOf(err); got != want[code] {
+		if got := errdefs.KindOf(err); got != want[code] {
 			t.Errorf("%s is %s, want %s", code, got, want[code])
 		}
 		if !strings.Contains(err.Error(), "what the server said") {

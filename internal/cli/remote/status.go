@@ -7,25 +7,25 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // kindOf is service/status.go in reverse.
-var kindOf = map[codes.Code]fault.Kind{
-	codes.InvalidArgument:    fault.Invalid,
-	codes.Unauthenticated:    fault.Unauthenticated,
-	codes.NotFound:           fault.NotFound,
-	codes.AlreadyExists:      fault.Exists,
-	codes.PermissionDenied:   fault.Denied,
-	codes.FailedPrecondition: fault.Precondition,
-	codes.ResourceExhausted:  fault.Exhausted,
-	codes.Unavailable:        fault.Unavailable,
-	codes.Canceled:           fault.Canceled,
-	codes.DeadlineExceeded:   fault.Deadline,
-	codes.Unimplemented:      fault.Unsupported,
+var kindOf = map[codes.Code]errdefs.Kind{
+	codes.InvalidArgument:    errdefs.Invalid,
+	codes.Unauthenticated:    errdefs.Unauthenticated,
+	codes.NotFound:           errdefs.NotFound,
+	codes.AlreadyExists:      errdefs.Exists,
+	codes.PermissionDenied:   errdefs.Denied,
+	codes.FailedPrecondition: errdefs.Precondition,
+	codes.ResourceExhausted:  errdefs.Exhausted,
+	codes.Unavailable:        errdefs.Unavailable,
+	codes.Canceled:           errdefs.Canceled,
+	codes.DeadlineExceeded:   errdefs.Deadline,
+	codes.Unimplemented:      errdefs.Unsupported,
 }
 
 // failed makes the error of a call one of ours.
@@ -33,19 +33,22 @@ func (c *Client) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	if ours := (*fault.Error)(nil); errors.As(err, &ours) {
+	if ours := (*errdefs.Error)(nil); errors.As(err, &ours) {
 		return err
 	}
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.Unavailable:
-		return fault.New(fault.Unavailable, "the server at %s is gone: %s", c.at, s.Message())
+		return errdefs.New(errdefs.Unavailable, "the server at %s is gone: %s", c.at, s.Message())
 	case codes.Unauthenticated:
-		return fault.New(fault.Unauthenticated, "the server at %s does not let you in: %s; %s", c.at, s.Message(), tokenAdvice(c.at))
+		return errdefs.New(errdefs.Unauthenticated, "the server at %s does not let you in: %s; %s", c.at, s.Message(), tokenAdvice(c.at))
 	}
-	err = fault.New(kindOf[s.Code()], "%s", s.Message())
-	if carry.NotStarted(s) {
-		err = control.NotStarted(err)
+	err = errdefs.New(kindOf[s.Code()], "%s", s.Message())
+	if r := stream.Reason(s); r != "" {
+		err = errdefs.WithReason(err, r)
+	}
+	if stream.NotStarted(s) {
+		err = backend.NotStarted(err)
 	}
 	return err
 }
@@ -97,8 +100,8 @@ func unreachable(at endpoint.Endpoint, err error) error {
 	said := status.Convert(err).Message()
 	for _, c := range causes {
 		if strings.Contains(said, c.said) {
-			return fault.New(fault.Unavailable, "server %s: %s", at, c.advice)
+			return errdefs.New(errdefs.Unavailable, "server %s: %s", at, c.advice)
 		}
 	}
-	return fault.New(fault.Unavailable, "server %s: %s", at, said)
+	return errdefs.New(errdefs.Unavailable, "server %s: %s", at, said)
 }

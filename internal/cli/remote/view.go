@@ -5,21 +5,16 @@ import (
 	"io"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/carry"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
-
-var viewOriginOf = map[sandboxv1.ViewOrigin]sandbox.Origin{
-	sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE: sandbox.OfSource,
-	sandboxv1.ViewOrigin_VIEW_ORIGIN_FROZEN: sandbox.OfFrozen,
-	sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA:  sandbox.OfDelta,
-}
 
 // ListView lists a directory of a sandbox's view, or describes a file; with
 // itself it describes a directory too.
-func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]sandbox.ViewEntry, error) {
-	var entries []sandbox.ViewEntry
+func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]review.ViewEntry, error) {
+	var entries []review.ViewEntry
 	r := &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself}
 	for {
 		page, err := c.sandboxes.ListView(ctx, r)
@@ -27,16 +22,13 @@ func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itsel
 			return nil, c.failed(err)
 		}
 		for _, e := range page.Entries {
-			p, err := parsePath(e.Path)
+			entry, err := wireconv.DecodeViewEntry(e)
 			if err != nil {
 				return nil, err
 			}
-			entries = append(entries, sandbox.ViewEntry{
-				Path: p, Permission: permissionOf[e.Permission], Mode: e.Mode, SizeBytes: e.Size,
-				ModifiedAt: timeOf(e.ModifiedAt), Origin: viewOriginOf[e.Origin], Target: vpath.DecodeText(e.SymlinkTarget),
-			})
+			entries = append(entries, entry)
 		}
-		if r.PageToken, err = carry.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
+		if r.PageToken, err = stream.NextPage(r.PageToken, page.NextPageToken); err != nil || r.PageToken == "" {
 			return entries, err
 		}
 	}
@@ -44,5 +36,5 @@ func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itsel
 
 // ReadView writes a file of a sandbox's view to w.
 func (c *Client) ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error {
-	return c.written(carry.Content(ctx, w, c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()}))
+	return c.written(stream.Content(ctx, w, c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: id, Path: path.Text()}))
 }

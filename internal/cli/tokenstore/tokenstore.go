@@ -1,12 +1,14 @@
-package daemon
+// Package tokenstore keeps the tokens of this host's server, in the database of the
+// server, which may be running.
+package tokenstore
 
 import (
 	"context"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/control"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Tokens are those in the database of a server, which may be running: it takes
@@ -15,9 +17,9 @@ type Tokens struct {
 	store *store.Store
 }
 
-// OpenTokens opens the database that the configuration names, and makes it if
+// Open opens the database that the configuration names, and makes it if
 // there is none. Close it after.
-func OpenTokens(ctx context.Context, c *config.Config) (control.Tokens, error) {
+func Open(ctx context.Context, c *config.Config) (backend.Tokens, error) {
 	s, err := store.Open(ctx, c.Storage.DBPath, store.Options{})
 	if err != nil {
 		return nil, err
@@ -29,7 +31,7 @@ func OpenTokens(ctx context.Context, c *config.Config) (control.Tokens, error) {
 func (t *Tokens) Close() error { return t.store.Close() }
 
 // Issue makes a token.
-func (t *Tokens) Issue(ctx context.Context, token control.Token) (string, error) {
+func (t *Tokens) Issue(ctx context.Context, token backend.Token) (string, error) {
 	scopes, err := store.ParseScopes(token.Scopes)
 	if err != nil {
 		return "", err
@@ -40,14 +42,14 @@ func (t *Tokens) Issue(ctx context.Context, token control.Token) (string, error)
 }
 
 // List lists the tokens by name.
-func (t *Tokens) List(ctx context.Context) ([]control.Token, error) {
+func (t *Tokens) List(ctx context.Context) ([]backend.Token, error) {
 	stored, err := t.store.Tokens(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tokens := make([]control.Token, len(stored))
+	tokens := make([]backend.Token, len(stored))
 	for i, s := range stored {
-		tokens[i] = control.Token{
+		tokens[i] = backend.Token{
 			Name: s.Name, OwnerID: s.OwnerID, Scopes: s.Scopes.String(), CreatedAt: s.CreatedAt, ExpiresAt: s.ExpiresAt,
 		}
 	}
@@ -58,6 +60,3 @@ func (t *Tokens) List(ctx context.Context) ([]control.Token, error) {
 func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	return t.store.RemoveToken(ctx, name)
 }
-
-// ReadToken is auth.ReadToken.
-func ReadToken(path string) (string, error) { return auth.ReadToken(path) }

@@ -1,20 +1,9 @@
-// Package cgroup limits the memory, CPU time and number of processes of a
-// sandbox, kills all of its processes at once, and reads what they used. It
-// works on cgroup v2, on v1, and on hosts that mount both (hybrid), decided
-// for each controller by itself.
+// Package cgroup limits the memory, CPU time and number of processes of a sandbox, kills all of its
+// processes at once, and reads what they used. It works on cgroup v2, on v1, and on hosts that
+// mount both (hybrid), decided for each controller by itself.
 //
-// A sandbox's group is the directory agentfense/NAME below a base, in every
-// hierarchy that is usable: below the group this process itself is in, so that
-// a limit around us goes on to hold. Only where v2 forbids that (a group with
-// processes hands no controllers down) and we are root is the base the root of
-// the hierarchy. NAME has one leaf, "init", for what Add places, and one for
-// each Sub; NAME itself has processes only at first, while a sandbox makes its
-// namespaces. The owner holds a lock on NAME for as long as it lives, so a group
-// without one belongs to nobody: Create takes its name over and Sweep removes
-// it, each with all processes still in it. The parent "agentfense" goes when the last group below it goes.
-//
-// The package does not decide which limits a sandbox has, and it starts no
-// process. A Group may be used by several goroutines.
+// The package does not decide which limits a sandbox has, and it starts no process. A Group may be
+// used by several goroutines.
 package cgroup
 
 import (
@@ -24,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // The controllers a limit can ask for.
@@ -84,13 +73,13 @@ const (
 func (l Limits) check() error {
 	switch {
 	case l.MemoryBytes < 0:
-		return fault.New(fault.Invalid, "memory limit %d: below zero", l.MemoryBytes)
+		return errdefs.New(errdefs.Invalid, "memory limit %d: below zero", l.MemoryBytes)
 	case l.PIDs < 0:
-		return fault.New(fault.Invalid, "process limit %d: below zero", l.PIDs)
+		return errdefs.New(errdefs.Invalid, "process limit %d: below zero", l.PIDs)
 	case l.CPUShares != 0 && (l.CPUShares < minShares || l.CPUShares > maxShares):
-		return fault.New(fault.Invalid, "cpu shares %d: not between %d and %d", l.CPUShares, minShares, maxShares)
+		return errdefs.New(errdefs.Invalid, "cpu shares %d: not between %d and %d", l.CPUShares, minShares, maxShares)
 	case math.IsNaN(l.CPUs) || l.CPUs != 0 && (l.CPUs < minCPUs || l.CPUs > maxCPUs):
-		return fault.New(fault.Invalid, "cpu limit %g: not between %g and %d", l.CPUs, minCPUs, maxCPUs)
+		return errdefs.New(errdefs.Invalid, "cpu limit %g: not between %g and %d", l.CPUs, minCPUs, maxCPUs)
 	}
 	return nil
 }
@@ -116,7 +105,7 @@ var reservedNames = []string{"tasks", "notify_on_release", "release_agent", init
 
 func checkName(name string) error {
 	if len(name) > maxNameBytes || !nameForm.MatchString(name) || slices.Contains(reservedNames, strings.ToLower(name)) {
-		return fault.New(fault.Invalid, "cgroup name %q: not allowed", name)
+		return errdefs.New(errdefs.Invalid, "cgroup name %q: not allowed", name)
 	}
 	return nil
 }

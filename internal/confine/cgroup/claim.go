@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // claimPatience bounds how long Create waits for a name whose lock a sweeper,
@@ -33,7 +33,7 @@ func (h Host) claim(t hierarchy, name string, l Limits) (place, int, error) {
 			return p, lock, err
 		case time.Now().Before(deadline):
 		case busy:
-			return p, -1, fault.New(fault.Exists, "cgroup %s: in use by a live process", name)
+			return p, -1, errdefs.New(errdefs.Exists, "cgroup %s: in use by a live process", name)
 		default:
 			return p, -1, err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // placeV2 finds the base in the v2 hierarchy. A group that has processes hands
@@ -108,7 +108,7 @@ func (k kernel) handDown(dir, leaf string, controllers []string) error {
 			time.Sleep(time.Millisecond) // a process is on its way out
 		}
 	}
-	return fault.New(fault.Unavailable, "cgroup %s: its processes fork faster than they can be moved", groupName(dir))
+	return errdefs.New(errdefs.Unavailable, "cgroup %s: its processes fork faster than they can be moved", groupName(dir))
 }
 
 // emptyInto moves the processes of dir into its subgroup leaf and says how many
@@ -141,20 +141,20 @@ func groupName(dir string) string {
 
 // failed names the group and gives an errno its kind; nil for a nil err.
 func failed(dir, operation string, err error) error {
-	kind := fault.Internal
+	kind := errdefs.Internal
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
-		kind = fault.Denied
+		kind = errdefs.Denied
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ESRCH):
-		kind = fault.NotFound
+		kind = errdefs.NotFound
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EAGAIN):
-		kind = fault.Unavailable
+		kind = errdefs.Unavailable
 	case errors.Is(err, unix.ENOSPC):
-		kind = fault.Exhausted
+		kind = errdefs.Exhausted
 	case errors.Is(err, unix.EINVAL):
-		kind = fault.Unsupported
+		kind = errdefs.Unsupported
 	}
-	return fault.New(kind, "cgroup %s: %s: %w", groupName(dir), operation, err)
+	return errdefs.New(kind, "cgroup %s: %s: %w", groupName(dir), operation, err)
 }

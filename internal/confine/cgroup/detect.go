@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Controller says whether a limit of one kind can be enforced here.
@@ -50,11 +50,11 @@ func Detect() (Host, error) { return detect("", realKernel()) }
 func detect(root string, k kernel) (Host, error) {
 	own, err := groupsOf(root + "/proc/self/cgroup")
 	if err != nil {
-		return Host{}, fault.New(fault.Unsupported, "cgroup detect: %w", err)
+		return Host{}, errdefs.New(errdefs.Unsupported, "cgroup detect: %w", err)
 	}
 	mounts, err := findMounts(root)
 	if err != nil {
-		return Host{}, fault.New(fault.Unsupported, "cgroup detect: %w", err)
+		return Host{}, errdefs.New(errdefs.Unsupported, "cgroup detect: %w", err)
 	}
 	h := Host{kernel: k}
 	for _, m := range mounts {
@@ -249,7 +249,7 @@ func (h Host) Check(l Limits) error {
 		}
 	}
 	if wrong != nil {
-		return fault.New(fault.Unsupported, "cgroup: %s", strings.Join(wrong, "; "))
+		return errdefs.New(errdefs.Unsupported, "cgroup: %s", strings.Join(wrong, "; "))
 	}
 	return nil
 }

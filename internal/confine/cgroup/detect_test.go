@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 const all = "v2 cpu memory pids"
@@ -97,7 +97,7 @@ func TestCheckNamesEachControllerThatIsWanting(t *testing.T) {
 		t.Errorf("Check of memory = %v, want nil", err)
 	}
 	err := h.Check(allLimits)
-	if !fault.Is(err, fault.Unsupported) {
+	if !errdefs.Is(err, errdefs.Unsupported) {
 		t.Fatalf("Check = %v, want Unsupported", err)
 	}
 	for _, want := range []string{"cpu cannot be limited", "pids cannot be limited", "Delegate=cpu memory pids"} {
@@ -105,7 +105,7 @@ func TestCheckNamesEachControllerThatIsWanting(t *testing.T) {
 			t.Errorf("Check = %q, want %q in it", err, want)
 		}
 	}
-	if _, err := h.Create("a", allLimits); !fault.Is(err, fault.Unsupported) {
+	if _, err := h.Create("a", allLimits); !errdefs.Is(err, errdefs.Unsupported) {
 		t.Errorf("Create = %v, want Unsupported", err)
 	}
 }
@@ -127,7 +127,7 @@ func TestAHostWithoutControllers(t *testing.T) {
 	if h.Usable() {
 		t.Error("Usable without any hierarchy")
 	}
-	if _, err := h.Create("a", Limits{}); !fault.Is(err, fault.Unsupported) {
+	if _, err := h.Create("a", Limits{}); !errdefs.Is(err, errdefs.Unsupported) {
 		t.Errorf("Create without any hierarchy = %v, want Unsupported", err)
 	}
 }

@@ -3,7 +3,7 @@ package cgroup
 import (
 	"fmt"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Foreign is a group that somebody else has made, limits and removes.
@@ -17,11 +17,11 @@ func Of(pid int) (*Foreign, error) { return of("", pid) }
 func of(root string, pid int) (*Foreign, error) {
 	groups, err := groupsOf(fmt.Sprintf("%s/proc/%d/cgroup", root, pid))
 	if err != nil {
-		return nil, fault.New(fault.Unsupported, "cgroup of process %d: %w", pid, err)
+		return nil, errdefs.New(errdefs.Unsupported, "cgroup of process %d: %w", pid, err)
 	}
 	mounts, err := findMounts(root)
 	if err != nil {
-		return nil, fault.New(fault.Unsupported, "cgroup of process %d: %w", pid, err)
+		return nil, errdefs.New(errdefs.Unsupported, "cgroup of process %d: %w", pid, err)
 	}
 	f := &Foreign{Group{name: fmt.Sprintf("of process %d", pid)}}
 	for _, m := range mounts {
@@ -38,7 +38,7 @@ func of(root string, pid int) (*Foreign, error) {
 		f.group.places = append(f.group.places, p)
 	}
 	if len(f.group.places) == 0 {
-		return nil, fault.New(fault.Unsupported, "cgroup of process %d: not in what is mounted", pid)
+		return nil, errdefs.New(errdefs.Unsupported, "cgroup of process %d: not in what is mounted", pid)
 	}
 	return f, nil
 }

@@ -10,10 +10,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Group is a sandbox's group, or a Sub of one. Lock order: settling, then mu.
+//
+// It is the directory agentfense/NAME below a base, in every hierarchy that is usable. The base is
+// the group of this process, so that a limit around it still holds. The root of the hierarchy is
+// the base only where v2 forbids that (a group with processes hands no controllers down) and the
+// process is root's. NAME has one leaf, "init", for what Add places, and one for each Sub. NAME
+// itself has processes only at first, while a sandbox makes its namespaces.
+//
+// The owner holds a lock on NAME for as long as it lives. A group without that lock has no owner:
+// Create takes its name over and Sweep removes it, each with all processes in it. Removing the last
+// group below "agentfense" removes that parent too.
 type Group struct {
 	name   string
 	kernel kernel
@@ -63,9 +73,9 @@ func (h Host) Create(name string, l Limits) (*Group, error) {
 
 func (h Host) unusable() error {
 	for _, t := range h.hierarchies {
-		return fault.New(fault.Unsupported, "cgroup: no group can be made: %s (fix: %s)", t.reason, t.fix)
+		return errdefs.New(errdefs.Unsupported, "cgroup: no group can be made: %s (fix: %s)", t.reason, t.fix)
 	}
-	return fault.New(fault.Unsupported, "cgroup: no group can be made: no hierarchy is mounted (fix: mount cgroup2 on /sys/fs/cgroup)")
+	return errdefs.New(errdefs.Unsupported, "cgroup: no group can be made: no hierarchy is mounted (fix: mount cgroup2 on /sys/fs/cgroup)")
 }
 
 // fill makes g's directories and its limits.
@@ -97,7 +107,7 @@ func (g *Group) Enter(pid int) error {
 	g.settling.Lock()
 	defer g.settling.Unlock()
 	if g.init != nil || g.parent != nil {
-		return fault.New(fault.Precondition, "cgroup %s: has its leaves already", g.name)
+		return errdefs.New(errdefs.Precondition, "cgroup %s: has its leaves already", g.name)
 	}
 	return g.add(pid)
 }
@@ -147,7 +157,7 @@ func (g *Group) Add(pid int) error {
 
 func (g *Group) add(pid int) error {
 	if pid <= 0 {
-		return fault.New(fault.Invalid, "cgroup %s: process %d: not a process id", g.name, pid)
+		return errdefs.New(errdefs.Invalid, "cgroup %s: process %d: not a process id", g.name, pid)
 	}
 	for _, p := range g.places {
 		if err := write(p.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
@@ -165,7 +175,7 @@ func (g *Group) Sub(name string) (*Group, error) {
 		return nil, err
 	}
 	if g.parent != nil {
-		return nil, fault.New(fault.Precondition, "cgroup %s: a sub group has none itself", g.name)
+		return nil, errdefs.New(errdefs.Precondition, "cgroup %s: a sub group has none itself", g.name)
 	}
 	if err := g.Settle(); err != nil {
 		return nil, err
@@ -182,7 +192,7 @@ func (g *Group) sub(name string) (*Group, error) {
 				_ = g.kernel.rmdir(made.dir)
 			}
 			if errors.Is(err, unix.EEXIST) {
-				return nil, fault.New(fault.Exists, "cgroup %s: exists", s.name)
+				return nil, errdefs.New(errdefs.Exists, "cgroup %s: exists", s.name)
 			}
 			return nil, failed(dir, "make", err)
 		}
@@ -261,7 +271,7 @@ func (k kernel) remove(dir string) error {
 		case !errors.Is(err, unix.EBUSY):
 			return failed(dir, "remove", err)
 		case time.Now().After(deadline):
-			return fault.New(fault.Precondition, "cgroup %s: still has processes: %w", groupName(dir), err)
+			return errdefs.New(errdefs.Precondition, "cgroup %s: still has processes: %w", groupName(dir), err)
 		}
 	}
 }

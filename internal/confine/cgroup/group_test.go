@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 var (
@@ -108,7 +108,7 @@ func TestWhatEntersIsInTheGroupUntilItSettles(t *testing.T) {
 					t.Errorf("%s holds %q, want the process", dir, got)
 				}
 			}
-			if err := g.Enter(4712); !fault.Is(err, fault.Precondition) {
+			if err := g.Enter(4712); !errdefs.Is(err, errdefs.Precondition) {
 				t.Errorf("Enter of a settled group = %v, want Precondition", err)
 			}
 		})
@@ -162,27 +162,27 @@ func TestCreateRefuses(t *testing.T) {
 	tests := []struct {
 		name, group string
 		limits      Limits
-		want        fault.Kind
+		want        errdefs.Kind
 	}{
-		{"a path", "../x", Limits{}, fault.Invalid},
-		{"no name", "", Limits{}, fault.Invalid},
-		{"the name of a control file", "cgroup.procs", Limits{}, fault.Invalid},
-		{"the name of a v1 control file", "tasks", Limits{}, fault.Invalid},
-		{"the name of the own leaf", "init", Limits{}, fault.Invalid},
-		{"memory below zero", "a", Limits{MemoryBytes: -1}, fault.Invalid},
-		{"processes below zero", "a", Limits{PIDs: -1}, fault.Invalid},
-		{"less CPU than the kernel can do", "a", Limits{CPUs: 0.001}, fault.Invalid},
-		{"a CPU count that is none", "a", Limits{CPUs: math.NaN()}, fault.Invalid},
-		{"less shares than the kernel can do", "a", Limits{CPUShares: 1}, fault.Invalid},
-		{"more shares than the kernel can do", "a", Limits{CPUShares: 1 << 19}, fault.Invalid},
-		{"more CPUs than fit", "a", Limits{CPUs: math.Inf(1)}, fault.Invalid},
-		{"a name that is in use", "live", Limits{}, fault.Exists},
+		{"a path", "../x", Limits{}, errdefs.Invalid},
+		{"no name", "", Limits{}, errdefs.Invalid},
+		{"the name of a control file", "cgroup.procs", Limits{}, errdefs.Invalid},
+		{"the name of a v1 control file", "tasks", Limits{}, errdefs.Invalid},
+		{"the name of the own leaf", "init", Limits{}, errdefs.Invalid},
+		{"memory below zero", "a", Limits{MemoryBytes: -1}, errdefs.Invalid},
+		{"processes below zero", "a", Limits{PIDs: -1}, errdefs.Invalid},
+		{"less CPU than the kernel can do", "a", Limits{CPUs: 0.001}, errdefs.Invalid},
+		{"a CPU count that is none", "a", Limits{CPUs: math.NaN()}, errdefs.Invalid},
+		{"less shares than the kernel can do", "a", Limits{CPUShares: 1}, errdefs.Invalid},
+		{"more shares than the kernel can do", "a", Limits{CPUShares: 1 << 19}, errdefs.Invalid},
+		{"more CPUs than fit", "a", Limits{CPUs: math.Inf(1)}, errdefs.Invalid},
+		{"a name that is in use", "live", Limits{}, errdefs.Exists},
 	}
 	f := newFake(t, onlyV1, "/own")
 	f.create("live", Limits{})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if _, err := f.detect().Create(tt.group, tt.limits); !fault.Is(err, tt.want) {
+			if _, err := f.detect().Create(tt.group, tt.limits); !errdefs.Is(err, tt.want) {
 				t.Errorf("Create(%q, %+v) = %v, want %v", tt.group, tt.limits, err, tt.want)
 			}
 		})
@@ -199,7 +199,7 @@ func TestDeleteLeavesNothingAndSparesOthers(t *testing.T) {
 	if got := f.get("/cg/memory/own/agentfense/b/cgroup.procs"); got != "" {
 		t.Errorf("the other sandbox's group is %q, want it there", got)
 	}
-	if _, err := a.Usage(); !fault.Is(err, fault.NotFound) {
+	if _, err := a.Usage(); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Usage of a deleted group = %v, want NotFound", err)
 	}
 	f.must(b.Delete())
@@ -235,7 +235,7 @@ func TestDeleteOfALiveGroupIsRefused(t *testing.T) {
 	f := newFake(t, map[string]string{"pids": "/cg/pids"}, "/own")
 	g := f.create("a", Limits{})
 	f.must(g.Add(4711))
-	if err := g.Delete(); !fault.Is(err, fault.Precondition) {
+	if err := g.Delete(); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Delete = %v, want Precondition", err)
 	}
 	if empty, err := g.Empty(); empty || err != nil {
@@ -312,13 +312,13 @@ func TestSubsAreOneLevelAndHaveNames(t *testing.T) {
 	g := f.create("a", Limits{})
 	s, err := g.Sub("e1")
 	f.must(err)
-	if _, err := g.Sub("e1"); !fault.Is(err, fault.Exists) {
+	if _, err := g.Sub("e1"); !errdefs.Is(err, errdefs.Exists) {
 		t.Errorf("the same Sub again = %v, want Exists", err)
 	}
-	if _, err := s.Sub("e2"); !fault.Is(err, fault.Precondition) {
+	if _, err := s.Sub("e2"); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Sub of a Sub = %v, want Precondition", err)
 	}
-	if err := g.Add(0); !fault.Is(err, fault.Invalid) {
+	if err := g.Add(0); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Add(0) = %v, want Invalid: the kernel takes it for the writer itself", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/bundle"
+	"github.com/agentfense/agentfense/internal/lib/executable"
 )
 
 // kernel is what a plain directory tree cannot imitate; tests put a fake here.
@@ -33,7 +33,7 @@ func realKernel() kernel {
 			return hasMark(dir, "user.delegate") || hasMark(dir, "trusted.delegate")
 		},
 		kill: func(pid int) error { return unix.Kill(pid, unix.SIGKILL) },
-		own:  bundle.Runs,
+		own:  executable.Runs,
 		uid:  os.Geteuid(),
 	}
 }

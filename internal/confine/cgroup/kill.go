@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // killPatience is how long Kill waits: a process in an uninterruptible system
@@ -44,7 +44,7 @@ func (k kernel) killAll(dir string) error {
 			return failed(dir, "read cgroup.procs", err)
 		}
 		if time.Now().After(deadline) {
-			return fault.New(fault.Unavailable, "cgroup %s: kill: %d processes are stuck in the kernel", groupName(dir), len(pids))
+			return errdefs.New(errdefs.Unavailable, "cgroup %s: kill: %d processes are stuck in the kernel", groupName(dir), len(pids))
 		}
 		if err := k.killOnce(dir); err != nil {
 			return err

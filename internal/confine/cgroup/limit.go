@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // period is the kernel's default for cpu.max and cpu.cfs_period_us.
@@ -26,7 +26,7 @@ func (g *Group) limit(l Limits) error {
 	for _, controller := range l.controllers() {
 		p := g.placeOf(controller)
 		if p == nil {
-			return fault.New(fault.Internal, "cgroup %s: no directory for %s", g.name, controller)
+			return errdefs.New(errdefs.Internal, "cgroup %s: no directory for %s", g.name, controller)
 		}
 		for _, s := range settings(controller, p.version, l) {
 			err := write(p.dir, s.file, s.value)
@@ -34,7 +34,7 @@ func (g *Group) limit(l Limits) error {
 				continue
 			}
 			if controller == CPU && errors.Is(err, unix.EINVAL) {
-				return fault.New(fault.Unsupported, "cgroup %s: write %s: %w: the group around it allows less", g.name, s.file, err)
+				return errdefs.New(errdefs.Unsupported, "cgroup %s: write %s: %w: the group around it allows less", g.name, s.file, err)
 			}
 			if err != nil {
 				return failed(p.dir, "write "+s.file, err)

@@ -14,15 +14,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // realHost is the machine itself, if it can enforce l.
 func realHost(t *testing.T, l Limits) Host {
 	t.Helper()
-	needs.Cgroup(t, l.controllers()...)
+	testenv.Cgroup(t, l.controllers()...)
 	h, err := Detect()
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestKillEndsAll(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.version != 0 {
-				needs.CgroupVersion(t, tt.version)
+				testenv.CgroupVersion(t, tt.version)
 			}
 			h := realHost(t, Limits{})
 			h.hierarchies = slices.DeleteFunc(slices.Clone(h.hierarchies), func(h hierarchy) bool {
@@ -284,7 +284,7 @@ func TestAnEndedProcessCannotBeAdded(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Add(cmd.Process.Pid); !fault.Is(err, fault.NotFound) {
+	if err := g.Add(cmd.Process.Pid); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Add of an ended process = %v, want NotFound", err)
 	}
 }
@@ -292,7 +292,7 @@ func TestAnEndedProcessCannotBeAdded(t *testing.T) {
 // TestV2HandsControllersDown does it with hugetlb, the controller that a
 // hybrid host leaves to v2.
 func TestV2HandsControllersDown(t *testing.T) {
-	needs.CgroupVersion(t, 2)
+	testenv.CgroupVersion(t, 2)
 	h := realHost(t, Limits{})
 	i := slices.IndexFunc(h.hierarchies, func(h hierarchy) bool {
 		return h.version == 2 && h.base == h.mount && slices.Contains(words(h.mount, "cgroup.controllers"), "hugetlb")
@@ -339,7 +339,7 @@ func TestANamespaceHasItsRootWhereItsMakerEntered(t *testing.T) {
 	g := realGroup(t, realHost(t, Limits{}), Limits{})
 	const show = "cut -d: -f3 /proc/self/cgroup | sort -u; echo end"
 	cmd := exec.Command("sh", "-c", `read go; exec unshare -C sh -c "`+show+`; read go; `+show+`"`)
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	answer := func() (groups []string) {
 		for line := d.Ask("go"); line != "end"; line = d.Hear() {
 			groups = append(groups, line)

@@ -3,7 +3,7 @@ package cgroup
 import (
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // counters are the events the kernel does not always add up along the tree.
@@ -14,7 +14,7 @@ type counters struct {
 // Usage reads what the group has used. Errors: NotFound after Delete.
 func (g *Group) Usage() (Usage, error) {
 	if len(g.places) == 0 || !exists(g.places[0].dir, "cgroup.procs") {
-		return Usage{}, fault.New(fault.NotFound, "cgroup %s: no such group", g.name)
+		return Usage{}, errdefs.New(errdefs.NotFound, "cgroup %s: no such group", g.name)
 	}
 	n := g.total()
 	u := Usage{OOMKills: n.oomKills, PIDsMaxHits: n.forks}

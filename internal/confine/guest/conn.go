@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Conn is the supervisor's connection to PID 1 of one sandbox. It is safe for
@@ -26,7 +26,7 @@ type Conn struct {
 	err     error // why done is closed
 	next    uint32
 	execs   map[uint32]*Exec    // those whose leader PID 1 has not reported gone
-	resting *resting            // nil: none
+	resting *idleLeader         // nil: none
 	leaving map[uint32]struct{} // execs whose leader is to go after its rest
 }
 
@@ -70,7 +70,7 @@ func (c *Conn) Err() error {
 // Close ends the connection. PID 1 exits when it sees that, and the sandbox's
 // processes with it.
 func (c *Conn) Close() error {
-	c.fail(fault.New(fault.Unavailable, "sandbox: connection closed"))
+	c.fail(errdefs.New(errdefs.Unavailable, "sandbox: connection closed"))
 	return nil
 }
 
@@ -102,10 +102,10 @@ func (c *Conn) serve() {
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET):
-			c.fail(fault.New(fault.Unavailable, "sandbox: ended"))
+			c.fail(errdefs.New(errdefs.Unavailable, "sandbox: ended"))
 			return
 		default:
-			c.fail(fault.New(fault.Internal, "sandbox: message from PID 1: %w", err))
+			c.fail(errdefs.New(errdefs.Internal, "sandbox: message from PID 1: %w", err))
 			return
 		}
 	}
@@ -177,17 +177,17 @@ func isClosed(c <-chan struct{}) bool {
 
 // startFault is the error for a step that the kernel refused.
 func startFault(what string, errno unix.Errno) error {
-	kind := fault.Internal
+	kind := errdefs.Internal
 	if errno == unix.EAGAIN || errno == unix.ENOMEM {
-		kind = fault.Exhausted
+		kind = errdefs.Exhausted
 	}
-	return fault.New(kind, "%s: %w", what, errno)
+	return errdefs.New(kind, "%s: %w", what, errno)
 }
 
 func contextError(ctx context.Context, what string) error {
-	kind := fault.Canceled
+	kind := errdefs.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = fault.Deadline
+		kind = errdefs.Deadline
 	}
-	return fault.New(kind, "%s: %w", what, fmt.Errorf("gave up: %w", ctx.Err()))
+	return errdefs.New(kind, "%s: %w", what, fmt.Errorf("gave up: %w", ctx.Err()))
 }

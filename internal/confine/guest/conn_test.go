@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // hostileVerb makes the test binary a sandbox that lies.
@@ -54,6 +54,19 @@ func untilEnd(fd int) {
 	}
 }
 
+// started is a leader that starts its command and then sends messages.
+func started(messages ...[]byte) func() {
+	return func() {
+		_, link := asLeader()
+		say(link, encode(msgHello))
+		say(link, encode(msgStarted))
+		for _, message := range messages {
+			say(link, message)
+		}
+		untilEnd(link)
+	}
+}
+
 // hostile are sandboxes by what they do.
 var hostile = map[string]func(){
 	"says nothing and goes":     func() {},
@@ -83,53 +96,13 @@ var hostile = map[string]func(){
 		say(link, []byte{byte(msgFailed), 77, 0, 0, 0, 0})
 		untilEnd(link)
 	},
-	"has a leader that never answers": func() { _, link := asLeader(); say(link, encode(msgHello)); untilEnd(link) },
-	"has a command that stops instead of ending": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encodeExited(0x137f, &unix.Rusage{}))
-		untilEnd(link)
-	},
-	"has a leader that answers what nobody asked": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encode(msgAnswer, 1, 2, 0))
-		say(link, encode(msgAnswer, 1, 2, 0))
-		untilEnd(link)
-	},
-	"has a leader that rests while its command runs": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encode(msgRest))
-		untilEnd(link)
-	},
-	"has a leader that never wakes": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encodeExited(3<<8, &unix.Rusage{}))
-		say(link, encode(msgRest))
-		untilEnd(link)
-	},
-	"has a leader that rests unasked": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encodeExited(3<<8, &unix.Rusage{}))
-		say(link, encode(msgRest))
-		untilEnd(link)
-	},
-	"has a command that ends twice": func() {
-		_, link := asLeader()
-		say(link, encode(msgHello))
-		say(link, encode(msgStarted))
-		say(link, encodeExited(3<<8, &unix.Rusage{}))
-		say(link, encodeExited(4<<8, &unix.Rusage{}))
-		untilEnd(link)
-	},
+	"has a leader that never answers":                func() { _, link := asLeader(); say(link, encode(msgHello)); untilEnd(link) },
+	"has a command that stops instead of ending":     started(encodeExited(0x137f, &unix.Rusage{})),
+	"has a leader that answers what nobody asked":    started(encode(msgAnswer, 1, 2, 0), encode(msgAnswer, 1, 2, 0)),
+	"has a leader that rests while its command runs": started(encode(msgRest)),
+	"has a leader that never wakes":                  started(encodeExited(3<<8, &unix.Rusage{}), encode(msgRest)),
+	"has a leader that rests unasked":                started(encodeExited(3<<8, &unix.Rusage{}), encode(msgRest)),
+	"has a command that ends twice":                  started(encodeExited(3<<8, &unix.Rusage{}), encodeExited(4<<8, &unix.Rusage{})),
 }
 
 // play starts a hostile sandbox.
@@ -156,10 +129,10 @@ func play(t *testing.T, name string) *Conn {
 }
 
 func TestHostileInitIsCutOff(t *testing.T) {
-	for name, kind := range map[string]fault.Kind{
-		"says nothing and goes": fault.Unavailable, "says nothing in a message": fault.Internal,
-		"says something unknown": fault.Internal, "says too much": fault.Internal, "is ready twice": fault.Internal,
-		"ends what never was": fault.Internal, "sends a descriptor": fault.Internal,
+	for name, kind := range map[string]errdefs.Kind{
+		"says nothing and goes": errdefs.Unavailable, "says nothing in a message": errdefs.Internal,
+		"says something unknown": errdefs.Internal, "says too much": errdefs.Internal, "is ready twice": errdefs.Internal,
+		"ends what never was": errdefs.Internal, "sends a descriptor": errdefs.Internal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := descriptors(t)
@@ -169,8 +142,8 @@ func TestHostileInitIsCutOff(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatal("the connection goes on")
 			}
-			if !fault.Is(c.Err(), kind) {
-				t.Errorf("got %v (%v), want %v", c.Err(), fault.KindOf(c.Err()), kind)
+			if !errdefs.Is(c.Err(), kind) {
+				t.Errorf("got %v (%v), want %v", c.Err(), errdefs.KindOf(c.Err()), kind)
 			}
 			if after := descriptors(t); after > before+1 { // the child's pidfd
 				t.Errorf("%d descriptors before, %d after", before, after)
@@ -183,18 +156,18 @@ func TestHostileInitIsCutOff(t *testing.T) {
 }
 
 func TestHostileLeaderIsRefused(t *testing.T) {
-	for name, kind := range map[string]fault.Kind{
-		"refuses": fault.Exhausted, "has a leader that goes": fault.Exhausted,
-		"has a leader that goes without a word of PID 1": fault.Unavailable,
-		"has a leader that starts too early":             fault.Internal,
-		"has a leader that sends a descriptor":           fault.Internal,
-		"has a leader that fails in an unknown way":      fault.Internal,
+	for name, kind := range map[string]errdefs.Kind{
+		"refuses": errdefs.Exhausted, "has a leader that goes": errdefs.Exhausted,
+		"has a leader that goes without a word of PID 1": errdefs.Unavailable,
+		"has a leader that starts too early":             errdefs.Internal,
+		"has a leader that sends a descriptor":           errdefs.Internal,
+		"has a leader that fails in an unknown way":      errdefs.Internal,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := play(t, name)
 			_, err := c.Exec(context.Background(), Command{Argv: []string{"true"}, TTY: -1}, nil)
-			if !fault.Is(err, kind) {
-				t.Errorf("got %v (%v), want %v", err, fault.KindOf(err), kind)
+			if !errdefs.Is(err, kind) {
+				t.Errorf("got %v (%v), want %v", err, errdefs.KindOf(err), kind)
 			}
 		})
 	}
@@ -207,7 +180,7 @@ func TestSlowLeaderIsGivenUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	_, err := c.Exec(ctx, Command{Argv: []string{"true"}, TTY: -1}, func(int) error { cancel(); return nil })
-	if !fault.Is(err, fault.Canceled) {
+	if !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("got %v, want it canceled", err)
 	}
 }
@@ -217,13 +190,13 @@ func TestSlowLeaderIsGivenUp(t *testing.T) {
 func TestHostileEndIsAKill(t *testing.T) {
 	for name, want := range map[string]struct {
 		exit Exit
-		kind fault.Kind
+		kind errdefs.Kind
 	}{
-		"has a command that stops instead of ending":     {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
-		"has a command that ends twice":                  {Exit{Code: 3}, fault.Internal},
-		"has a leader that answers what nobody asked":    {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
-		"has a leader that rests unasked":                {Exit{Code: 3}, fault.Internal},
-		"has a leader that rests while its command runs": {Exit{Signal: int(unix.SIGKILL)}, fault.Unavailable},
+		"has a command that stops instead of ending":     {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
+		"has a command that ends twice":                  {Exit{Code: 3}, errdefs.Internal},
+		"has a leader that answers what nobody asked":    {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
+		"has a leader that rests unasked":                {Exit{Code: 3}, errdefs.Internal},
+		"has a leader that rests while its command runs": {Exit{Signal: int(unix.SIGKILL)}, errdefs.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := play(t, name)
@@ -238,7 +211,7 @@ func TestHostileEndIsAKill(t *testing.T) {
 				t.Fatal("the exec goes on")
 			}
 			exit, err := x.Wait(context.Background())
-			if exit != want.exit || err != nil && !fault.Is(err, want.kind) {
+			if exit != want.exit || err != nil && !errdefs.Is(err, want.kind) {
 				t.Errorf("got %+v, %v, want %+v", exit, err, want.exit)
 			}
 			<-c.Done() // the hostile process was killed
@@ -258,7 +231,7 @@ func TestALeaderThatNeverWakesIsKilled(t *testing.T) {
 		t.Errorf("got %+v, %v", exit, err)
 	}
 	// It is PID 1, too, so that nobody can take its place.
-	if _, err := c.Exec(context.Background(), command, nil); !fault.Is(err, fault.Unavailable) {
+	if _, err := c.Exec(context.Background(), command, nil); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("got %v", err)
 	}
 	<-c.Done()
@@ -274,7 +247,7 @@ func TestMalformedCommandsAreRefused(t *testing.T) {
 		{Argv: []string{"a"}, Dir: "relative"},
 		{Argv: []string{"a"}, Files: [3]*os.File{os.Stdin}},
 	} {
-		if _, err := c.Exec(context.Background(), command, nil); !fault.Is(err, fault.Invalid) {
+		if _, err := c.Exec(context.Background(), command, nil); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%+v: got %v", command, err)
 		}
 	}

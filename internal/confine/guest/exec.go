@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Exec is a command that was started, with all its descendants.
@@ -50,7 +50,7 @@ func (c *Conn) Exec(ctx context.Context, command Command, placed func(hostPID in
 	}
 	payload := encodeCommand(command)
 	if len(payload) > maxPayload {
-		return nil, fault.New(fault.Invalid, "exec %q: %w", command.Argv[0], unix.E2BIG)
+		return nil, errdefs.New(errdefs.Invalid, "exec %q: %w", command.Argv[0], unix.E2BIG)
 	}
 	x := c.wake(command)
 	if x == nil {
@@ -89,7 +89,7 @@ func streams(files [3]*os.File) (passed []*os.File, which byte, err error) {
 		// Ends of os.Pipe are non-blocking, which commands do not expect.
 		control(f, func(fd int) { err = unix.SetNonblock(fd, false) })
 		if err != nil {
-			return nil, 0, fault.New(fault.Internal, "exec: stream: %w", err)
+			return nil, 0, errdefs.New(errdefs.Internal, "exec: stream: %w", err)
 		}
 		passed, which = append(passed, f), which|1<<i
 	}
@@ -116,7 +116,7 @@ func (c *Conn) spawn(x *Exec, files [3]*os.File) error {
 	}
 	if err := c.link.send(append(encode(msgSpawn, x.id), which), append([]*os.File{theirs}, passed...)...); err != nil {
 		x.link.file.Close()
-		c.fail(fault.New(fault.Unavailable, "sandbox: PID 1 does not listen: %w", err))
+		c.fail(errdefs.New(errdefs.Unavailable, "sandbox: PID 1 does not listen: %w", err))
 		return c.Err()
 	}
 	return nil
@@ -129,7 +129,7 @@ func (x *Exec) meet() error {
 		return err
 	}
 	if _, err := decode(hello.message, msgHello, 0); err != nil {
-		return fault.New(fault.Internal, "exec: leader: %w", err)
+		return errdefs.New(errdefs.Internal, "exec: leader: %w", err)
 	}
 	x.hello = hello
 	if x.leader != nil {
@@ -155,12 +155,12 @@ func (x *Exec) begin(command Command, payload []byte, placed func(int) error) er
 	}
 	for len(payload) >= pieceBytes {
 		if err := x.link.send(append(encode(msgCommand), payload[:pieceBytes]...)); err != nil {
-			return fault.New(fault.Unavailable, "exec: leader does not listen: %w", err)
+			return errdefs.New(errdefs.Unavailable, "exec: leader does not listen: %w", err)
 		}
 		payload = payload[pieceBytes:]
 	}
 	if err := x.link.send(append(encode(msgCommand), payload...)); err != nil {
-		return fault.New(fault.Unavailable, "exec: leader does not listen: %w", err)
+		return errdefs.New(errdefs.Unavailable, "exec: leader does not listen: %w", err)
 	}
 	answer, err := x.expect()
 	if err != nil {
@@ -181,7 +181,7 @@ func (x *Exec) expect() (received, error) {
 	}
 	ranOut := errors.Is(err, os.ErrDeadlineExceeded) && !isClosed(x.ended) && !isClosed(x.conn.done)
 	if ranOut || errors.Is(err, errProtocol) {
-		return received{}, fault.New(fault.Internal, "exec: leader: %w", err)
+		return received{}, errdefs.New(errdefs.Internal, "exec: leader: %w", err)
 	}
 	timeout := time.NewTimer(lastWords)
 	defer timeout.Stop()
@@ -190,11 +190,11 @@ func (x *Exec) expect() (received, error) {
 		if x.refused != nil {
 			return received{}, x.refused
 		}
-		return received{}, fault.New(fault.Exhausted, "exec: the leader died while it started the command; the sandbox may be at its limit of processes or memory")
+		return received{}, errdefs.New(errdefs.Exhausted, "exec: the leader died while it started the command; the sandbox may be at its limit of processes or memory")
 	case <-x.conn.done:
 		return received{}, x.conn.Err()
 	case <-timeout.C:
-		return received{}, fault.New(fault.Internal, "exec: lost the leader: %w", err)
+		return received{}, errdefs.New(errdefs.Internal, "exec: lost the leader: %w", err)
 	}
 }
 
@@ -207,12 +207,12 @@ const lastWords = 2 * time.Second
 func (x *Exec) identify(pid int) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return fault.New(fault.Internal, "exec: pidfd of the leader: %w", err)
+		return errdefs.New(errdefs.Internal, "exec: pidfd of the leader: %w", err)
 	}
 	leader := os.NewFile(uintptr(fd), "pidfd")
 	if x.link.hungUp() {
 		leader.Close()
-		return fault.New(fault.Unavailable, "exec: the leader died before the command ran")
+		return errdefs.New(errdefs.Unavailable, "exec: the leader died before the command ran")
 	}
 	x.pid, x.leader = pid, leader
 	return nil
@@ -231,7 +231,7 @@ func handOver(files [3]*os.File, hello received) error {
 		err := error(unix.EBADF)
 		control(f, func(fd int) { err = unix.Fchown(fd, hello.uid, hello.gid) })
 		if err != nil {
-			return fault.New(fault.Internal, "exec: hand over pipe: %w", err)
+			return errdefs.New(errdefs.Internal, "exec: hand over pipe: %w", err)
 		}
 	}
 	return nil
@@ -248,7 +248,7 @@ func (x *Exec) watch() {
 	select {
 	case <-x.ended:
 	case <-x.conn.done:
-		lost = fault.New(fault.Unavailable, "exec: lost with the sandbox: %w", x.conn.Err())
+		lost = errdefs.New(errdefs.Unavailable, "exec: lost with the sandbox: %w", x.conn.Err())
 	}
 	if !reported {
 		x.exit, x.err = Exit{Signal: int(unix.SIGKILL)}, lost
@@ -317,13 +317,13 @@ func (x *Exec) Done() <-chan struct{} { return x.done }
 // nothing.
 func (x *Exec) Signal(sig unix.Signal) error {
 	if sig <= 0 || sig > 64 {
-		return fault.New(fault.Invalid, "signal %d: no such signal", sig)
+		return errdefs.New(errdefs.Invalid, "signal %d: no such signal", sig)
 	}
 	if isClosed(x.exited) {
 		return nil
 	}
 	if err := x.tell(encode(msgSignal, uint32(sig))); err != nil && !isClosed(x.exited) {
-		return fault.New(fault.Unavailable, "signal %d: leader does not listen: %w", sig, err)
+		return errdefs.New(errdefs.Unavailable, "signal %d: leader does not listen: %w", sig, err)
 	}
 	return nil
 }
@@ -342,7 +342,7 @@ func (x *Exec) Kill() error {
 	if err == nil || errors.Is(err, unix.ESRCH) {
 		return nil
 	}
-	return fault.New(fault.Internal, "kill the command: %w", err)
+	return errdefs.New(errdefs.Internal, "kill the command: %w", err)
 }
 
 func signal(process *os.File, sig unix.Signal) error {

@@ -6,39 +6,39 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Loan is three pipes in the hands of a process inside, the holder, which does
+// FDLease is three pipes in the hands of a process inside, the holder, which does
 // nothing but have them: any process of the sandbox can open them by its number.
-type Loan struct {
+type FDLease struct {
 	PID int // of the holder, as processes inside count
 	// Started is when it was started, in clock ticks after the system's start
 	// modulo 2³² (proc_pid_stat(5)).
 	Started uint32
 }
 
-// Lend brings pipes in for a command that runs already, a shell, which can open
+// GrantFDs brings pipes in for a command that runs already, a shell, which can open
 // them as descriptors 0, 1 and 2 of the loan's holder. The files stay the
 // caller's. There is one loan of an exec at a time.
 //
 // Errors: Invalid for a stream that is no pipe; Exhausted, where the sandbox
 // has no process left; Unavailable, where the exec has ended; Internal.
-func (x *Exec) Lend(files [3]*os.File) (Loan, error) {
+func (x *Exec) GrantFDs(files [3]*os.File) (FDLease, error) {
 	for _, f := range files {
 		if err := checkPipe(f); err != nil {
-			return Loan{}, err
+			return FDLease{}, err
 		}
 	}
 	if err := handOver(files, x.hello); err != nil {
-		return Loan{}, err
+		return FDLease{}, err
 	}
 	a, err := x.ask("lend", encode(msgLend), files[:]...)
-	return Loan{PID: int(a.first), Started: a.second}, err
+	return FDLease{PID: int(a.first), Started: a.second}, err
 }
 
-// Reclaim ends the loan. When it returns the holder has closed the pipes.
-func (x *Exec) Reclaim() error {
+// RevokeFDs ends the loan. When it returns the holder has closed the pipes.
+func (x *Exec) RevokeFDs() error {
 	_, err := x.ask("reclaim", encode(msgReclaim))
 	return err
 }
@@ -57,7 +57,7 @@ func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, erro
 	x.asking.Lock()
 	defer x.asking.Unlock()
 	if err := x.tell(message, files...); err != nil {
-		return answer{}, fault.New(fault.Unavailable, "%s: leader does not listen: %w", what, err)
+		return answer{}, errdefs.New(errdefs.Unavailable, "%s: leader does not listen: %w", what, err)
 	}
 	timeout := time.NewTimer(sendTimeout)
 	defer timeout.Stop()
@@ -68,10 +68,10 @@ func (x *Exec) ask(what string, message []byte, files ...*os.File) (answer, erro
 		}
 		return a, nil
 	case <-x.done:
-		return answer{}, fault.New(fault.Unavailable, "%s: the exec has ended", what)
+		return answer{}, errdefs.New(errdefs.Unavailable, "%s: the exec has ended", what)
 	case <-timeout.C:
 		x.Kill()
-		return answer{}, fault.New(fault.Internal, "%s: the leader does not answer", what)
+		return answer{}, errdefs.New(errdefs.Internal, "%s: the leader does not answer", what)
 	}
 }
 

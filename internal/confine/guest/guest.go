@@ -1,27 +1,15 @@
 // Package guest runs commands inside a sandbox on the supervisor's behalf.
 //
-// Inside, the binary plays two parts. Main is PID 1: it takes requests from a
-// socket, starts a leader for each and reaps what is left behind. ExecMain is
-// such a leader: it starts one command, reports how it ends, and stays its
-// descendants' subreaper until none is left. Background processes of a command
-// therefore live on until the sandbox ends or the exec is killed; killing a
-// leader makes its descendants children of PID 1, which kills them all.
+// Inside, the binary plays two parts. Main is PID 1: it takes requests from a socket, starts a
+// leader for each and reaps what is left behind. ExecMain is such a leader: it starts one command
+// and reports how it ends. Outside, Conn is the supervisor's end.
 //
-// Outside, Conn is the supervisor's end. Everything it receives is hostile
-// input: messages have a fixed form and order, descriptors are refused, and the
-// host pid of a leader is what the kernel says (SCM_CREDENTIALS), not the
-// sender. A peer that breaks the rules is cut off.
+// Everything that Conn receives is hostile input: messages have a fixed form and order, descriptors
+// are refused, and the host pid of a leader is what the kernel reports (SCM_CREDENTIALS), not the
+// sender. A peer that breaks these rules is cut off.
 //
-// A leader whose command and all its descendants are gone may rest, and lead
-// another command then: it is nobody's parent, and nothing inside can look into
-// it or trace it. One that does not wake at once is killed and replaced.
-//
-// A command that is a session's shell gets more pipes later, as loans, and its
-// leader ends for it what a command of the session has started.
-//
-// The socket is a SOCK_SEQPACKET pair. Each exec has one of its own, made by
-// the supervisor and sent in with the command's pipes. Descriptors travel
-// inward only, and none but pipes and these sockets do.
+// The socket is a SOCK_SEQPACKET pair. Each exec has its own pair, which the supervisor makes and
+// sends in with the command's pipes. Descriptors travel inward only: pipes and these sockets.
 package guest
 
 import (
@@ -30,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // The first argument that makes the binary play a part inside.
@@ -88,14 +76,14 @@ const maxPayload = 8 << 20
 func (c Command) check() error {
 	switch {
 	case len(c.Argv) == 0 || c.Argv[0] == "":
-		return fault.New(fault.Invalid, "exec: no command")
+		return errdefs.New(errdefs.Invalid, "exec: no command")
 	case c.Dir != "" && c.Dir[0] != '/':
-		return fault.New(fault.Invalid, "exec: directory %q is not absolute", c.Dir)
+		return errdefs.New(errdefs.Invalid, "exec: directory %q is not absolute", c.Dir)
 	}
 	for _, list := range [][]string{c.Argv, c.Env, {c.Dir}} {
 		for _, s := range list {
 			if strings.IndexByte(s, 0) >= 0 {
-				return fault.New(fault.Invalid, "exec: %q holds a NUL", s)
+				return errdefs.New(errdefs.Invalid, "exec: %q holds a NUL", s)
 			}
 		}
 	}

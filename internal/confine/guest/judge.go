@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // judgeStart reads the leader's answer to a command.
@@ -14,26 +14,26 @@ func judgeStart(message []byte, command Command) error {
 		return nil
 	}
 	if len(message) != 1+1+4 || kindOf(message) != msgFailed {
-		return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
+		return errdefs.New(errdefs.Internal, "exec: leader: %w", errProtocol)
 	}
 	name, errno := command.Argv[0], unix.Errno(binary.LittleEndian.Uint32(message[2:]))
 	switch stage(message[1]) {
 	case stageDirectory:
-		return fault.New(fault.Invalid, "exec %q: %w", name, &startError{ErrDirectory, command.Dir, errno})
+		return errdefs.New(errdefs.Invalid, "exec %q: %w", name, &startError{ErrDirectory, command.Dir, errno})
 	case stageTerminal:
 		return startFault("exec: open terminal", errno)
 	case stageLookup:
 		if errno == unix.ENOENT {
-			return fault.New(fault.NotFound, "exec %q: %w", name, ErrNotFound)
+			return errdefs.New(errdefs.NotFound, "exec %q: %w", name, ErrNotFound)
 		}
-		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
+		return errdefs.New(errdefs.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
 	case stageExec:
 		if errno == unix.EAGAIN || errno == unix.ENOMEM {
 			return startFault("exec: start a process", errno)
 		}
-		return fault.New(fault.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
+		return errdefs.New(errdefs.Denied, "exec %q: %w", name, &startError{ErrNotExecutable, "", errno})
 	}
-	return fault.New(fault.Internal, "exec: leader: %w", errProtocol)
+	return errdefs.New(errdefs.Internal, "exec: leader: %w", errProtocol)
 }
 
 // startError says why a command was not started.

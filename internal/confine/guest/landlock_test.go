@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestPlacesOfAMountTable(t *testing.T) {
@@ -32,10 +34,8 @@ broken
 // TestWall goes around the mounts: what no place holds is out of reach, and what
 // is read-only stays so, although the mounts would let it pass.
 func TestWall(t *testing.T) {
+	testenv.Landlock(t, landlockWithRefer)
 	version := LandlockVersion()
-	if version == 0 {
-		t.Skip("the kernel has no Landlock")
-	}
 	const variable = "AGENTFENSE_TEST_WALL"
 	if dir := os.Getenv(variable); dir != "" {
 		behindTheWall(t, version, dir)

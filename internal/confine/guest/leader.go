@@ -17,6 +17,15 @@ import (
 
 // ExecMain is the leader of one exec. It does not return. It exits when none of
 // its descendants is left.
+//
+// Until then it is the subreaper of its descendants, so background processes of a command live on
+// until the sandbox ends or the exec is killed. Killing a leader makes its descendants children of
+// PID 1, which kills them all.
+//
+// A leader whose command and all its descendants are gone may wait for another command. It then has
+// no children, and no process inside can look into it or trace it. A waiting leader that does not
+// wake at once is killed and replaced. The leader of a session's shell receives more pipes later,
+// as leases, and ends what a command of the session has started.
 func ExecMain() {
 	harden()
 	unix.CloseOnExec(socketFD)
@@ -125,7 +134,7 @@ type leader struct {
 	ended   atomic.Bool // the command; pid and tty are the reaper's then
 	resting atomic.Bool
 	next    chan Command // for the one that rests
-	loans   loans
+	loans   leases
 	buffer  []byte // the listener's, once there is one
 }
 

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resting is a leader that waits for another command.
-type resting struct {
+// idleLeader is a leader that waits for another command.
+type idleLeader struct {
 	id     uint32
 	link   link
 	pid    int
@@ -25,7 +25,7 @@ const (
 
 // close ends the leader, if it is still there, and with it what it should not
 // have left.
-func (r *resting) close() {
+func (r *idleLeader) close() {
 	r.timer.Stop()
 	_ = signal(r.leader, unix.SIGKILL) // PID 1 tells of its end
 	r.link.file.Close()
@@ -38,12 +38,12 @@ func (x *Exec) release() {
 	x.mu.Lock()
 	x.released = true
 	x.mu.Unlock()
-	x.conn.rest(&resting{id: x.id, link: x.link, pid: x.pid, leader: x.leader})
+	x.conn.rest(&idleLeader{id: x.id, link: x.link, pid: x.pid, leader: x.leader})
 	close(x.done)
 }
 
 // rest keeps a leader for the next command; one is enough.
-func (c *Conn) rest(r *resting) {
+func (c *Conn) rest(r *idleLeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.execs, r.id)
@@ -57,7 +57,7 @@ func (c *Conn) rest(r *resting) {
 }
 
 // dismiss ends a leader that has rested long enough.
-func (c *Conn) dismiss(r *resting) {
+func (c *Conn) dismiss(r *idleLeader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.resting == r {

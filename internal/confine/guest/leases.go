@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loans are a leader's part in giving pipes to a process that runs already, a
+// leases are a leader's part in giving pipes to a process that runs already, a
 // session's shell: there is no way to put a descriptor into it, but it can open
 // /proc/PID/fd/N of a holder, a stopped process that has the pipes as its three
 // streams. (The leader's own descriptors nobody may open: it is not dumpable.)
-type loans struct {
+type leases struct {
 	program string // of the command, a shell, which the holder runs too
 
 	mu      sync.Mutex
@@ -35,7 +35,7 @@ const holderScript = "kill -STOP $$"
 
 // lend starts a holder of three pipes and returns its pid and start time. There
 // is one at a time.
-func (l *loans) lend(fds []int) (int, uint32, error) {
+func (l *leases) lend(fds []int) (int, uint32, error) {
 	if len(fds) != 3 {
 		return 0, 0, unix.EINVAL
 	}
@@ -63,7 +63,7 @@ func (l *loans) lend(fds []int) (int, uint32, error) {
 }
 
 // reclaim ends the holder. It returns when the holder has let go of the pipes.
-func (l *loans) reclaim() {
+func (l *leases) reclaim() {
 	l.mu.Lock()
 	holder, dead := l.holder, l.dead
 	if holder != 0 {
@@ -76,7 +76,7 @@ func (l *loans) reclaim() {
 }
 
 // ended takes note of the end of a child, which may be the holder.
-func (l *loans) ended(pid int) {
+func (l *leases) ended(pid int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if pid == l.holder && pid != 0 {
@@ -87,7 +87,7 @@ func (l *loans) ended(pid int) {
 
 // newer reports whether a process was started after the last loan: processes
 // get ever-growing numbers within one tick of the clock (unless they wrap).
-func (l *loans) newer(pid int, s stat) bool {
+func (l *leases) newer(pid int, s stat) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if pid == l.holder || l.since == 0 {

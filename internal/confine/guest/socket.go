@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Pair returns the two ends of a new guest socket: the supervisor's, for
@@ -16,12 +16,12 @@ import (
 func Pair() (supervisor, inside *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fault.New(fault.Exhausted, "guest socket: %w", err)
+		return nil, nil, errdefs.New(errdefs.Exhausted, "guest socket: %w", err)
 	}
 	supervisor, inside = os.NewFile(uintptr(fds[0]), "guest"), os.NewFile(uintptr(fds[1]), "guest-inside")
 	// Messages sent before this is set would not say who sent them.
 	if err := unix.SetsockoptInt(fds[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
-		return nil, nil, fault.New(fault.Internal, "guest socket: %w", errors.Join(err, supervisor.Close(), inside.Close()))
+		return nil, nil, errdefs.New(errdefs.Internal, "guest socket: %w", errors.Join(err, supervisor.Close(), inside.Close()))
 	}
 	return supervisor, inside, nil
 }
@@ -45,7 +45,7 @@ func newLink(file *os.File) (link, error) {
 		err = unix.SetNonblock(fd, true)
 	}
 	if err != nil || fd < 0 {
-		return link{}, fault.New(fault.Internal, "guest socket: %w", errors.Join(err, unix.Close(fd)))
+		return link{}, errdefs.New(errdefs.Internal, "guest socket: %w", errors.Join(err, unix.Close(fd)))
 	}
 	return link{os.NewFile(uintptr(fd), "guest")}, nil
 }
@@ -168,10 +168,10 @@ func checkPipe(f *os.File) error {
 	err := error(unix.EBADF)
 	control(f, func(fd int) { err = unix.Fstatfs(fd, &st) })
 	if err != nil {
-		return fault.New(fault.Invalid, "exec: stream: %w", err)
+		return errdefs.New(errdefs.Invalid, "exec: stream: %w", err)
 	}
 	if st.Type != pipefsMagic {
-		return fault.New(fault.Invalid, "exec: a stream is not a pipe: only pipes enter a sandbox")
+		return errdefs.New(errdefs.Invalid, "exec: a stream is not a pipe: only pipes enter a sandbox")
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Workspace shows the view inside, wherever else that is.
@@ -47,14 +47,15 @@ type Spec struct {
 	// Net says what of the network is there.
 	Net Net
 
-	// UID and GID are the ids inside (docker: the same as on the host), User their name (empty: "user"), Home
-	// the home directory inside, made empty (empty: "/home/" + User).
+	// UID and GID are the ids inside (docker: the same as on the host), User their name (empty:
+	// "user"), Home the home directory inside, made empty (empty: "/home/" + User).
 	UID, GID int
 	User     string
 	Home     string
 	// HomeDir is a directory on the host that is shown, writable, as the home
 	// directory, in place of an empty one. It belongs to HostUID, and no other mount
-	// may lie in Home: what a command leaves there could be a link. Docker refuses it.
+	// may lie in Home: what a command leaves there could be a link. For docker it is a
+	// mount of its own.
 	HomeDir string
 	// Etc are further files of /etc inside, by name.
 	Etc map[string][]byte
@@ -101,7 +102,7 @@ func (s *Spec) SetDefaults() error {
 	}
 	own, err := os.Executable()
 	if err != nil {
-		return fault.New(fault.Internal, "find our own binary: %w", err)
+		return errdefs.New(errdefs.Internal, "find our own binary: %w", err)
 	}
 	s.Init = own
 	return nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // What a sandbox sees of /proc beside its processes: what programs read to find
@@ -53,7 +53,7 @@ func ProcCovers() ([]Cover, error) { return procCovers("/proc") }
 func procCovers(proc string) ([]Cover, error) {
 	names, err := kernelNames(proc)
 	if err != nil {
-		return nil, fault.New(fault.Unsupported, "read /proc: %w", err)
+		return nil, errdefs.New(errdefs.Unsupported, "read /proc: %w", err)
 	}
 	paths := slices.Clone(coveredProc)
 	for _, name := range names {
@@ -68,7 +68,7 @@ func procCovers(proc string) ([]Cover, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist), err == nil && info.Mode()&fs.ModeSymlink != 0: // it leads to what is covered or absent
 		case err != nil:
-			return nil, fault.New(fault.Unsupported, "read /proc: %w", err)
+			return nil, errdefs.New(errdefs.Unsupported, "read /proc: %w", err)
 		case info.IsDir():
 			covers = append(covers, Cover{path, true})
 		case info.Mode().Perm()&0o004 != 0:
@@ -114,7 +114,7 @@ func sysCovers(sys string) ([]string, error) {
 	walk = func(dir string) error {
 		entries, err := os.ReadDir(filepath.Join(sys, dir))
 		if err != nil {
-			return fault.New(fault.Unsupported, "read /sys: %w", err)
+			return errdefs.New(errdefs.Unsupported, "read /sys: %w", err)
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())

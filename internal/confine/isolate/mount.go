@@ -7,11 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 const (
@@ -57,7 +58,7 @@ type mountCheck struct {
 
 // look checks the directory fd at rel, which it closes.
 func (c *mountCheck) look(fd int, rel string, level int) error {
-	dir := os.NewFile(uintptr(fd), hostfile.ProcPath(fd))
+	dir := os.NewFile(uintptr(fd), safefs.ProcPath(fd))
 	defer dir.Close()
 	for {
 		entries, err := dir.ReadDir(512)
@@ -68,7 +69,7 @@ func (c *mountCheck) look(fd int, rel string, level int) error {
 			return c.cannotLook(rel, err)
 		}
 		if c.left -= len(entries); c.left < 0 {
-			return fault.New(fault.Precondition, "mount %q: more than %d names in its top %d levels, too many to look for sockets among; mount the directories below it that are needed",
+			return errdefs.New(errdefs.Precondition, "mount %q: more than %d names in its top %d levels, too many to look for sockets among; mount the directories below it that are needed",
 				c.source, maxMountEntries, mountLevels)
 		}
 		for _, e := range entries {
@@ -86,9 +87,9 @@ func (c *mountCheck) entry(fd int, rel string, e fs.DirEntry, level int) error {
 		*c.found = append(*c.found, filepath.Join(c.source, rel))
 		return nil
 	case e.Type()&fs.ModeSocket != 0:
-		return fault.New(fault.Precondition, "mount %q: holds the socket %q, which programs inside could connect to whatever the network; remove it, or mount the directories beside it", c.source, rel)
+		return errdefs.New(errdefs.Precondition, "mount %q: holds the socket %q, which programs inside could connect to whatever the network; remove it, or mount the directories beside it", c.source, rel)
 	case e.Type()&fs.ModeNamedPipe != 0:
-		return fault.New(fault.Precondition, "mount %q: holds the FIFO %q, which programs inside could write to whatever the network; remove it, or mount the directories beside it", c.source, rel)
+		return errdefs.New(errdefs.Precondition, "mount %q: holds the FIFO %q, which programs inside could write to whatever the network; remove it, or mount the directories beside it", c.source, rel)
 	case !e.IsDir() || level == mountLevels || slices.Contains(c.concealed, filepath.Join(c.source, rel)):
 		return nil
 	}
@@ -111,5 +112,15 @@ func (c *mountCheck) cannotLook(rel string, err error) error {
 	if p := (*fs.PathError)(nil); errors.As(err, &p) {
 		err = p.Err
 	}
-	return fault.New(fault.Precondition, "mount %q: directory %q cannot be listed, so it may hold sockets: %w; mount the directories beside it", c.source, rel, err)
+	return errdefs.New(errdefs.Precondition, "mount %q: directory %q cannot be listed, so it may hold sockets: %w; mount the directories beside it", c.source, rel, err)
+}
+
+// IsBelow reports whether path is dir or lies below it. Both are clean.
+func IsBelow(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// IsBelowAny reports whether path is one of dirs or lies below one. All are clean.
+func IsBelowAny(path string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return IsBelow(path, dir) })
 }

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // special makes a file of a kind of its own, and the directories above it.
@@ -51,7 +51,7 @@ func TestMountsWithSocketsAndFIFOsAreRefused(t *testing.T) {
 				}
 				return
 			}
-			if !fault.Is(err, fault.Precondition) || !strings.Contains(err.Error(), tt.text) {
+			if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v, want it refused with %q", err, tt.text)
 			}
 		})
@@ -84,7 +84,7 @@ func TestMountsTooLargeToCheckAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = (&mountCheck{source: dir, left: left}).look(fd, ".", 1)
-		if fault.Is(err, fault.Precondition) != want || err != nil && !strings.Contains(err.Error(), "too many") {
+		if errdefs.Is(err, errdefs.Precondition) != want || err != nil && !strings.Contains(err.Error(), "too many") {
 			t.Errorf("of 20 names %d may be looked at: %v", left, err)
 		}
 	}

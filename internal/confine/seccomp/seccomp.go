@@ -15,7 +15,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 //go:generate go run ./gen
@@ -40,7 +40,7 @@ const (
 // Errors: Unsupported, where this architecture has no filter.
 func Filter(uid, gid int) ([]byte, error) {
 	if len(program) == 0 {
-		return nil, fault.New(fault.Unsupported, "seccomp filter: not available for this architecture")
+		return nil, errdefs.New(errdefs.Unsupported, "seccomp filter: not available for this architecture")
 	}
 	filter := slices.Clone(program)
 	for i := value; i < len(filter); i += instruction {

@@ -1,28 +1,9 @@
-// Package shell speaks with a POSIX shell that runs one command after another
-// and keeps its state between them: the protocol of a session.
+// Package shell is the protocol of a session: it controls a POSIX shell that runs one command after
+// another and keeps its state between them.
 //
-// The shell's standard input and output are the control channel. It is started
-// as an interactive one, because only such a shell gives up what it is doing
-// on SIGINT and goes on: that is how a command is ended while the state stays.
-// It is given two lines for each command:
-//
-//	command trap - INT; command . TEXT </dev/null >|OUT 2>|ERR
-//	command echo "TOKEN $?"
-//
-// TEXT, OUT and ERR are paths of pipes made for this command alone, so
-// whatever a command leaves running writes into its own pipes and never into a
-// later one's output. The text is sourced, not evaluated: a shell reads it as
-// it reads a script, of any size, and `return` ends it. While it runs, the
-// shell keeps the control channel aside on descriptors above 9 that are closed
-// in every program it starts.
-//
-// The token is 128 random bits, made for each answer. What a command prints
-// goes elsewhere; what else arrives on the control channel, a prompt or
-// garbage that somebody wrote into it through /proc, is no answer. A command
-// may still read or break the channel of its own shell: all it gains is to
-// say how it ended itself, or to end its session.
-//
-// The package starts no process and no goroutine.
+// A command's output never reaches the output of a later command. A command can read or break the
+// control channel of its own shell; it gains no more than to forge its own exit code, or to end its
+// session. The package starts no process and no goroutine.
 package shell
 
 import (
@@ -39,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Argv returns the command line that starts the shell at a path.
@@ -59,6 +40,21 @@ type Pipes struct{ Text, Stdout, Stderr string }
 
 // Conn is the outer end of a shell's control channel. One goroutine at a time
 // may use it.
+//
+// The control channel is the shell's standard input and output. The shell is started as an
+// interactive one, because only an interactive shell gives up what it is doing on SIGINT and goes
+// on: that is how a command is ended while the state stays. It is given two lines for each command:
+//
+//	command trap - INT; command . TEXT </dev/null >|OUT 2>|ERR
+//	command echo "TOKEN $?"
+//
+// TEXT, OUT and ERR are paths of pipes made for this command alone, so what a command leaves
+// running writes into its own pipes. The text is sourced, not evaluated: a shell reads it as it
+// reads a script, of any size, and `return` ends it. While it runs, the shell keeps the control
+// channel on descriptors above 9, which are closed in every program that it starts.
+//
+// The token is 128 random bits, made for each answer. What else arrives on the control channel, a
+// prompt or what a process wrote into it through /proc, is not taken for an answer.
 type Conn struct {
 	in, out *os.File
 	unread  []byte // what came after the last answer
@@ -129,9 +125,9 @@ func (c *Conn) say(line string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EPIPE):
-		return fault.New(fault.Unavailable, "shell: %w", ErrClosed)
+		return errdefs.New(errdefs.Unavailable, "shell: %w", ErrClosed)
 	}
-	return fault.New(fault.Internal, "shell: control channel: %w", err)
+	return errdefs.New(errdefs.Internal, "shell: control channel: %w", err)
 }
 
 // maxNoise bounds what may come before an answer, in bytes.
@@ -164,25 +160,25 @@ func (c *Conn) Answer(ctx context.Context, token Token) (int, error) {
 		noise += n
 		switch {
 		case noise > maxNoise:
-			return 0, fault.New(fault.Internal, "shell: %d bytes of noise on the control channel", noise)
+			return 0, errdefs.New(errdefs.Internal, "shell: %d bytes of noise on the control channel", noise)
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, gaveUp(ctx)
 		case errors.Is(err, io.EOF):
-			return 0, fault.New(fault.Unavailable, "shell: %w", ErrClosed)
+			return 0, errdefs.New(errdefs.Unavailable, "shell: %w", ErrClosed)
 		default:
-			return 0, fault.New(fault.Internal, "shell: control channel: %w", err)
+			return 0, errdefs.New(errdefs.Internal, "shell: control channel: %w", err)
 		}
 	}
 }
 
 // gaveUp is the error for a wait that ctx has ended.
 func gaveUp(ctx context.Context) error {
-	kind := fault.Canceled
+	kind := errdefs.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = fault.Deadline
+		kind = errdefs.Deadline
 	}
-	return fault.New(kind, "shell: no answer: %w", ctx.Err())
+	return errdefs.New(kind, "shell: no answer: %w", ctx.Err())
 }
 
 // find takes "TOKEN NUMBER\n" off what was read, with all before it. Lines

@@ -1,11 +1,11 @@
-// Package apilevel lets programs and servers of different versions find out
+// Package apiversion lets programs and servers of different versions find out
 // about it, instead of ignoring what the other one says (docs/adr/0015-version-skew.md).
 //
 // The interface only grows. A server refuses a request with a field that it does
 // not know; one that is not agentfense's would ignore it, and is told by the
 // header that it does not send. A level is needed for the day on which something
 // is taken away.
-package apilevel
+package apiversion
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package apilevel_test
+package apiversion_test
 
 import (
 	"testing"
@@ -7,17 +7,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/apilevel"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
 )
 
 func TestALevelIsReadAsItIsWritten(t *testing.T) {
-	for _, r := range []apilevel.Range{apilevel.Here(), {Least: 2, Level: 30}} {
-		if got, ok := apilevel.Parse(r.String()); !ok || got != r {
+	for _, r := range []apiversion.Range{apiversion.Here(), {Least: 2, Level: 30}} {
+		if got, ok := apiversion.Parse(r.String()); !ok || got != r {
 			t.Errorf("%s is %v, %t", r, got, ok)
 		}
 	}
 	for _, text := range []string{"", "1", "1-", "-1", "2-1", "0-1", "a-b", "1-2-3", "1.0-2"} {
-		if r, ok := apilevel.Parse(text); ok {
+		if r, ok := apiversion.Parse(text); ok {
 			t.Errorf("%q is %v", text, r)
 		}
 	}
@@ -51,7 +51,7 @@ func TestUnknown(t *testing.T) {
 		{name: "a field of a message in a list", message: &sandboxv1.CreateSandboxRequest{Permissions: []*sandboxv1.PermissionRule{{}, rule}}, want: "PermissionRule has no field 1000"},
 		{name: "a field of a message in it", message: &sandboxv1.CreateSandboxRequest{Resources: newer(t, &sandboxv1.ResourceLimits{}, field)}, want: "ResourceLimits has no field 1000"},
 	} {
-		if got := apilevel.Unknown(tt.message); got != tt.want {
+		if got := apiversion.Unknown(tt.message); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -68,7 +68,7 @@ func TestAddition(t *testing.T) {
 		{name: "a field of a message in it", message: &sandboxv1.CreateSandboxRequest{Resources: &sandboxv1.ResourceLimits{DiskBytes: 1}}, want: "disk_bytes"},
 		{name: "a value of a message in a list", message: &sandboxv1.CreateSandboxRequest{Permissions: []*sandboxv1.PermissionRule{{Type: sandboxv1.PatternType_PATTERN_TYPE_AUTO}}}, want: "type"},
 	} {
-		if got := apilevel.Addition(tt.message); got != tt.want {
+		if got := apiversion.Addition(tt.message); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // DefaultPort is that of server.grpc_addr.
@@ -28,17 +28,17 @@ type Endpoint struct {
 	// Token is what the client shows; "" for none. TokenFrom says, for people,
 	// where it is from.
 	Token, TokenFrom string
-	// Whose, for a server that was found, says who listens there, or why nobody who
-	// is there can be trusted. It is asked before and after each connection is made,
-	// because the port may be another's by then. nil for no question.
-	Whose func() (who string, err error)
+	// VerifyListener identifies the listener at the endpoint. Package dial calls it
+	// before and after it makes each connection, because another process may have taken
+	// the port. nil means no check.
+	VerifyListener func() (listener string, err error)
 }
 
-// Guard has Whose asked where a connection does not tell by itself whom it is
-// with, as TLS and a socket of the file system do.
-func (e *Endpoint) Guard(whose func() (who string, err error)) {
+// Guard sets VerifyListener unless the connection itself identifies the server: TLS
+// does by a certificate, a unix socket by its path.
+func (e *Endpoint) Guard(verify func() (listener string, err error)) {
 	if e.Unix == "" && !e.TLS {
-		e.Whose = whose
+		e.VerifyListener = verify
 	}
 }
 
@@ -66,7 +66,7 @@ func Parse(text string, files Files) (Endpoint, error) {
 		why = wantForms
 	}
 	if why != "" {
-		return Endpoint{}, fault.New(fault.Invalid, "endpoint %s: %s", vpath.Quote(text), why)
+		return Endpoint{}, errdefs.New(errdefs.Invalid, "endpoint %s: %s", vpath.Quote(text), why)
 	}
 	return e, nil
 }

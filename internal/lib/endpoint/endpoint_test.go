@@ -7,8 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestParse(t *testing.T) {
@@ -67,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := endpoint.Parse(tt.text, tt.options)
-			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.says) {
+			if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("ParseEndpoint = %v, %v, want Invalid with %q", got, err, tt.says)
 			}
 		})

@@ -11,9 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FindOwn finds the server of the state directory dir. A file that is not
-// locked was left by one that was killed; one that cannot be read tells nothing.
-func FindOwn(dir string) (s Own, serves bool) {
+// FindDefault finds the server that clients use when no endpoint is given: this
+// user's, which has the state directory dir. A file that is not locked was left by a
+// killed server. A file that cannot be read counts as no server.
+func FindDefault(dir string) (s LocalServer, serves bool) {
 	f, err := os.OpenFile(filepath.Join(dir, "server.json"), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return s, false
@@ -25,7 +26,7 @@ func FindOwn(dir string) (s Own, serves bool) {
 	const most = 64 << 10
 	text, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil || json.Unmarshal(text, &s) != nil || s.GRPC == "" {
-		return Own{}, false
+		return LocalServer{}, false
 	}
 	return s, true
 }

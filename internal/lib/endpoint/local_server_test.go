@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
 )
 
 // Its token would give another server everything of ours.
@@ -38,7 +38,7 @@ func TestTheOwnServerIsMistakenForNoOther(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if (endpoint.Own{GRPC: tt.own, TLS: tt.tls}).Meet(&at) {
+			if (endpoint.LocalServer{GRPC: tt.own, TLS: tt.tls}).Matches(&at) {
 				got = at.Address()
 			}
 			if got != tt.want {
@@ -50,14 +50,14 @@ func TestTheOwnServerIsMistakenForNoOther(t *testing.T) {
 
 func TestOnlyAServerThatServesIsFound(t *testing.T) {
 	home := t.TempDir()
-	if _, serves := endpoint.FindOwn(home); serves {
+	if _, serves := endpoint.FindDefault(home); serves {
 		t.Error("a server is found where there is none")
 	}
 	path := filepath.Join(home, "server.json")
 	if err := os.WriteFile(path, []byte(`{"grpc":"127.0.0.1:1","token_file":"/t"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, serves := endpoint.FindOwn(home); serves {
+	if _, serves := endpoint.FindDefault(home); serves {
 		t.Error("a server is found that was killed")
 	}
 	f, err := os.Open(path)
@@ -68,13 +68,13 @@ func TestOnlyAServerThatServesIsFound(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	if own, serves := endpoint.FindOwn(home); !serves || own != (endpoint.Own{GRPC: "127.0.0.1:1", TokenFile: "/t"}) {
+	if own, serves := endpoint.FindDefault(home); !serves || own != (endpoint.LocalServer{GRPC: "127.0.0.1:1", TokenFile: "/t"}) {
 		t.Errorf("FindOwn = %+v, %t", own, serves)
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if own, serves := endpoint.FindOwn(home); serves {
+	if own, serves := endpoint.FindDefault(home); serves {
 		t.Errorf("FindOwn = %+v of what is no JSON", own)
 	}
 }

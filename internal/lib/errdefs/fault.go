@@ -1,10 +1,10 @@
-// Package fault is the closed list of error kinds that agentfense promises.
+// Package errdefs is the closed list of error kinds that agentfense promises.
 //
 // An error made here carries a Kind, a text and, where there is one, its
 // cause. Kinds are mapped to exit codes, errnos and status codes in one table
 // each (cli/exit.go, fusefs/errno.go, service/status.go); nothing else decides
 // on numbers. Text is lower case, "operation object: cause".
-package fault
+package errdefs
 
 import (
 	"errors"

@@ -1,15 +1,15 @@
-// Package ident makes and recognizes the ids of codebases, sandboxes and
+// Package id makes and recognizes the ids of codebases, sandboxes and
 // sessions: a prefix and 16 hexadecimal digits, drawn at random. A name may be
 // used again, an id never is.
-package ident
+package id
 
 import (
 	"crypto/rand"
 	"encoding/hex"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Codebase names a codebase for ever: "cb_" and 16 hex digits.
@@ -91,5 +91,9 @@ func NoSuch(what, id string) error {
 	if len(id) > longest {
 		id = id[:longest] + "…"
 	}
-	return fault.New(fault.NotFound, "%s %s: no such %s", what, vpath.Quote(id), what)
+	err := errdefs.New(errdefs.NotFound, "%s %s: no such %s", what, vpath.Quote(id), what)
+	if r := errdefs.NotFoundReason(what); r != "" {
+		err = errdefs.WithReason(err, r)
+	}
+	return err
 }

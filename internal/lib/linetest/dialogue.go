@@ -1,6 +1,6 @@
-// Package dialogue lets a test talk with another process line by line, so that
+// Package linetest lets a test talk with another process line by line, so that
 // the steps of both follow each other in the test's order. For tests only.
-package dialogue
+package linetest
 
 import (
 	"bufio"

@@ -1,4 +1,4 @@
-package hostfile
+package safefs
 
 import (
 	"errors"

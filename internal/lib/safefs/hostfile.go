@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package hostfile reaches files of the host by handle, never by a joined path.
+// Package safefs reaches files of the host by handle, never by a joined path.
 //
 // What it opens lies beneath a directory that the caller has open, whatever
 // others put there meanwhile: no symbolic link is followed and no mount is
@@ -8,7 +8,7 @@
 // waiting. It also removes trees of any depth, replaces files durably, and says
 // of which kind an error of the host's file system is. It knows nothing of
 // sandboxes and keeps no state.
-package hostfile
+package safefs
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package hostfile
+package safefs
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func openDirectory(t *testing.T, path string) int {
@@ -132,7 +132,7 @@ func TestWriteDurablyReplaces(t *testing.T) {
 			t.Errorf("got %q, want %q", got, text)
 		}
 	}
-	if err := WriteDurably(filepath.Join(dir, "absent"), "f", nil); Kind(err) != fault.NotFound {
+	if err := WriteDurably(filepath.Join(dir, "absent"), "f", nil); Kind(err) != errdefs.NotFound {
 		t.Errorf("in an absent directory: %v", err)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package hostfile
+package safefs
 
 import (
 	"errors"
@@ -8,26 +8,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Kind says what a caller can do about an error of the host's file system.
-func Kind(err error) fault.Kind {
+func Kind(err error) errdefs.Kind {
 	switch {
-	case fault.Is(err, fault.Invalid), fault.Is(err, fault.Precondition): // of ReadNamed and its like
-		return fault.KindOf(err)
+	case errdefs.Is(err, errdefs.Invalid), errdefs.Is(err, errdefs.Precondition): // of ReadNamed and its like
+		return errdefs.KindOf(err)
 	case errors.Is(err, fs.ErrNotExist):
-		return fault.NotFound
+		return errdefs.NotFound
 	case errors.Is(err, fs.ErrExist), errors.Is(err, unix.ENOTEMPTY):
-		return fault.Exists
+		return errdefs.Exists
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, unix.EROFS):
-		return fault.Denied
+		return errdefs.Denied
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return fault.Exhausted
+		return errdefs.Exhausted
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENAMETOOLONG):
-		return fault.Invalid
+		return errdefs.Invalid
 	case errors.Is(err, unix.ESTALE), errors.Is(err, unix.ENOTCONN), errors.Is(err, unix.EIO):
-		return fault.Unavailable
+		return errdefs.Unavailable
 	}
-	return fault.Internal
+	return errdefs.Internal
 }

@@ -1,4 +1,4 @@
-package hostfile
+package safefs
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // ReadNamed returns the content of a file that the user names. It follows
@@ -66,7 +66,7 @@ func readBounded(f *os.File, limit int64) ([]byte, error) {
 		return nil, withoutName(err)
 	}
 	if int64(len(text)) > limit {
-		return nil, fault.New(fault.Invalid, "longer than %d bytes, the most that is read", limit)
+		return nil, errdefs.New(errdefs.Invalid, "longer than %d bytes, the most that is read", limit)
 	}
 	return text, nil
 }
@@ -76,7 +76,7 @@ func notRegular(mode fs.FileMode) error {
 	what := map[fs.FileMode]string{
 		fs.ModeSymlink: "a symbolic link, which is not followed", fs.ModeDir: "a directory", fs.ModeNamedPipe: "a FIFO", fs.ModeSocket: "a socket",
 	}[mode.Type()]
-	return fault.New(fault.Invalid, "is %s: want a regular file", cmp.Or(what, "a device"))
+	return errdefs.New(errdefs.Invalid, "is %s: want a regular file", cmp.Or(what, "a device"))
 }
 
 // withoutName drops the path that the os package puts before the cause.

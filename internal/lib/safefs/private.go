@@ -1,13 +1,13 @@
 //go:build unix
 
-package hostfile
+package safefs
 
 import (
 	"os"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // ReadPrivate is ReadNamed for a secret. Errors: also Precondition as
@@ -34,9 +34,9 @@ func CheckPrivate(f *os.File) error {
 	}
 	switch {
 	case st.Uid != uint32(os.Geteuid()) && st.Uid != 0:
-		return fault.New(fault.Precondition, "belongs to uid %d, not to you (uid %d)", st.Uid, os.Geteuid())
+		return errdefs.New(errdefs.Precondition, "belongs to uid %d, not to you (uid %d)", st.Uid, os.Geteuid())
 	case st.Mode&0o077 != 0:
-		return fault.New(fault.Precondition, "mode %04o lets others at it: chmod 600 it", st.Mode&0o7777)
+		return errdefs.New(errdefs.Precondition, "mode %04o gives other users access: run chmod 600", st.Mode&0o7777)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package hostfile
+package safefs
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // beneathMounts is beneath, but lets a look-up enter a mount.
@@ -22,7 +22,7 @@ const beneathMounts = beneath &^ unix.RESOLVE_NO_XDEV
 func OpenRegular(dir int, rel string) (*os.File, error) {
 	handle, err := openHow(dir, rel, unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW, Resolve: beneathMounts})
 	if errors.Is(err, unix.ELOOP) {
-		return nil, fault.New(fault.Invalid, "a directory on the way to it is a symbolic link, which is not followed")
+		return nil, errdefs.New(errdefs.Invalid, "a directory on the way to it is a symbolic link, which is not followed")
 	}
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package hostfile
+package safefs
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // special makes one of each kind of file in dir that must not be read.
@@ -39,7 +39,7 @@ func TestReadRegularReadsRegularFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	for name, want := range special(t, dir) {
 		_, err := ReadRegularIn(dir, name, 8)
-		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+		if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestReadRegularReadsRegularFilesAlone(t *testing.T) {
 	if _, err := ReadRegularIn(dir, "absent", 8); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("an absent file: %v", err)
 	}
-	if _, err := ReadRegularIn(dir, "../"+filepath.Base(dir)+"/good", 8); err == nil {
+	if _, err := ReadRegularIn(dir, "../../"+filepath.Base(dir)+"/good", 8); err == nil {
 		t.Error("a path out of the directory was read")
 	}
 }
@@ -66,7 +66,7 @@ func TestReadNamedFollowsLinksAndWaitsForNothing(t *testing.T) {
 	}
 	for name, want := range errs {
 		_, err := ReadNamed(filepath.Join(dir, name), 8)
-		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+		if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package hostfile
+package safefs
 
 import (
 	"errors"

@@ -4,7 +4,7 @@ package statedir
 import (
 	"path/filepath"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Path is that of the user's state directory, which need not be there:
@@ -22,5 +22,5 @@ func Path(getenv func(string) string) (string, error) {
 	if dir := getenv("HOME"); dir != "" {
 		return filepath.Join(dir, ".local", "share", "agentfense"), nil
 	}
-	return "", fault.New(fault.Precondition, "state directory: none of AGENTFENSE_HOME, XDG_DATA_HOME and HOME is set")
+	return "", errdefs.New(errdefs.Precondition, "state directory: none of AGENTFENSE_HOME, XDG_DATA_HOME and HOME is set")
 }

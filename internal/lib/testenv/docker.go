@@ -1,4 +1,4 @@
-package needs
+package testenv
 
 import (
 	"archive/tar"

@@ -1,11 +1,11 @@
-// Package needs says what a test needs of the machine, for tests only.
+// Package testenv says what a test needs of the machine, for tests only.
 //
 // A test whose need the machine cannot meet is skipped, with the reason. The
 // environment variable AGENTFENSE_REQUIRE turns that skip into a failure for
 // the needs it lists ("fuse,bwrap,git"), so that a machine meant to run
 // everything cannot pass by skipping. Each probe does the real thing once per
 // test binary; nothing it makes outlives it.
-package needs
+package testenv
 
 import (
 	"errors"
@@ -61,6 +61,22 @@ func rootOnly() error {
 		return fmt.Errorf("running as uid %d, not as root", uid)
 	}
 	return nil
+}
+
+// Landlock needs a kernel that has Landlock enabled, of that version of its ABI
+// or a later one.
+func Landlock(t testing.TB, version int) {
+	t.Helper()
+	const askVersion = 1 // LANDLOCK_CREATE_RULESET_VERSION
+	n, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, askVersion)
+	var err error
+	switch {
+	case errno != 0:
+		err = errno
+	case int(n) < version:
+		err = fmt.Errorf("the kernel's is of version %d, want %d", n, version)
+	}
+	check(t, "landlock", err)
 }
 
 // Command needs each of the programs on the PATH; a program's name is the

@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
 )
 
 func TestQuoteName(t *testing.T) {
@@ -32,7 +32,7 @@ func TestQuoteName(t *testing.T) {
 }
 
 func TestGitReadsQuotedNames(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
 		raw := rapid.SliceOfN(rapid.ByteRange(1, 255), 1, 40).Draw(t, "name")

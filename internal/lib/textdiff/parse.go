@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Patch is one file of a patch in git's format.
@@ -52,13 +52,13 @@ func ParsePatch(text string) ([]Patch, error) {
 func parseHeader(line string) (Hunk, error) {
 	fields := strings.Fields(line)
 	if len(fields) < 4 || fields[3] != "@@" || fields[1][0] != '-' || fields[2][0] != '+' {
-		return Hunk{}, fault.New(fault.Invalid, "hunk: malformed header %q", line)
+		return Hunk{}, errdefs.New(errdefs.Invalid, "hunk: malformed header %q", line)
 	}
 	var h Hunk
 	oldErr := parseSpan(fields[1][1:], &h.OldStart, &h.OldLines)
 	newErr := parseSpan(fields[2][1:], &h.NewStart, &h.NewLines)
 	if oldErr || newErr {
-		return Hunk{}, fault.New(fault.Invalid, "hunk: malformed header %q", line)
+		return Hunk{}, errdefs.New(errdefs.Invalid, "hunk: malformed header %q", line)
 	}
 	return h, nil
 }
@@ -80,7 +80,7 @@ func (h *Hunk) take(lines []string) ([]string, error) {
 	before, after := h.OldLines, h.NewLines
 	for before > 0 || after > 0 {
 		if len(lines) == 0 || lines[0] == "" {
-			return nil, fault.New(fault.Invalid, "hunk: it ends early")
+			return nil, errdefs.New(errdefs.Invalid, "hunk: it ends early")
 		}
 		l := Line{Op: Op(lines[0][0]), Text: lines[0][1:]}
 		switch l.Op {
@@ -91,10 +91,10 @@ func (h *Hunk) take(lines []string) ([]string, error) {
 		case Insert:
 			after--
 		default:
-			return nil, fault.New(fault.Invalid, "hunk: line %q is neither kept, deleted nor inserted", lines[0])
+			return nil, errdefs.New(errdefs.Invalid, "hunk: line %q is neither kept, deleted nor inserted", lines[0])
 		}
 		if before < 0 || after < 0 {
-			return nil, fault.New(fault.Invalid, "hunk: it has more lines than it says")
+			return nil, errdefs.New(errdefs.Invalid, "hunk: it has more lines than it says")
 		}
 		lines = lines[1:]
 		if len(lines) > 0 && strings.HasPrefix(lines[0], `\`) {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
 )
 
 // What is written of two files is read as what it was written of.
@@ -46,7 +46,7 @@ func TestParsePatchRefuses(t *testing.T) {
 		"another file in its middle": "@@ -1,2 +1 @@\n-a\ndiff --git a/g b/g\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := textdiff.ParsePatch(head + hunk); !fault.Is(err, fault.Invalid) {
+			if got, err := textdiff.ParsePatch(head + hunk); !errdefs.Is(err, errdefs.Invalid) {
 				t.Errorf("ParsePatch = %v, %v, want Invalid", got, err)
 			}
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
 )
 
 func TestUnified(t *testing.T) {
@@ -116,7 +116,7 @@ func text() *rapid.Generator[string] {
 }
 
 func TestGitAppliesWhatUnifiedSays(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	rapid.Check(t, func(t *rapid.T) {
@@ -138,7 +138,7 @@ func TestGitAppliesWhatUnifiedSays(t *testing.T) {
 }
 
 func TestGitAppliesLargeRandomEdits(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "f")
 	random := rand.New(rand.NewPCG(1, 2))

@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Escape returns s such that a terminal or a line-based log shows it on one
@@ -112,5 +112,5 @@ func unescapeOne(s string) (int, string, error) {
 const maxEscape = 10
 
 func badEscape(s string) error {
-	return fault.New(fault.Invalid, "malformed escape at %q", s[:min(len(s), maxEscape)])
+	return errdefs.New(errdefs.Invalid, "malformed escape at %q", s[:min(len(s), maxEscape)])
 }

@@ -3,7 +3,7 @@ package vpath
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // ownMark begins the name of an own entry: one that a program made at a path
@@ -29,7 +29,7 @@ func ParseOwn(text string) (Path, error) {
 	case err != nil:
 		return "", err
 	case plain != p.Plain() || strings.Count(text, ownMark) != strings.Count(text, "/"+ownMark):
-		return "", fault.New(fault.Invalid, "path %s is not clean", Quote(text))
+		return "", errdefs.New(errdefs.Invalid, "path %s is not clean", Quote(text))
 	}
 	return p, nil
 }

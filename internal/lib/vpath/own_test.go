@@ -3,7 +3,7 @@ package vpath_test
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestOwnPaths(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Path is an absolute, cleaned path inside a workspace: "/" or "/a/b". Its
@@ -32,7 +32,7 @@ func Parse(s string) (Path, error) {
 			continue
 		}
 		if err := CheckName(element); err != nil {
-			return "", fault.New(fault.Invalid, "path %s: %w", Quote(s), err)
+			return "", errdefs.New(errdefs.Invalid, "path %s: %w", Quote(s), err)
 		}
 		b.WriteByte('/')
 		b.WriteString(element)
@@ -48,11 +48,11 @@ func Parse(s string) (Path, error) {
 func CheckName(name string) error {
 	switch {
 	case name == "" || name == "." || name == "..":
-		return fault.New(fault.Invalid, "name %q is not allowed", name)
+		return errdefs.New(errdefs.Invalid, "name %q is not allowed", name)
 	case len(name) > NameMax:
-		return fault.New(fault.Invalid, "name of %d bytes is longer than %d", len(name), NameMax)
+		return errdefs.New(errdefs.Invalid, "name of %d bytes is longer than %d", len(name), NameMax)
 	case strings.ContainsAny(name, "/\x00"):
-		return fault.New(fault.Invalid, "name %s holds a slash or a NUL", Quote(name))
+		return errdefs.New(errdefs.Invalid, "name %s holds a slash or a NUL", Quote(name))
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestParse(t *testing.T) {
@@ -31,7 +31,7 @@ func TestParse(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"..", "/a/../b", "a\x00b", strings.Repeat("n", 256)} {
-		if _, err := vpath.Parse(bad); !fault.Is(err, fault.Invalid) {
+		if _, err := vpath.Parse(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("Parse(%q) error = %v, want Invalid", bad, err)
 		}
 	}
@@ -131,7 +131,7 @@ func FuzzEscapeIsLossless(f *testing.F) {
 
 func TestUnescapeRefusesForeignEscapes(t *testing.T) {
 	for _, bad := range []string{`\`, `\n`, `\x1`, `\xzz`, `\u{`, `\u{110000}`, `\u41`} {
-		if got, err := vpath.Unescape(bad); !fault.Is(err, fault.Invalid) {
+		if got, err := vpath.Unescape(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("Unescape(%q) = %q, %v, want Invalid", bad, got, err)
 		}
 	}

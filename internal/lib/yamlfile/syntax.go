@@ -5,13 +5,14 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // special finds a value that YAML does not take for text although it may be
-// meant as a pattern.
-var special = regexp.MustCompile("^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\\[@%`|>]")
+// meant as a pattern. As the others it is compiled when a file is wrong.
+var special = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^[ \t]*(- )*[ \t]*([a-z]+:)?[ \t]+[*&!{\\[@%`|>]") })
 
 // syntaxError says where text is not YAML. The line is found by looking for the
 // shortest beginning of the text that has the same fault, because the parser's
@@ -26,12 +27,12 @@ func (f File) syntaxError(text []byte, err error) error {
 }
 
 // tabbed finds a tab where YAML wants spaces.
-var tabbed = regexp.MustCompile("^ *(- *)*\t")
+var tabbed = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("^ *(- *)*\t") })
 
 // explain says in words what is wrong with a line, cause being what the parser
 // says.
 func explain(cause string, line []byte) string {
-	if tabbed.Match(line) {
+	if tabbed().Match(line) {
 		return "the line is indented with a tab: YAML takes spaces only"
 	}
 	text := "the line does not fit the lines above it"
@@ -41,7 +42,7 @@ func explain(cause string, line []byte) string {
 			break
 		}
 	}
-	if special.Match(line) {
+	if special().Match(line) {
 		text += "; quote a value that begins with one of * & ! { [ @ % ` | >"
 	}
 	return text
@@ -76,11 +77,11 @@ func parseAll(text []byte) error {
 	return yaml.Unmarshal(text, &n)
 }
 
-var linePrefix = regexp.MustCompile(`^line \d+: `)
+var linePrefix = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^line \d+: `) })
 
 func syntaxCause(err error) string {
 	if err == nil {
 		return ""
 	}
-	return linePrefix.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "")
+	return linePrefix().ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "")
 }

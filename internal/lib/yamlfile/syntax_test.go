@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/yamlfile"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 func TestMistakesAreExplained(t *testing.T) {

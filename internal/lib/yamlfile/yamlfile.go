@@ -12,8 +12,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // File is a file's name, as errors give it.
@@ -21,7 +21,7 @@ type File string
 
 // At is an Invalid error "NAME:LINE: …". The format takes %w.
 func (f File) At(line int, format string, args ...any) error {
-	return fault.New(fault.Invalid, "%s:%d: %w", vpath.Escape(string(f)), line, fmt.Errorf(format, args...))
+	return errdefs.New(errdefs.Invalid, "%s:%d: %w", vpath.Escape(string(f)), line, fmt.Errorf(format, args...))
 }
 
 // Parse returns the only value of text, nil if there is none.

@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"cmp"
@@ -8,11 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 const (
@@ -28,12 +30,12 @@ const (
 // applier carries a plan out. Nothing in it is changed by more than one
 // goroutine.
 type applier struct {
-	work     *work
+	work     *changes.Work
 	plan     *plan
 	progress func(tried, total int)
 	tell     func() error // what was done, to the audit log
 	// drop lets the delta forget; all says that it is everything planned.
-	drop func(v []Version, all bool) (stale []vpath.Path, err error)
+	drop func(v []changes.Version, all bool) (stale []vpath.Path, err error)
 
 	broken  map[vpath.Path]bool // git directories of which a change has failed
 	touched map[vpath.Path]bool // directories whose names are not durable yet
@@ -58,15 +60,15 @@ func (a *applier) run(ctx context.Context) error {
 	for _, s := range a.plan.steps {
 		switch {
 		case s.done || s.outcome != Applied:
-		case s.status == Deleted:
+		case s.Status == changes.Deleted:
 			deletions = append(deletions, s)
-		case isDir(s.Info.Mode) && s.status == Modified && s.Info.Mode&0o700 == 0o700:
+		case record.IsDir(s.Info.Mode) && s.Status == changes.Modified && s.Info.Mode&0o700 == 0o700:
 			opened = append(opened, s)
-		case isDir(s.Info.Mode) && s.status == Modified:
+		case record.IsDir(s.Info.Mode) && s.Status == changes.Modified:
 			closed = append(closed, s)
-		case isDir(s.Info.Mode):
+		case record.IsDir(s.Info.Mode):
 			dirs = append(dirs, s)
-		case s.status == Retyped && isDir(s.baseMode()):
+		case s.Status == changes.Retyped && record.IsDir(s.BaseMode()):
 			instead = append(instead, s)
 		default:
 			files = append(files, s)
@@ -74,6 +76,7 @@ func (a *applier) run(ctx context.Context) error {
 	}
 	slices.Reverse(deletions)
 	slices.SortStableFunc(files, func(a, b *step) int { return gitRank(a.Path) - gitRank(b.Path) })
+	a.failed()
 	a.each(ctx, opened, a.chmod)
 	a.each(ctx, dirs, a.makeDir)
 	a.files(ctx, files)
@@ -92,7 +95,7 @@ func (a *applier) run(ctx context.Context) error {
 }
 
 // each does the steps one after the other.
-func (a *applier) each(ctx context.Context, steps []*step, do func(*step, entry) error) {
+func (a *applier) each(ctx context.Context, steps []*step, do func(*step, changes.Entry) error) {
 	for _, s := range steps {
 		if !a.mayGoOn(ctx, s) {
 			continue
@@ -105,13 +108,13 @@ func (a *applier) each(ctx context.Context, steps []*step, do func(*step, entry)
 func (a *applier) mayGoOn(ctx context.Context, s *step) bool {
 	if err := ctx.Err(); err != nil && !a.stopped {
 		a.stopped = true
-		a.failure = errors.Join(a.failure, fault.New(fault.Canceled, "apply: %w", err))
+		a.failure = errors.Join(a.failure, errdefs.New(errdefs.Canceled, "apply: %w", err))
 	}
 	if a.stopped {
 		s.stop(Skipped, "not tried, because something before it failed")
 		return false
 	}
-	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped || parent.outcome == ChangedSinceReview) && s.status != Deleted {
+	if parent := a.plan.at[s.Path.Dir()]; parent != nil && (parent.outcome == Failed || parent.outcome == Skipped || parent.outcome == ChangedSinceReview) && s.Status != changes.Deleted {
 		s.stop(Skipped, "its directory could not be made")
 		return false
 	}
@@ -132,83 +135,74 @@ func (a *applier) finish(s *step, err error) {
 		return
 	}
 	a.breakWhole(s)
-	kind := hostfile.Kind(err)
-	hosts := kind == fault.Exhausted || kind == fault.Unavailable || errors.Is(err, unix.EROFS)
-	if !hosts && !errors.Is(err, errMoved) && a.hasMovedOn(s) {
+	kind := safefs.Kind(err)
+	hosts := kind == errdefs.Exhausted || kind == errdefs.Unavailable || errors.Is(err, unix.EROFS)
+	if !hosts && !errors.Is(err, changes.ErrMoved) && a.hasMovedOn(s) {
 		err = ErrBusy // the rest is but a consequence
 	}
 	switch {
 	case a.plan.reviewed != nil && (errors.Is(err, errNotReviewed) || errors.Is(err, ErrBusy)):
 		s.stop(ChangedSinceReview, nowElse)
 		return
-	case errors.Is(err, errMoved):
-		kind = fault.Precondition
+	case errors.Is(err, changes.ErrMoved):
+		kind = errdefs.Precondition
 		s.stop(Conflict, "%s", err)
 	case errors.Is(err, unix.EIO):
-		kind = diskKind(err)
+		kind = record.DiskKind(err)
 		s.stop(Failed, "input/output error: a disk of this host fails, that of the source or that of the state directory; the kernel log says more")
-	case fault.KindOf(err) != fault.Internal:
-		kind = fault.KindOf(err)
+	case errdefs.KindOf(err) != errdefs.Internal:
+		kind = errdefs.KindOf(err)
 		s.stop(Failed, "%s", err)
 	default:
-		kind = diskKind(err)
-		s.stop(Failed, "%s", unwrapErrno(err))
+		kind = record.DiskKind(err)
+		s.stop(Failed, "%s", record.UnwrapErrno(err))
 	}
 	a.keep(s, kind, errors.Is(err, ErrBusy), hosts)
-	a.stopped = a.stopped || kind == fault.Exhausted || errors.Is(err, unix.EROFS)
-}
-
-// diskKind is hostfile.Kind of what a caller waits for. Unavailable would say that
-// the server is gone, and have clients try again; a disk that fails is neither.
-func diskKind(err error) fault.Kind {
-	if kind := hostfile.Kind(err); kind != fault.Unavailable {
-		return kind
-	}
-	return fault.Precondition
+	a.stopped = a.stopped || kind == errdefs.Exhausted || errors.Is(err, unix.EROFS)
 }
 
 // keep keeps the failure of a step, unless one is kept that counts as much. hosts
 // says that the host failed, and not because of what a command did.
-func (a *applier) keep(s *step, kind fault.Kind, busy, hosts bool) {
+func (a *applier) keep(s *step, kind errdefs.Kind, busy, hosts bool) {
 	switch {
 	case busy:
-		a.own = cmp.Or(a.own, fault.New(kind, "apply %s: %w", s.Path, ErrBusy))
-	case kind == fault.Denied && !hosts:
+		a.own = cmp.Or(a.own, errdefs.New(kind, "apply %s: %w", s.Path, ErrBusy))
+	case kind == errdefs.Denied && !hosts:
 		if a.own == nil || errors.Is(a.own, ErrBusy) {
-			a.own = fault.New(kind, "apply %s: %s", s.Path, s.reason)
+			a.own = errdefs.New(kind, "apply %s: %s", s.Path, s.reason)
 		}
 	case a.failure == nil:
-		a.failure = fault.New(kind, "apply %s: %s", s.Path, s.reason)
+		a.failure = errdefs.New(kind, "apply %s: %s", s.Path, s.reason)
 	}
 }
 
 // hasMovedOn reports whether the sandbox, which runs, has made something else
 // of an entry of its delta meanwhile, or nothing.
 func (a *applier) hasMovedOn(s *step) bool {
-	if a.work.lock != nil {
+	if a.work.Lock != nil {
 		return false
 	}
-	same, err := s.version().holds(a.work.stack, s.Path)
+	same, err := s.Version().Holds(a.work.Stack, s.Path)
 	return err == nil && !same
 }
 
 // check looks at the source's entry once more, now that it is about to be
-// replaced, and returns it. Errors: errMoved.
-func (a *applier) check(s *step, e entry) (*unix.Stat_t, error) {
-	now, err := e.stat()
+// replaced, and returns it. Errors: ErrMoved.
+func (a *applier) check(s *step, e changes.Entry) (*unix.Stat_t, error) {
+	now, err := e.Stat()
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := a.work.isFresh(s.Path, s.Base)
+	fresh, err := a.work.IsFresh(s.Path, s.Base)
 	if err == nil && !fresh {
-		err = errMoved
+		err = changes.ErrMoved
 	}
 	return now, err
 }
 
 // makeDir makes a directory. One that its owner could not fill gets its mode
 // when it is full.
-func (a *applier) makeDir(s *step, e entry) error {
+func (a *applier) makeDir(s *step, e changes.Entry) error {
 	if s.remade {
 		a.late = append(a.late, s)
 		return nil
@@ -217,12 +211,12 @@ func (a *applier) makeDir(s *step, e entry) error {
 	if err != nil {
 		return err
 	}
-	mode := s.Info.Mode & stickyBits
-	if mode&ownerBits != ownerBits {
+	mode := s.Info.Mode & record.StickyBits
+	if mode&changes.OwnerBits != changes.OwnerBits {
 		a.late = append(a.late, s)
-		a.work.unfinished[s.Path] = mode
+		a.work.Unfinished[s.Path] = mode
 	}
-	return e.makeDir(look{mode: mode | ownerBits}, before)
+	return e.MakeDir(changes.Look{Mode: mode | changes.OwnerBits}, before)
 }
 
 // finishDirs gives the directories their modes that are full now.
@@ -236,32 +230,32 @@ func (a *applier) finishDirs() {
 			a.finish(s, err)
 			continue
 		}
-		delete(a.work.unfinished, s.Path)
+		delete(a.work.Unfinished, s.Path)
 	}
 }
 
-func (a *applier) chmod(s *step, e entry) error {
-	now, err := e.stat()
+func (a *applier) chmod(s *step, e changes.Entry) error {
+	now, err := e.Stat()
 	if err != nil || now == nil {
-		return errors.Join(err, errMoved)
+		return errors.Join(err, changes.ErrMoved)
 	}
-	return e.chmod(now, s.Info.Mode&stickyBits)
+	return e.Chmod(now, s.Info.Mode&record.StickyBits)
 }
 
-func (a *applier) remove(s *step, e entry) error {
+func (a *applier) remove(s *step, e changes.Entry) error {
 	before, err := a.check(s, e)
 	switch {
 	case err != nil:
 		return err
-	case isDir(s.baseMode()):
-		return e.removeDir()
+	case record.IsDir(s.BaseMode()):
+		return e.RemoveDir()
 	}
-	return e.remove(before)
+	return e.Remove(before)
 }
 
 // clearDir removes the directory whose place s takes, emptied before.
-func (a *applier) clearDir(s *step, e entry) error {
-	if err := e.removeDir(); err != nil {
+func (a *applier) clearDir(s *step, e changes.Entry) error {
+	if err := e.RemoveDir(); err != nil {
 		return err
 	}
 	s.Base = &layer.Base{Absent: true}
@@ -272,26 +266,26 @@ func (a *applier) clearDir(s *step, e entry) error {
 // it.
 func (a *applier) settle() error {
 	if err := a.syncNames(); err != nil {
-		return fault.New(diskKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
+		return errdefs.New(record.DiskKind(err), "apply: what was applied may not be on the disk yet, it stays in the delta: %w", err)
 	}
-	var versions []Version
+	var versions []changes.Version
 	all := true
 	for _, s := range a.plan.steps {
 		all = all && s.done
 		if s.done {
-			v := s.version()
+			v := s.Version()
 			v.Made = s.made
 			versions = append(versions, v)
 		}
 	}
-	crash.At("sync: settled")
+	failpoint.At("sync: settled")
 	// In this order, so that a crash leaves nothing done of which nobody is told.
 	err := a.tell()
 	if err != nil {
 		return err
 	}
-	crash.At("sync: told")
-	if err := a.work.turn.forgetting(); err != nil {
+	failpoint.At("sync: told")
+	if err := a.work.ApplyLock.Forgetting(); err != nil {
 		return err
 	}
 	a.stale, err = a.drop(versions, all)
@@ -304,9 +298,9 @@ func (a *applier) syncNames() error {
 		return a.syncAll()
 	}
 	for dir := range a.touched {
-		err := a.work.tree.sync(dir)
+		err := a.work.Tree.Sync(dir)
 		switch {
-		case isWayGone(err):
+		case changes.IsWayGone(err):
 			// removed since, or replaced: there are no names in it to lose
 		case errors.Is(err, unix.EACCES):
 			return a.syncAll()
@@ -319,10 +313,19 @@ func (a *applier) syncNames() error {
 
 // syncAll writes out the whole file system of the source.
 func (a *applier) syncAll() error {
-	fd, err := a.work.tree.openDir(vpath.Root, unix.O_RDONLY)
+	fd, err := a.work.Tree.OpenDir(vpath.Root, unix.O_RDONLY)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
 	return unix.Syncfs(fd)
+}
+
+// failed keeps the failures that were known before anything was touched.
+func (a *applier) failed() {
+	for _, s := range a.plan.steps {
+		if s.outcome == Failed && !s.done {
+			a.keep(s, errdefs.Denied, false, true)
+		}
+	}
 }

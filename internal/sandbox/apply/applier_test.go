@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"os"
@@ -7,22 +7,24 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func TestAFailingDiskIsNoServerThatIsGone(t *testing.T) {
 	s := &step{}
 	s.Path = "/d/f"
 	a := applier{
-		work: &work{lock: &Lock{}}, plan: &plan{}, total: 1, broken: nil,
+		work: &changes.Work{Lock: &record.Lock{}}, plan: &plan{}, total: 1, broken: nil,
 		progress: func(int, int) {},
 	}
 	a.finish(s, &os.PathError{Op: "read", Path: "f", Err: unix.EIO})
 	if s.outcome != Failed || !strings.Contains(s.reason, "input/output error: a disk of this host fails") {
 		t.Errorf("outcome %q: %s", s.outcome, s.reason)
 	}
-	if kind := fault.KindOf(a.failure); kind != fault.Precondition {
-		t.Errorf("kind %v, want %v: %v", kind, fault.Precondition, a.failure)
+	if kind := errdefs.KindOf(a.failure); kind != errdefs.Precondition {
+		t.Errorf("kind %v, want %v: %v", kind, errdefs.Precondition, a.failure)
 	}
 }
 

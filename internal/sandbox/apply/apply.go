@@ -1,4 +1,8 @@
-package sandbox
+// Package apply brings the changes of a sandbox into its source, or discards them.
+// Nothing is lost: a path whose source is not what the sandbox saw is refused, each
+// file is replaced whole, and an entry leaves the delta only after the source holds
+// it durably. A killed apply is finished by the next command.
+package apply
 
 import (
 	"cmp"
@@ -7,10 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // Outcome is what apply did, or would do, with a path.
@@ -37,14 +44,14 @@ const (
 // PathResult is the outcome at one path.
 type PathResult struct {
 	Path    vpath.Path
-	Status  Status
+	Status  changes.Status
 	Outcome Outcome
 	Reason  string // why, unless applied
-	Mark    *Mark
+	Mark    *review.RiskFlag
 	// Implied says that it is a directory that a review does not list, because
 	// something below it tells of it.
 	Implied bool
-	// Group, RenamedFrom and RenamedTo are as in FileDiff.
+	// Group, RenamedFrom and RenamedTo are as in review.FileDiff.
 	Group                  string
 	RenamedFrom, RenamedTo vpath.Path
 	// Overwrote says that the source was not what the sandbox saw, and the
@@ -52,15 +59,15 @@ type PathResult struct {
 	Overwrote bool
 }
 
-// ApplyOptions say what to apply.
-type ApplyOptions struct {
+// Options say what to apply.
+type Options struct {
 	// Paths select what lies at and below them; none: everything.
 	Paths  []vpath.Path
 	DryRun bool
 	// To is the directory that takes the changes instead of the source, nil: none.
 	// What counts as a conflict is its content, and the delta keeps everything.
-	To *Source
-	// Reviewed is the digest of what is applied (Review.Remember): what is not as
+	To *record.Source
+	// Reviewed is the digest of what is applied (review.Review.Remember): what is not as
 	// it was shown is left out, by name. "": what is there now.
 	Reviewed string
 	// AtStart has a live sandbox's changes applied as they are at the start: what
@@ -69,28 +76,28 @@ type ApplyOptions struct {
 	// OnConflict is what happens where the source is not what the sandbox saw.
 	OnConflict OnConflict
 	// Drop is told what was applied, for the live supervisor to forget it
-	// (see DropVersions). Nil: the sandbox does not run; Apply takes its lock
+	// (see changes.DropVersions). Nil: the sandbox does not run; Changes takes its lock
 	// and forgets by itself.
-	Drop func([]Version) (stale []vpath.Path, err error)
+	Drop func([]changes.Version) (stale []vpath.Path, err error)
 	// placed, if not nil, is told what the delta is about to forget, with what the
 	// source has of it now.
-	placed func([]Version)
+	placed func([]changes.Version)
 	// Progress, if not nil, is called after each path that was tried.
 	Progress func(tried, total int)
 }
 
-// ApplyResult tells what became of each selected path, by path.
-type ApplyResult struct {
+// Result tells what became of each selected path, by path.
+type Result struct {
 	Paths  []PathResult
-	Groups []Group // of the changes
+	Groups []review.Group // of the changes
 	// Changed are paths that were applied while the sandbox wrote to them
 	// again; the later version is still in the delta.
 	Changed []vpath.Path
-	Growth  Growth
+	Growth  changes.SizeDelta
 }
 
 // Skip notes that what would have been applied was not.
-func (r *ApplyResult) Skip() {
+func (r *Result) Skip() {
 	for i := range r.Paths {
 		if r.Paths[i].Outcome == Applied {
 			r.Paths[i].Outcome, r.Paths[i].Reason = Skipped, stoppedByAnother
@@ -100,10 +107,10 @@ func (r *ApplyResult) Skip() {
 
 // Count returns how many changes had the outcome, counted as a review counts
 // them.
-func (r *ApplyResult) Count(o Outcome) int {
+func (r *Result) Count(o Outcome) int {
 	n := 0
 	for _, p := range r.Paths {
-		if p.Outcome == o && p.IsListed() {
+		if p.Outcome == o && p.isListed() {
 			n++
 		}
 	}
@@ -111,59 +118,73 @@ func (r *ApplyResult) Count(o Outcome) int {
 }
 
 // Listed returns the paths that a person is told of.
-func (r *ApplyResult) Listed() []PathResult {
+func (r *Result) Listed() []PathResult {
 	var list []PathResult
 	for _, p := range r.Paths {
-		if p.IsListed() {
+		if p.isListed() {
 			list = append(list, p)
 		}
 	}
 	return list
 }
 
-// IsListed reports whether a person is told of the path: a review lists it, or
+// AppliedLast returns what Listed does, what was applied last.
+func (r *Result) AppliedLast() []PathResult {
+	var list, applied []PathResult
+	for _, p := range r.Listed() {
+		if p.Outcome == Applied {
+			applied = append(applied, p)
+		} else {
+			list = append(list, p)
+		}
+	}
+	return append(list, applied...)
+}
+
+// isListed reports whether a person is told of the path: a review lists it, or
 // something stopped it that is not told at another path.
-func (p *PathResult) IsListed() bool {
+func (p *PathResult) isListed() bool {
 	return !p.Implied || p.Outcome != Applied && p.Outcome != Present && p.Outcome != Skipped && p.Reason != PartOfRepository
 }
 
-// Apply brings the sandbox's changes into its source.
+// Changes brings the sandbox's changes into its source.
 //
 // Every selected path is checked first. If the source at one of them is not
 // what the sandbox saw, or the policy does not let the sandbox write there,
 // nothing is applied: the error is a Precondition and the result names all
 // such paths; the others can be applied by selecting them, or by another
-// ApplyOptions.OnConflict than Stop. Otherwise each
-// file is replaced by one rename, directories first and deletions last, and
-// what the source holds durably leaves the delta. If the host fails midway,
-// what was done is done and reported, and the rest stays in the delta.
+// Options.OnConflict than Stop. Otherwise each file is replaced by one rename,
+// directories first and deletions last, and what the source holds durably leaves
+// the delta. If the host fails midway, what was done is done and reported, and the
+// rest stays in the delta.
 //
 // Errors: Precondition, also if the sandbox is locked; NotFound for a path at
-// which nothing changed, and for ApplyOptions.Reviewed if it is kept no longer; Denied and Exhausted as the host has it; Canceled;
-// ErrBusy. ErrBusy and Denied stand for failures that a command in the sandbox can
-// bring about; where anything else failed too, the error tells of that alone.
-func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult, err error) {
+// which nothing changed, and for Options.Reviewed if it is kept no longer; Denied and
+// Exhausted as the host has it; Canceled; ErrBusy. ErrBusy and Denied stand for failures that a
+// command in the sandbox can bring about; where anything else failed too, the error tells of that
+// alone.
+func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, err error) {
 	var own error // see applier
 	defer func() { err = cmp.Or(err, own) }()
-	w, err := s.openToApply(o)
+	w, err := openToApply(s, o)
 	if err != nil {
 		return result, err
 	}
 	defer func() {
-		result.Growth.Files += w.cleared.Files
-		result.Growth.Bytes += w.cleared.Bytes
-		result.Growth.Dirs += w.cleared.Dirs
-		err = errors.Join(err, w.close())
+		result.Growth.Files += w.Cleared.Files
+		result.Growth.Bytes += w.Cleared.Bytes
+		result.Growth.Dirs += w.Cleared.Dirs
+		err = errors.Join(err, w.Close())
 	}()
-	w.noteMade = o.placed != nil
-	changes, err := w.changes(o.Paths, true)
+	w.NoteMade = o.placed != nil
+	changes, err := w.Changes(o.Paths, true)
 	if err != nil {
 		return result, err
 	}
-	if err := w.checkWhole(changes, o.Paths, s.Name()); err != nil {
+	if err := review.CheckWhole(w, changes, o.Paths, s.Name()); err != nil {
 		return result, err
 	}
-	p, err := w.planReviewed(changes, o)
+	p, err := planReviewed(w, changes, o)
 	if err != nil {
 		return result, err
 	}
@@ -197,23 +218,23 @@ func (s *Sandbox) Apply(ctx context.Context, o ApplyOptions) (result ApplyResult
 	err = errors.Join(err, tell())
 	if o.To == nil {
 		if done := p.settled(); len(done) > 0 {
-			err = errors.Join(err, s.settle(func(at vpath.Path) bool { return done[at] }))
+			err = errors.Join(err, review.Settle(s, func(at vpath.Path) bool { return done[at] }))
 		}
 	}
 	return result, err
 }
 
 // planReviewed plans what o says.
-func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err error) {
-	var reviewed manifest
+func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan, err error) {
+	var reviewed review.Manifest
 	switch {
 	case o.Reviewed != "":
-		reviewed, err = w.sandbox.reviewed(o.Reviewed)
+		reviewed, err = review.Reviewed(w.Sandbox, o.Reviewed)
 	case o.AtStart && o.Drop != nil:
-		reviewed, err = w.manifestOf(changes)
+		reviewed, err = review.ManifestOf(w, changes)
 	}
 	if err == nil {
-		p, err = w.plan(changes, reviewed, o.Paths)
+		p, err = newPlan(w, changes, reviewed, o.Paths)
 	}
 	if err != nil || reviewed == nil {
 		return p, err
@@ -227,14 +248,14 @@ func (w *work) planReviewed(changes []change, o ApplyOptions) (p *plan, err erro
 func (p *plan) settled() map[vpath.Path]bool {
 	done, pending := map[vpath.Path]bool{}, map[vpath.Path]bool{}
 	for _, s := range p.steps {
-		if s.done && s.status != 0 {
+		if s.done && s.Status != 0 {
 			done[s.Path] = true
 		}
 	}
-	for _, c := range p.work.delta {
+	for _, c := range p.work.Delta {
 		pending[c.Path] = true
 	}
-	for at := range p.work.resumed {
+	for at := range p.work.Resumed {
 		if !pending[at] { // a killed apply was about to touch it, and did
 			done[at] = true
 		}
@@ -261,41 +282,41 @@ func (p *plan) answer(how OnConflict, name string) error {
 
 // run carries the plan out, and calls tell when it is done and the delta still
 // has it. It returns what the sandbox wrote to meanwhile; own is applier.own.
-func (p *plan) run(ctx context.Context, o ApplyOptions, tell func() error) (stale []vpath.Path, err, own error) {
+func (p *plan) run(ctx context.Context, o Options, tell func() error) (stale []vpath.Path, err, own error) {
 	paths := p.paths()
-	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []Version, all bool) ([]vpath.Path, error) {
+	a := applier{work: p.work, plan: p, total: len(paths), progress: o.Progress, tell: tell, drop: func(v []changes.Version, all bool) ([]vpath.Path, error) {
 		if o.To != nil {
 			return nil, nil
 		}
 		if o.placed != nil {
 			o.placed(v)
 		}
-		v, forgets, err := p.work.markKept(v)
+		v, forgets, err := p.work.MarkKept(v)
 		if err != nil {
 			return nil, err
 		}
 		if o.Drop == nil && all && forgets && len(o.Paths) == 0 {
-			return nil, p.work.stack.DropAll() // the same, at once
+			return nil, p.work.Stack.Reset() // the same, at once
 		}
-		return p.work.drop(v)
+		return p.work.Drop(v)
 	}}
 	if a.progress == nil {
 		a.progress = func(int, int) {}
 	}
-	if err := p.work.turn.intend(paths); err != nil {
-		if fault.Is(err, fault.Exhausted) {
-			err = fault.New(fault.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
+	if err := p.work.ApplyLock.Intend(paths); err != nil {
+		if errdefs.Is(err, errdefs.Exhausted) {
+			err = errdefs.New(errdefs.Exhausted, "%w: nothing applied; apply fewer paths at once, or free the disk by agentfense discard or agentfense rm", err)
 		}
 		return nil, err, nil
 	}
-	if err := a.listPlacing(p.unstaged(), func(*step) *staged { return nil }); err != nil {
+	if err := a.listPlacing(p.unstaged(), func(*step) *changes.Staged { return nil }); err != nil {
 		return nil, err, nil
 	}
-	crash.At("sync: intended")
+	failpoint.At("sync: intended")
 	err = a.run(ctx)
-	crash.At("sync: dropped")
+	failpoint.At("sync: dropped")
 	if a.dropped {
-		err = errors.Join(err, p.work.endTurn())
+		err = errors.Join(err, p.work.EndApply())
 	} // else the delta has what was placed, as after a kill
 	return a.stale, err, a.own
 }
@@ -312,14 +333,14 @@ func (p *plan) paths() []vpath.Path {
 }
 
 // result lists the outcomes at the paths that have one to tell of.
-func (p *plan) result() ApplyResult {
-	r := ApplyResult{Groups: p.groups}
+func (p *plan) result() Result {
+	r := Result{Groups: p.groups}
 	for _, s := range p.steps {
-		if s.status == 0 {
+		if s.Status == 0 {
 			continue
 		}
 		r.Paths = append(r.Paths, PathResult{
-			Path: s.Path.Plain(), Status: s.status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
+			Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason, Overwrote: s.overwrites, Implied: s.implied,
 			Mark: s.shown.Mark, Group: s.shown.Group, RenamedFrom: s.shown.RenamedFrom, RenamedTo: s.shown.RenamedTo,
 		})
 	}
@@ -346,9 +367,9 @@ func Refusal(name string, paths []PathResult) error {
 		case r.Outcome == Conflict:
 			conflicts++
 		case r.Outcome != Refused:
-		case r.Reason == ownReason:
+		case r.Reason == changes.OwnReason:
 			own++
-		case strings.HasPrefix(r.Reason, movedReason):
+		case strings.HasPrefix(r.Reason, changes.MovedReason):
 			moved++
 		default:
 			closed++
@@ -361,17 +382,17 @@ func Refusal(name string, paths []PathResult) error {
 	}{
 		{conflicts, "in conflict with the source"},
 		{closed, "not writable by the policy"},
-		{own, ownReason},
+		{own, changes.OwnReason},
 		{moved, "not deleted: its content was moved to what is never applied"},
 	} {
 		if part.n > 0 {
-			parts = append(parts, count(part.n, "path")+" "+part.why)
+			parts = append(parts, review.Count(part.n, "path")+" "+part.why)
 		}
 	}
 	if len(parts) == 0 {
 		return nil
 	}
-	return fault.New(fault.Precondition, "apply %s: nothing applied: %s", name, strings.Join(parts, ", "))
+	return errdefs.New(errdefs.Precondition, "apply %s: nothing applied: %s", name, strings.Join(parts, ", "))
 }
 
 // stoppedByAnother is why a path was skipped.
@@ -391,13 +412,13 @@ func (p *plan) event() audit.Applied {
 	var e audit.Applied
 	for _, s := range p.steps {
 		switch {
-		case s.status == 0:
+		case s.Status == 0:
 		case s.outcome == Applied:
 			e.Paths = append(e.Paths, audit.Text(s.Path))
 			if s.overwrites {
 				e.Overwrote = append(e.Overwrote, audit.Text(s.Path))
 			}
-		case s.outcome == Present && p.work.resumed[s.Path]:
+		case s.outcome == Present && p.work.Resumed[s.Path]:
 			e.Paths = append(e.Paths, audit.Text(s.Path)) // which the killed apply has not told
 		case s.outcome != Present && s.outcome != LeftOut:
 			e.Refused = append(e.Refused, audit.Text(s.Path.Plain()))

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"errors"
@@ -10,10 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 type tree = map[string]string
@@ -257,7 +259,7 @@ func TestApplyOfParts(t *testing.T) {
 	if got, want := b.changes(), []string{"D /d/b", "A /n/g"}; !cmp.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
 	}
-	if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Paths: []vpath.Path{"/none"}}); !fault.Is(err, fault.NotFound) {
+	if _, err := apply.Changes(t.Context(), b.box, apply.Options{Paths: []vpath.Path{"/none"}}); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Apply of a path without changes = %v, want NotFound", err)
 	}
 	b.apply()
@@ -281,13 +283,13 @@ func TestWhatWasAppliedInPartCanBeMadeAgain(t *testing.T) {
 func TestDryRunTouchesNothing(t *testing.T) {
 	b := newBench(t, tree{"a": "1"})
 	b.agent(func(a *agent) { a.write("/a", "2"); a.write("/b", "2") })
-	lock, err := b.box.TryLock(sandbox.PurposeSupervise)
+	lock, err := b.box.TryLock(record.PurposeSupervise)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer lock.Release()
-	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{DryRun: true})
-	if err != nil || r.Count(sandbox.Applied) != 2 {
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{DryRun: true})
+	if err != nil || r.Count(apply.Applied) != 2 {
 		t.Errorf("Apply = %v, %v", r, err)
 	}
 	if diff := cmp.Diff(tree{"a": "1"}, snapshot(t, b.dir)); diff != "" {
@@ -296,8 +298,8 @@ func TestDryRunTouchesNothing(t *testing.T) {
 	if len(b.changes()) != 2 {
 		t.Errorf("left %q", b.changes())
 	}
-	var held *sandbox.HeldError
-	if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{}); !errors.As(err, &held) {
+	var held *record.HeldError
+	if _, err := apply.Changes(t.Context(), b.box, apply.Options{}); !errors.As(err, &held) {
 		t.Errorf("Apply of a running sandbox by itself = %v, want a HeldError", err)
 	}
 }
@@ -307,11 +309,11 @@ func TestApplyBesideASupervisorDropsByIt(t *testing.T) {
 	b.agent(func(a *agent) {
 		a.write("/a", "2")
 		a.write("/b", "2")
-		drop := func(v []sandbox.Version) ([]vpath.Path, error) {
+		drop := func(v []changes.Version) ([]vpath.Path, error) {
 			a.write("/b", "later")
-			return sandbox.DropVersions(a.stack, v)
+			return changes.DropVersions(a.stack, v)
 		}
-		r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Drop: drop})
+		r, err := apply.Changes(t.Context(), b.box, apply.Options{Drop: drop})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,23 +352,23 @@ func TestApplyOfWhatTheSandboxIsWritingIsBusy(t *testing.T) {
 				a.mkdir("/d")
 				a.write("/f", "now")
 				a.remove("/gone")
-				o := sandbox.ApplyOptions{
-					Drop: func(v []sandbox.Version) ([]vpath.Path, error) { return sandbox.DropVersions(a.stack, v) },
+				o := apply.Options{
+					Drop: func(v []changes.Version) ([]vpath.Path, error) { return changes.DropVersions(a.stack, v) },
 					Progress: func(tried, _ int) {
 						if tried == 1 {
 							meanwhile(a)
 						}
 					},
 				}
-				r, err := b.box.Apply(t.Context(), o)
-				if !errors.Is(err, sandbox.ErrBusy) || !fault.Is(err, fault.Precondition) {
+				r, err := apply.Changes(t.Context(), b.box, o)
+				if !errors.Is(err, apply.ErrBusy) || !errdefs.Is(err, errdefs.Precondition) {
 					t.Errorf("Apply = %v, want that the sandbox is writing to it", err)
 				}
-				if r.Count(sandbox.Applied) != 1 || r.Count(sandbox.Failed) != 1 || r.Count(sandbox.Skipped) != 1 {
+				if r.Count(apply.Applied) != 1 || r.Count(apply.Failed) != 1 || r.Count(apply.Skipped) != 1 {
 					t.Errorf("Apply = %+v", r)
 				}
 				o.Progress = nil
-				if _, err := b.box.Apply(t.Context(), o); err != nil {
+				if _, err := apply.Changes(t.Context(), b.box, o); err != nil {
 					t.Errorf("Apply of it at rest = %v", err)
 				}
 			})
@@ -417,7 +419,7 @@ func TestApplyIsAudited(t *testing.T) {
 	b := newBench(t, tree{"a": "1", "b": "1"})
 	b.agent(func(a *agent) { a.write("/a", "2"); a.write("/b\n", "2"); a.remove("/b") })
 	b.apply("/a")
-	if _, err := b.box.Discard(sandbox.DiscardOptions{}); err != nil {
+	if _, err := apply.Discard(b.box, apply.DiscardOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.home.Remove("fix"); err != nil {

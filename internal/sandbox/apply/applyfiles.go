@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"cmp"
@@ -10,20 +10,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // ErrBusy says that the sandbox, which runs, changed an entry while it was
 // applied. Another apply may find it at rest.
-var ErrBusy = fault.New(fault.Precondition, "the sandbox is writing to it; apply again, or stop the sandbox")
+var ErrBusy = errdefs.New(errdefs.Precondition, "the sandbox is writing to it; apply again, or stop the sandbox")
 
 // batch are files written to the source that have no place in it yet.
 type batch struct {
 	steps  []*step // what is to be placed
-	files  map[*step]*staged
-	linked map[layer.FileID]*staged
+	files  map[*step]*changes.Staged
+	linked map[layer.FileID]*changes.Staged
 	ahead  map[*step]written
 }
 
@@ -33,7 +36,7 @@ type batch struct {
 func (a *applier) files(ctx context.Context, steps []*step) {
 	most := filesAtOnce()
 	for len(steps) > 0 {
-		b := batch{files: map[*step]*staged{}, linked: map[layer.FileID]*staged{}}
+		b := batch{files: map[*step]*changes.Staged{}, linked: map[layer.FileID]*changes.Staged{}}
 		n, bytes := 0, int64(0)
 		for n < len(steps) && n < most && bytes < batchBytes {
 			bytes += steps[n].Info.Size
@@ -51,7 +54,7 @@ func (a *applier) files(ctx context.Context, steps []*step) {
 
 // written is a file that was staged before its turn came.
 type written struct {
-	file *staged
+	file *changes.Staged
 	err  error
 }
 
@@ -77,10 +80,10 @@ func (a *applier) writeAhead(ctx context.Context, steps []*step) map[*step]writt
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(steps)) && !failed.Load() && ctx.Err() == nil; i = next.Add(1) - 1 {
 				s := steps[i]
-				if s.outcome != Applied || s.Info.Mode&typeBits != unix.S_IFREG || s.Info.Nlink > 1 || s.sameContent {
+				if s.outcome != Applied || s.Info.Mode&record.TypeBits != unix.S_IFREG || s.Info.Nlink > 1 || s.SameContent {
 					continue
 				}
-				done[i].err = a.work.tree.at(s.Path, func(e entry) (err error) {
+				done[i].err = a.work.Tree.At(s.Path, func(e changes.Entry) (err error) {
 					done[i].file, err = a.write(s, e)
 					return err
 				})
@@ -106,8 +109,8 @@ func (b *batch) forgetUnused(a *applier) {
 		if w.file == nil || b.files[s] == w.file {
 			continue
 		}
-		w.file.close()
-		_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(w.file) })
+		w.file.Close()
+		_ = a.work.Tree.At(s.Path, func(e changes.Entry) error { return e.RemoveIfNamed(w.file) })
 	}
 }
 
@@ -149,15 +152,15 @@ func (a *applier) stage(ctx context.Context, b *batch, s *step) {
 // writeNow stages one file whose turn has come, unless it is a further name of one
 // that is staged, or only gets another mode.
 func (a *applier) writeNow(b *batch, s *step) (w written) {
-	w.err = a.work.tree.at(s.Path, func(e entry) (err error) {
+	w.err = a.work.Tree.At(s.Path, func(e changes.Entry) (err error) {
 		s.inPlace, err = s.isModeOnly(e)
 		first := b.linked[s.Info.ID]
 		switch {
-		case err != nil || s.Info.Mode&typeBits != unix.S_IFREG:
+		case err != nil || s.Info.Mode&record.TypeBits != unix.S_IFREG:
 		case s.inPlace:
 			err = a.plan.checkInPlace(s)
 		case first != nil:
-			err = a.plan.checkSum(s, first.sum)
+			err = a.plan.checkSum(s, first.Sum)
 		default:
 			w.file, err = a.write(s, e)
 		}
@@ -169,38 +172,38 @@ func (a *applier) writeNow(b *batch, s *step) (w written) {
 // isModeOnly reports whether nothing but the mode of the source's file has to
 // change. Where the file has other names, in the view they are other files and
 // keep their mode: it is replaced.
-func (s *step) isModeOnly(e entry) (bool, error) {
-	if !s.sameContent {
+func (s *step) isModeOnly(e changes.Entry) (bool, error) {
+	if !s.SameContent {
 		return false, nil
 	}
-	now, err := e.stat()
+	now, err := e.Stat()
 	return now != nil && now.Nlink == 1, err
 }
 
 // write copies the delta's file beside its place. It may be called from several
 // goroutines.
-func (a *applier) write(s *step, e entry) (*staged, error) {
+func (a *applier) write(s *step, e changes.Entry) (*changes.Staged, error) {
 	before, err := a.check(s, e)
 	if err != nil {
 		return nil, err
 	}
 	var src *os.File
-	err = asOwner(func() (err error) {
-		src, err = a.work.stack.OpenDelta(s.Path)
+	err = record.AsOwner(func() (err error) {
+		src, err = a.work.Stack.OpenDelta(s.Path)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
+	l := changes.Look{Mode: s.Info.Mode & record.PermBits, Mtime: s.Info.Mtime, Before: before}
 	file, err := a.stageFrom(s, e, src, l)
 	if file == nil {
 		return nil, err
 	}
 	if err := cmp.Or(err, isUnchanged(src, s)); err != nil {
-		file.close()
-		return nil, cmp.Or(e.removeIfNamed(file), err)
+		file.Close()
+		return nil, cmp.Or(e.RemoveIfNamed(file), err)
 	}
 	return file, nil
 }
@@ -223,7 +226,7 @@ func (a *applier) commit(b *batch) {
 	if err == nil {
 		err = a.listPlacing(b.steps, b.staged)
 	}
-	crash.At("sync: staged")
+	failpoint.At("sync: staged")
 	for _, s := range b.steps {
 		placed := err
 		switch {
@@ -232,39 +235,39 @@ func (a *applier) commit(b *batch) {
 			b.unstage(a, s)
 			continue
 		case err == nil:
-			placed = a.act(s, func(s *step, e entry) error { return a.place(b, s, e) })
+			placed = a.act(s, func(s *step, e changes.Entry) error { return a.place(b, s, e) })
 		default:
 			b.unstage(a, s)
 		}
 		a.finish(s, placed)
-		crash.At("sync: one placed")
+		failpoint.At("sync: one placed")
 	}
 	for _, s := range b.steps {
 		if s.done && s.Info.Nlink > 1 { // each further name has changed the file
-			_ = a.act(s, func(*step, entry) error { return nil })
+			_ = a.act(s, func(*step, changes.Entry) error { return nil })
 		}
 	}
 	for _, f := range b.files {
-		f.close()
+		f.Close()
 	}
 }
 
 // unstage removes what is staged for s.
 func (b *batch) unstage(a *applier, s *step) {
 	if file := b.files[s]; file != nil {
-		_ = a.work.tree.at(s.Path, func(e entry) error { return e.removeIfNamed(file) })
+		_ = a.work.Tree.At(s.Path, func(e changes.Entry) error { return e.RemoveIfNamed(file) })
 	}
 }
 
 // staged is the file that is staged for s, nil if none is.
-func (b *batch) staged(s *step) *staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
+func (b *batch) staged(s *step) *changes.Staged { return cmp.Or(b.files[s], b.linked[s.Info.ID]) }
 
 func (a *applier) syncBatch(b *batch) error {
 	if len(b.files) > fewFiles {
 		return a.syncAll()
 	}
 	for _, f := range b.files {
-		if err := f.file.Sync(); err != nil {
+		if err := f.File.Sync(); err != nil {
 			return err
 		}
 	}
@@ -272,29 +275,29 @@ func (a *applier) syncBatch(b *batch) error {
 }
 
 // place puts one entry into the source, in one step.
-func (a *applier) place(b *batch, s *step, e entry) error {
+func (a *applier) place(b *batch, s *step, e changes.Entry) error {
 	before, err := a.check(s, e)
 	if err != nil {
 		return err
 	}
-	l := look{mode: s.Info.Mode & permBits, mtime: s.Info.Mtime, before: before}
-	switch s.Info.Mode & typeBits {
+	l := changes.Look{Mode: s.Info.Mode & record.PermBits, Mtime: s.Info.Mtime, Before: before}
+	switch s.Info.Mode & record.TypeBits {
 	case unix.S_IFREG:
 		switch file := b.files[s]; {
 		case s.inPlace:
-			return e.chmod(before, l.mode)
+			return e.Chmod(before, l.Mode)
 		case file != nil:
-			return e.place(file, before)
+			return e.Place(file, before)
 		}
-		return e.link(b.linked[s.Info.ID], before)
+		return e.Link(b.linked[s.Info.ID], before)
 	case unix.S_IFLNK:
 		target, err := a.target(s)
 		if err = cmp.Or(err, a.plan.checkTarget(s, target)); err != nil {
 			return err
 		}
-		return e.makeLink(target, before)
+		return e.MakeLink(target, before)
 	case unix.S_IFIFO:
-		return e.makeFIFO(l)
+		return e.MakeFIFO(l)
 	}
-	return fault.New(fault.Unsupported, "a %s cannot be applied", typeName(s.Info.Mode))
+	return errdefs.New(errdefs.Unsupported, "a %s cannot be applied", review.TypeName(s.Info.Mode))
 }

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
 )
 
 // bytesRead is how many bytes this process has asked the kernel to read so far
@@ -35,15 +35,15 @@ func TestClearingUpReadsTheJournalOnce(t *testing.T) {
 	const files = 400
 	for name, verb := range map[string]func(*bench) error{
 		"apply": func(b *bench) error {
-			_, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+			_, err := apply.Changes(t.Context(), b.box, apply.Options{})
 			return err
 		},
 		"discard": func(b *bench) error {
-			_, err := b.box.Discard(sandbox.DiscardOptions{})
+			_, err := apply.Discard(b.box, apply.DiscardOptions{})
 			return err
 		},
 		"discard of one path": func(b *bench) error {
-			_, err := b.box.Discard(sandbox.DiscardOptions{Paths: []vpath.Path{"/f1"}})
+			_, err := apply.Discard(b.box, apply.DiscardOptions{Paths: []vpath.Path{"/f1"}})
 			return err
 		},
 	} {

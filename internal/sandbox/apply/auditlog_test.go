@@ -1,17 +1,17 @@
-package sandbox_test
+package apply_test
 
 import (
 	"os"
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // remove creates a sandbox and removes it, which leaves its log.
-func remove(t *testing.T, h *sandbox.Home, name string) sandbox.ID {
+func remove(t *testing.T, h *record.Home, name string) record.ID {
 	t.Helper()
 	id := create(t, h, name).ID()
 	if err := h.Remove(name); err != nil {
@@ -21,7 +21,7 @@ func remove(t *testing.T, h *sandbox.Home, name string) sandbox.ID {
 }
 
 // age makes a log as old as one that was written to that long ago.
-func age(t *testing.T, h *sandbox.Home, id sandbox.ID, by time.Duration) {
+func age(t *testing.T, h *record.Home, id record.ID, by time.Duration) {
 	t.Helper()
 	at := time.Now().Add(-by)
 	if err := os.Chtimes(h.AuditPath(id), at, at); err != nil {
@@ -63,7 +63,7 @@ func TestTheBudgetOfAnOwnersLogs(t *testing.T) {
 	h.BoundAudit(config.Audit{MaxBytesPerOwner: 4096})
 	served := func(owner string) error {
 		r := recordOf(t, h, t.TempDir(), "")
-		r.Served = &sandbox.Served{CodebaseID: "cb_0123456789abcdef", OwnerID: owner}
+		r.Served = &record.Served{CodebaseID: "cb_0123456789abcdef", OwnerID: owner}
 		s, err := h.Create(r)
 		if err == nil {
 			err = h.Remove(s.Name())
@@ -77,7 +77,7 @@ func TestTheBudgetOfAnOwnersLogs(t *testing.T) {
 		}
 		err = served("flo")
 	}
-	if !fault.Is(err, fault.Exhausted) {
+	if !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("Create = %v, want Exhausted", err)
 	}
 	if err := served("ann"); err != nil {

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"errors"
@@ -6,9 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 )
 
 // TestABusyFileHidesNoOtherFailure has a file written again after the plan, when
@@ -25,7 +26,7 @@ func TestABusyFileHidesNoOtherFailure(t *testing.T) {
 			"another path",
 			func(b *bench) error { return os.WriteFile(filepath.Join(b.dir, "z"), []byte("theirs"), 0o644) },
 			nil,
-			func(err error) bool { return fault.Is(err, fault.Precondition) },
+			func(err error) bool { return errdefs.Is(err, errdefs.Precondition) },
 		},
 		{
 			"what comes after all paths",
@@ -40,8 +41,8 @@ func TestABusyFileHidesNoOtherFailure(t *testing.T) {
 				a.mkdir("/d")
 				a.write("/f", "now")
 				a.write("/z", "2")
-				o := sandbox.ApplyOptions{
-					Drop: func([]sandbox.Version) ([]vpath.Path, error) { return nil, tt.drop },
+				o := apply.Options{
+					Drop: func([]changes.Version) ([]vpath.Path, error) { return nil, tt.drop },
 					Progress: func(tried, _ int) {
 						if tried == 1 {
 							a.write("/f", "later")
@@ -49,11 +50,11 @@ func TestABusyFileHidesNoOtherFailure(t *testing.T) {
 						}
 					},
 				}
-				r, err := b.box.Apply(t.Context(), o)
-				if errors.Is(err, sandbox.ErrBusy) || !tt.is(err) {
+				r, err := apply.Changes(t.Context(), b.box, o)
+				if errors.Is(err, apply.ErrBusy) || !tt.is(err) {
 					t.Errorf("Apply = %v, want what else failed", err)
 				}
-				if got := outcomes(r)["/f"]; got != sandbox.Failed {
+				if got := outcomes(r)["/f"]; got != apply.Failed {
 					t.Errorf("the busy file is %s", got)
 				}
 			})

@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"errors"
@@ -6,15 +6,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // CarriedChange is a change on its way to the directory that a client uploaded.
 type CarriedChange struct {
 	Path    vpath.Path
-	Status  Status
-	Outcome Outcome // what Apply would do with it
+	Status  changes.Status
+	Outcome Outcome // what Changes would do with it
 	Reason  string
 	// Mode is the type and the permission bits of what is there now, 0 for nothing
 	// or for what is not carried.
@@ -27,26 +30,26 @@ type CarriedChange struct {
 // isCarried reports whether a change with the outcome is carried.
 func isCarried(o Outcome) bool { return o == Applied || o == Present }
 
-// ReadChanges calls put with each change that Apply would consider with o, parents
-// before children, and with the content of a regular file that Apply would bring
-// over. It only reads. Errors: those of Apply and of put.
-func (s *Sandbox) ReadChanges(o ApplyOptions, put func(CarriedChange, *os.File) error) (err error) {
+// ReadChanges calls put with each change that Changes would consider with o, parents
+// before children, and with the content of a regular file that Changes would
+// bring over. It only reads. Errors: those of Changes and of put.
+func ReadChanges(s *record.Sandbox, o Options, put func(CarriedChange, *os.File) error) (err error) {
 	o.DryRun = true
-	w, err := s.openToApply(o)
+	w, err := openToApply(s, o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	changes, err := w.changes(o.Paths, true)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	changes, err := w.Changes(o.Paths, true)
 	if err != nil {
 		return err
 	}
-	p, err := w.planReviewed(changes, o)
+	p, err := planReviewed(w, changes, o)
 	if err != nil {
 		return err
 	}
 	for _, s := range p.steps {
-		if s.status == 0 {
+		if s.Status == 0 {
 			continue
 		}
 		if err := p.carry(s, put); err != nil {
@@ -63,24 +66,24 @@ func (s *Sandbox) ReadChanges(o ApplyOptions, put func(CarriedChange, *os.File) 
 
 // carry calls put with a step.
 func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
-	c := CarriedChange{Path: s.Path.Plain(), Status: s.status, Outcome: s.outcome, Reason: s.reason}
+	c := CarriedChange{Path: s.Path.Plain(), Status: s.Status, Outcome: s.outcome, Reason: s.reason}
 	if !isCarried(s.outcome) || s.Kind == layer.Deleted {
 		return put(c, nil)
 	}
 	target, err := "", error(nil)
-	if s.Info.Mode&typeBits == unix.S_IFLNK {
-		if target, err = p.work.stack.Readlink(s.Path); err != nil {
+	if s.Info.Mode&record.TypeBits == unix.S_IFLNK {
+		if target, err = p.work.Stack.Readlink(s.Path); err != nil {
 			return err
 		}
 	}
-	e := entryOf(&s.change, target)
+	e := review.EntryOf(&s.Change, target)
 	c.Mode, c.Target = e.Mode, target
-	if !e.isRegular() {
+	if !e.IsRegular() {
 		return put(c, nil)
 	}
 	var f *os.File
-	err = asOwner(func() (err error) {
-		f, err = p.work.stack.OpenDelta(s.Path)
+	err = record.AsOwner(func() (err error) {
+		f, err = p.work.Stack.OpenDelta(s.Path)
 		return err
 	})
 	if err != nil {
@@ -89,7 +92,7 @@ func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return hostError("read "+s.Path.String(), err)
+		return record.HostError("read "+s.Path.String(), err)
 	}
 	c.SizeBytes, c.SHA256 = info.Size(), p.reviewed[s.Path].SHA256
 	return put(c, f)

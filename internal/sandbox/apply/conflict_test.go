@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"maps"
@@ -9,9 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestApplyRefusesWhatChangedInTheSource(t *testing.T) {
@@ -33,73 +34,73 @@ func TestApplyRefusesWhatChangedInTheSource(t *testing.T) {
 		agent  func(a *agent)
 		person func(t *testing.T, dir string)
 		path   string
-		want   sandbox.Outcome
+		want   apply.Outcome
 	}{
 		{
 			"a file edited in both",
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", apply.Conflict,
 		},
 		{
 			"a file edited here and deleted there",
 			tree{"f": "old"},
 			func(a *agent) { a.remove("/f") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", apply.Conflict,
 		},
 		{
 			"a file deleted here and edited there",
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
-			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { os.Remove(dir + "/f") }, "/f", apply.Conflict,
 		},
 		{
 			"a file made in both",
 			tree{},
 			func(a *agent) { a.write("/f", "new") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", apply.Conflict,
 		},
 		{
 			"a directory made where there is a file",
 			tree{},
 			func(a *agent) { a.mkdir("/f") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "mine") }, "/f", apply.Conflict,
 		},
 		{
 			"a file made in a directory that was deleted",
 			tree{"d/": ""},
 			func(a *agent) { a.write("/d/f", "new") },
-			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { os.Remove(dir + "/d") }, "/d/f", apply.Conflict,
 		},
 		{
 			"a directory replaced by a symbolic link",
 			tree{"d/f": "old", "e/f": "old"},
 			func(a *agent) { a.write("/d/f", "new") },
-			func(t *testing.T, dir string) { os.Rename(dir+"/d", dir+"/gone"); os.Symlink("e", dir+"/d") }, "/d/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { os.Rename(dir+"/d", dir+"/gone"); os.Symlink("e", dir+"/d") }, "/d/f", apply.Conflict,
 		},
 		{
 			"a file edited in a directory that was deleted",
 			tree{"d/f": "old"},
 			func(a *agent) { a.removeAll("/d") },
-			func(t *testing.T, dir string) { write(t, dir+"/d/f", "mine") }, "/d/f", sandbox.Conflict,
+			func(t *testing.T, dir string) { write(t, dir+"/d/f", "mine") }, "/d/f", apply.Conflict,
 		},
 		{
 			"a mode changed in both",
 			tree{"d/": ""},
 			func(a *agent) { a.chmod("/d", 0o700) },
-			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", sandbox.Conflict,
+			func(t *testing.T, dir string) { os.Chmod(dir+"/d", 0o711) }, "/d", apply.Conflict,
 		},
 		{
 			"a touched file is no conflict",
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
-			func(t *testing.T, dir string) { touch(t, dir+"/f") }, "/f", sandbox.Applied,
+			func(t *testing.T, dir string) { touch(t, dir+"/f") }, "/f", apply.Applied,
 		},
 		{
 			"the same edit in both is no conflict",
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
-			func(t *testing.T, dir string) { write(t, dir+"/f", "new") }, "/f", sandbox.Present,
+			func(t *testing.T, dir string) { write(t, dir+"/f", "new") }, "/f", apply.Present,
 		},
 		{
 			"a deletion in both is no change",
@@ -111,7 +112,7 @@ func TestApplyRefusesWhatChangedInTheSource(t *testing.T) {
 			"a directory made in both is no conflict",
 			tree{},
 			func(a *agent) { a.mkdir("/d"); a.write("/d/f", "new") },
-			func(t *testing.T, dir string) { os.Mkdir(dir+"/d", 0o755) }, "/d", sandbox.Present,
+			func(t *testing.T, dir string) { os.Mkdir(dir+"/d", 0o755) }, "/d", apply.Present,
 		},
 	}
 	for _, tt := range tests {
@@ -123,17 +124,17 @@ func TestApplyRefusesWhatChangedInTheSource(t *testing.T) {
 			})
 			tt.person(t, b.dir)
 			before := snapshot(t, b.dir)
-			r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{})
 			if got := outcomes(r)[tt.path]; got != tt.want {
 				t.Errorf("outcome = %q, want %q", got, tt.want)
 			}
-			if tt.want != sandbox.Conflict {
+			if tt.want != apply.Conflict {
 				if err != nil || len(b.changes()) != 0 {
 					t.Errorf("Apply = %v, left %q", err, b.changes())
 				}
 				return
 			}
-			if !fault.Is(err, fault.Precondition) {
+			if !errdefs.Is(err, errdefs.Precondition) {
 				t.Errorf("Apply = %v, want Precondition", err)
 			}
 			if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
@@ -161,7 +162,7 @@ func TestApplyLeavesAloneWhatTheSandboxNeverSaw(t *testing.T) {
 		if diff := cmp.Diff(kept, snapshot(t, b.dir)); diff != "" {
 			t.Errorf("source (-want +got):\n%s", diff)
 		}
-		if got := outcomes(r); got["/d"] != sandbox.Kept || got["/d/f"] != sandbox.Applied || got["/d/secret"] != sandbox.Kept {
+		if got := outcomes(r); got["/d"] != apply.Kept || got["/d/f"] != apply.Applied || got["/d/secret"] != apply.Kept {
 			t.Errorf("outcomes = %v", got)
 		}
 		if left := b.changes(); len(left) != 0 {
@@ -182,8 +183,8 @@ func TestApplyLeavesAloneWhatTheSandboxNeverSaw(t *testing.T) {
 		b := newBench(t, source, hide...)
 		b.agent(func(a *agent) { a.removeAll("/d"); a.write("/d", "file") })
 		before := snapshot(t, b.dir)
-		r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
-		if !fault.Is(err, fault.Precondition) || outcomes(r)["/d"] != sandbox.Conflict {
+		r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+		if !errdefs.Is(err, errdefs.Precondition) || outcomes(r)["/d"] != apply.Conflict {
 			t.Errorf("Apply = %v, %v", outcomes(r), err)
 		}
 		if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {
@@ -214,7 +215,7 @@ func TestApplyLeavesAloneWhatTheSandboxNeverSaw(t *testing.T) {
 		b.agent(func(a *agent) { a.write("/d/secret", "changed") })
 		set := func(rules []policy.Rule) {
 			t.Helper()
-			if err := b.box.Update(func(r *sandbox.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
+			if err := b.box.Update(func(r *record.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,7 +233,7 @@ func TestApplyLeavesAloneWhatTheSandboxNeverSaw(t *testing.T) {
 func TestApplyAsksThePolicyOfNow(t *testing.T) {
 	b := newBench(t, tree{"a": "1", "b": "1", "c/": ""})
 	b.agent(func(a *agent) { a.write("/a", "2"); a.remove("/b"); a.write("/c/f", "2"); a.mkdir("/c/d") })
-	err := b.box.Update(func(r *sandbox.Record) error {
+	err := b.box.Update(func(r *record.Record) error {
 		r.SetRules([]policy.Rule{{Pattern: "**", Permission: policy.Read}, {Pattern: "/c/f", Permission: policy.Write}}, "")
 		return nil
 	})
@@ -240,9 +241,9 @@ func TestApplyAsksThePolicyOfNow(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := snapshot(t, b.dir)
-	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
-	want := map[string]sandbox.Outcome{"/a": sandbox.Refused, "/b": sandbox.Refused, "/c/d": sandbox.Refused, "/c/f": sandbox.Skipped}
-	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !fault.Is(err, fault.Precondition) {
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+	want := map[string]apply.Outcome{"/a": apply.Refused, "/b": apply.Refused, "/c/d": apply.Refused, "/c/f": apply.Skipped}
+	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Apply = %v (-want +got):\n%s", err, diff)
 	}
 	if diff := cmp.Diff(before, snapshot(t, b.dir)); diff != "" {

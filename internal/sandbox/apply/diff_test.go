@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"bytes"
@@ -12,18 +12,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/textdiff"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // written returns what a method of a Review writes.
-func (b *bench) written(write func(*sandbox.Review, *bytes.Buffer) error, paths ...vpath.Path) string {
+func (b *bench) written(write func(*review.Review, *bytes.Buffer) error, paths ...vpath.Path) string {
 	b.t.Helper()
-	r, err := b.box.Review(paths...)
+	r, err := review.Open(b.box, paths...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -35,9 +37,9 @@ func (b *bench) written(write func(*sandbox.Review, *bytes.Buffer) error, paths 
 	return out.String()
 }
 
-func (b *bench) patch(o sandbox.PatchOptions, paths ...vpath.Path) string {
+func (b *bench) patch(o review.PatchOptions, paths ...vpath.Path) string {
 	b.t.Helper()
-	return b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WritePatch(w, o) }, paths...)
+	return b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WritePatch(w, o) }, paths...)
 }
 
 func TestPatch(t *testing.T) {
@@ -168,7 +170,7 @@ func TestPatch(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.source)
 			b.agent(tt.agent)
-			if diff := cmp.Diff(tt.want, b.patch(sandbox.PatchOptions{})); diff != "" {
+			if diff := cmp.Diff(tt.want, b.patch(review.PatchOptions{})); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})
@@ -189,7 +191,7 @@ func gitApply(t *testing.T, dir, patch string) error {
 }
 
 func TestGitAppliesThePatch(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	source := tree{
 		"same": "1\n", "edit": "1\n2\n3\n", "end": "1\n2", "dos": "1\r\n2\r\n", "gone": "1\n", "d/e/f": "1\n", "mode": "x",
 		"link": "-> a", "becomes": "1\n", "utf-\xff": "1\n", "a b": "1\n", "escape": "\x1b\n",
@@ -213,8 +215,8 @@ func TestGitAppliesThePatch(t *testing.T) {
 	}
 	b := newBench(t, source)
 	b.agent(change)
-	raw := b.patch(sandbox.PatchOptions{Raw: true})
-	shown := b.patch(sandbox.PatchOptions{})
+	raw := b.patch(review.PatchOptions{Raw: true})
+	shown := b.patch(review.PatchOptions{})
 	other := t.TempDir()
 	build(t, other, source)
 	if err := gitApply(t, other, shown); err == nil {
@@ -255,7 +257,7 @@ func TestDiffIsAgainstWhatTheSandboxSaw(t *testing.T) {
 		"diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes, now with SHA-256 7aa7a5359173d05b63cfd682e3c38487f3cb4f7f1d60659fe59fab1505977d4c\n" +
 		"# the source has changed since: f\n" +
 		"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
-	got := strings.Replace(b.patch(sandbox.PatchOptions{}), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
+	got := strings.Replace(b.patch(review.PatchOptions{}), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
@@ -270,11 +272,11 @@ func TestStatAndNameStatus(t *testing.T) {
 		a.write("/run\x1b", "#!\n")
 		a.chmod("/run\x1b", 0o755)
 	})
-	names := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteNameStatus(w) })
+	names := b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WriteNameStatus(w) })
 	if want := "A\t\"run\\033\"\nD\tREADME.md\nM\tb\nM\tm\n"; names != want {
 		t.Errorf("name-status = %q, want %q", names, want)
 	}
-	stat := b.written(func(r *sandbox.Review, w *bytes.Buffer) error { return r.WriteStat(w, false) })
+	stat := b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WriteStat(w, false) })
 	want := " \"run\\033\" | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
 		" 4 files changed, 4 inserted, 3 deleted\n"
 	if diff := cmp.Diff(want, stat); diff != "" {
@@ -300,7 +302,7 @@ func TestDiffJSON(t *testing.T) {
 			Hunks    []struct{ Lines []map[string]string }
 		}
 	}
-	text := b.written(func(r *sandbox.Review, w *bytes.Buffer) error {
+	text := b.written(func(r *review.Review, w *bytes.Buffer) error {
 		_, err := r.WriteJSON(w, func() (string, error) { return r.Remember("", r.Files()) })
 		return err
 	})
@@ -323,7 +325,7 @@ func TestDiffJSON(t *testing.T) {
 func TestReviewOfPaths(t *testing.T) {
 	b := newBench(t, tree{"a/f": "1\n", "ab": "1\n"})
 	b.agent(func(a *agent) { a.write("/a/f", "2\n"); a.write("/ab", "2\n") })
-	r, err := b.box.Review("/a")
+	r, err := review.Open(b.box, "/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,14 +338,14 @@ func TestReviewOfPaths(t *testing.T) {
 func TestColourIsOnlyAdded(t *testing.T) {
 	b := newBench(t, tree{"f": "1\n2"})
 	b.agent(func(a *agent) { a.write("/f", "1\n3\n"); a.write("/.envrc", "x") })
-	coloured := b.patch(sandbox.PatchOptions{Colour: true})
+	coloured := b.patch(review.PatchOptions{Colour: true})
 	for _, code := range []string{"\x1b[m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"} {
 		if !strings.Contains(coloured, code) {
 			t.Errorf("the patch has no %q", code)
 		}
 		coloured = strings.ReplaceAll(coloured, code, "")
 	}
-	if diff := cmp.Diff(b.patch(sandbox.PatchOptions{}), coloured); diff != "" {
+	if diff := cmp.Diff(b.patch(review.PatchOptions{}), coloured); diff != "" {
 		t.Errorf("without the colours (-plain +coloured):\n%s", diff)
 	}
 }
@@ -352,7 +354,7 @@ func TestAHugeMinifiedLineIsShown(t *testing.T) {
 	line := strings.Repeat("x();", textdiff.SizeLimit/4-1)
 	b := newBench(t, tree{"min.js": line})
 	b.agent(func(a *agent) { a.write("/min.js", line+"y()") })
-	if got := b.patch(sandbox.PatchOptions{}); !strings.Contains(got, "y()") {
+	if got := b.patch(review.PatchOptions{}); !strings.Contains(got, "y()") {
 		t.Errorf("the patch of a long line has %d bytes and not the change", len(got))
 	}
 }
@@ -380,11 +382,11 @@ func TestDiscard(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, source)
 			b.agent(change)
-			dry, err := b.box.Discard(sandbox.DiscardOptions{Paths: tt.paths, DryRun: true})
+			dry, err := apply.Discard(b.box, apply.DiscardOptions{Paths: tt.paths, DryRun: true})
 			if err != nil || len(b.changes()) != 4 {
 				t.Fatalf("a dry run: %v, left %q", err, b.changes())
 			}
-			got, err := b.box.Discard(sandbox.DiscardOptions{Paths: tt.paths})
+			got, err := apply.Discard(b.box, apply.DiscardOptions{Paths: tt.paths})
 			if err != nil || !cmp.Equal(dry, got) {
 				t.Errorf("Discard = %v, %v, its dry run %v", got, err, dry)
 			}
@@ -397,7 +399,7 @@ func TestDiscard(t *testing.T) {
 	t.Run("a file of a deleted directory comes back alone", func(t *testing.T) {
 		b := newBench(t, source)
 		b.agent(func(a *agent) { a.removeAll("/d") })
-		if _, err := b.box.Discard(sandbox.DiscardOptions{Paths: []vpath.Path{"/d/e"}}); err != nil {
+		if _, err := apply.Discard(b.box, apply.DiscardOptions{Paths: []vpath.Path{"/d/e"}}); err != nil {
 			t.Fatal(err)
 		}
 		b.apply()
@@ -424,21 +426,21 @@ func TestSummarise(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.box.Summarise(0)
+	got, err := review.Summarise(b.box, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []sandbox.DenialGroup{
-		{Rule: "**/.env*", Source: "preset development", Count: 5, Paths: []string{"/.env", "/.env.local"}},
-		{Source: "preset development", Count: 1, Paths: []string{`/x\x0a`}},
+	want := []review.DenialGroup{
+		{Rule: "**/.env*", Source: "preset development", Count: 5, Paths: []string{".env", ".env.local"}},
+		{Source: "preset development", Count: 1, Paths: []string{`x\x0a`}},
 	}
 	if diff := cmp.Diff(want, got.Denials); diff != "" {
 		t.Errorf("denials (-want +got):\n%s", diff)
 	}
-	if got.CountStatus(sandbox.Added) != 1 || got.CountStatus(sandbox.Modified) != 1 || got.Files[0].Path != "/.envrc" {
+	if got.CountStatus(changes.Added) != 1 || got.CountStatus(changes.Modified) != 1 || got.Files[0].Path != "/.envrc" {
 		t.Errorf("files = %v", got.Files)
 	}
-	if late, err := b.box.Summarise(100); err != nil || len(late.Denials) != 0 {
+	if late, err := review.Summarise(b.box, 100); err != nil || len(late.Denials) != 0 {
 		t.Errorf("denials of a later run: %v, %v", late.Denials, err)
 	}
 }

@@ -1,10 +1,15 @@
-package sandbox
+package apply
 
 import (
 	"errors"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // DiscardOptions say what to throw away.
@@ -12,8 +17,8 @@ type DiscardOptions struct {
 	// Paths select what lies at and below them; none: everything.
 	Paths  []vpath.Path
 	DryRun bool
-	// Drop is as in ApplyOptions.
-	Drop func([]Version) (stale []vpath.Path, err error)
+	// Drop is as in Options.
+	Drop func([]changes.Version) (stale []vpath.Path, err error)
 }
 
 // DiscardResult tells what was thrown away.
@@ -32,21 +37,21 @@ type DiscardResult struct {
 //
 // Errors: Precondition if the sandbox is locked; NotFound for a path at which
 // nothing changed.
-func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
-	w, err := s.openToDiscard(o)
+func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err error) {
+	w, err := openToDiscard(s, o)
 	if err != nil {
 		return result, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	changes, err := w.changes(o.Paths, false)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	list, err := w.Changes(o.Paths, false)
 	if err != nil {
 		return result, err
 	}
-	versions := make([]Version, len(changes))
-	silent := implied(changes)
-	for i, c := range changes {
-		versions[i] = c.version()
-		if c.status != 0 && c.kept == "" && !silent[c.Path] {
+	versions := make([]changes.Version, len(list))
+	silent := review.Implied(list)
+	for i, c := range list {
+		versions[i] = c.Version()
+		if c.IsListed() && !silent[c.Path] {
 			result.Paths = append(result.Paths, c.Path.Plain())
 		}
 	}
@@ -58,21 +63,42 @@ func (s *Sandbox) Discard(o DiscardOptions) (result DiscardResult, err error) {
 		return DiscardResult{}, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	if err := w.finishDirs(changes); err != nil {
+	if err := w.FinishDirs(list); err != nil {
 		return result, err
 	}
 	if o.Drop == nil && len(o.Paths) == 0 {
-		err = w.stack.DropAll()
+		err = w.Stack.Reset()
 	} else {
-		result.Changed, err = w.drop(versions)
+		result.Changed, err = w.Drop(versions)
 	}
 	if err != nil {
 		return result, err
 	}
 	// Also what was shown there and is no change at this moment.
-	err = s.settle(selection(o.Paths))
+	err = review.Settle(s, review.Selection(o.Paths))
 	if len(result.Paths) == 0 {
 		return result, err
 	}
 	return result, errors.Join(log.Append(audit.Discarded{Paths: audit.Texts(result.Paths)}), err)
+}
+
+// openToDiscard opens the sandbox to throw changes away. Without its source only
+// all of them can be: what a single one uncovers is not known.
+func openToDiscard(s *record.Sandbox, o DiscardOptions) (*changes.Work, error) {
+	_, why := s.SourceLost()
+	switch {
+	case why == nil:
+		return changes.OpenTo(s, record.PurposeDiscard, o.Drop, o.DryRun)
+	case o.Drop != nil:
+		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: stop the sandbox first", s.Name(), why)
+	case len(o.Paths) > 0:
+		return nil, errdefs.New(errdefs.Precondition, "discard %s: %w: without its source only everything can be discarded, not a path", s.Name(), why)
+	}
+	return changes.OpenBy(s, record.PurposeDiscard, nil, o.DryRun, func(readOnly bool) (*changes.Work, error) {
+		source, err := s.Home.EmptyDir()
+		if err != nil {
+			return nil, err
+		}
+		return changes.OpenOver(s, source, s.Stored.Source, layer.Options{ReadOnly: readOnly, Elsewhere: true})
+	})
 }

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"os"
@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func TestOpenHomeFollowsTheEnvironment(t *testing.T) {
@@ -27,9 +27,9 @@ func TestOpenHomeFollowsTheEnvironment(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h, err := sandbox.OpenHome(func(key string) string { return tt.env[key] })
+			h, err := record.OpenHome(func(key string) string { return tt.env[key] })
 			if tt.want == "" {
-				if !fault.Is(err, fault.Precondition) {
+				if !errdefs.Is(err, errdefs.Precondition) {
 					t.Errorf("OpenHome = %v, want Precondition", err)
 				}
 				return
@@ -54,7 +54,7 @@ func TestOpenHomeRefusesWhatOthersCanFill(t *testing.T) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sandbox.OpenHomeAt(dir); !fault.Is(err, fault.Precondition) {
+	if _, err := record.OpenHomeAt(dir); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("a directory others can write to: %v, want Precondition", err)
 	}
 	if os.Geteuid() == 0 {
@@ -64,7 +64,7 @@ func TestOpenHomeRefusesWhatOthersCanFill(t *testing.T) {
 		if err := os.Chown(dir, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := sandbox.OpenHomeAt(dir); !fault.Is(err, fault.Precondition) {
+		if _, err := record.OpenHomeAt(dir); !errdefs.Is(err, errdefs.Precondition) {
 			t.Errorf("a directory of another user: %v, want Precondition", err)
 		}
 	}
@@ -81,19 +81,19 @@ func TestResolveSource(t *testing.T) {
 	}
 	refused := []struct {
 		name, path string
-		want       fault.Kind
+		want       errdefs.Kind
 		text       string
 	}{
-		{"missing", dir + "/none", fault.NotFound, "no such directory"},
-		{"below a file", dir + "/file/x", fault.Invalid, "not a directory"},
-		{"a file", dir + "/file", fault.Invalid, "not a directory"},
-		{"the state directory", h.Dir(), fault.Invalid, "state directory"},
-		{"inside the state directory's own part", h.Dir() + "/sandboxes", fault.Invalid, "state directory"},
+		{"missing", dir + "/none", errdefs.NotFound, "no such directory"},
+		{"below a file", dir + "/file/x", errdefs.Invalid, "not a directory"},
+		{"a file", dir + "/file", errdefs.Invalid, "not a directory"},
+		{"the state directory", h.Dir(), errdefs.Invalid, "state directory"},
+		{"inside the state directory's own part", h.Dir() + "/sandboxes", errdefs.Invalid, "state directory"},
 	}
 	for _, tt := range refused {
 		t.Run(tt.name+" is refused", func(t *testing.T) {
 			_, err := h.ResolveSource(tt.path)
-			if !fault.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+			if !errdefs.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("ResolveSource(%s) = %v, want %v with %q", tt.path, err, tt.want, tt.text)
 			}
 		})
@@ -118,7 +118,7 @@ func TestResolveSourceOfARemovedDirectory(t *testing.T) {
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.ResolveSource("."); !fault.Is(err, fault.Precondition) {
+	if _, err := h.ResolveSource("."); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("ResolveSource of a removed current directory = %v, want Precondition", err)
 	}
 }
@@ -147,19 +147,19 @@ func TestASourceIsRecognised(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = s.CheckSource(other)
-	if !fault.Is(err, fault.Precondition) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), string(other.Path)) {
+	if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), string(other.Path)) {
 		t.Errorf("CheckSource of another = %v, want a Precondition naming both", err)
 	}
 	if err := os.Rename(dir, dir+".old"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := own.Open(); !fault.Is(err, fault.NotFound) {
+	if _, err := own.Open(); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Open of a source that is gone = %v, want NotFound", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := own.Open(); !fault.Is(err, fault.Precondition) {
+	if _, err := own.Open(); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Open of a directory put in the source's place = %v, want Precondition", err)
 	}
 	if err := os.Remove(dir); err != nil {
@@ -168,14 +168,14 @@ func TestASourceIsRecognised(t *testing.T) {
 	if err := os.Symlink(dir+".old", dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := own.Open(); !fault.Is(err, fault.Invalid) {
+	if _, err := own.Open(); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Open of a symbolic link put in the source's place = %v, want Invalid", err)
 	}
 }
 
 func TestReserved(t *testing.T) {
 	top := t.TempDir()
-	h, err := sandbox.OpenHomeAt(filepath.Join(top, "src", ".local", "agentfense"))
+	h, err := record.OpenHomeAt(filepath.Join(top, "src", ".local", "agentfense"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestTrustIsForOneContent(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(h.Dir(), "trust.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.IsTrusted(path, nil); !fault.Is(err, fault.Precondition) {
+	if _, err := h.IsTrusted(path, nil); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("a damaged trust store: %v, want Precondition", err)
 	}
 }

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"bytes"
@@ -19,10 +19,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // The test binary plays other processes: with applyEnv it applies the sandbox
@@ -41,11 +43,11 @@ func TestMain(m *testing.M) {
 }
 
 func applyOnce(home string) int {
-	h, err := sandbox.OpenHomeAt(home)
+	h, err := record.OpenHomeAt(home)
 	if err == nil {
-		var s *sandbox.Sandbox
+		var s *record.Sandbox
 		if s, err = h.Open("fix"); err == nil {
-			_, err = s.Apply(context.Background(), sandbox.ApplyOptions{})
+			_, err = apply.Changes(context.Background(), s, apply.Options{})
 		}
 	}
 	if err != nil {
@@ -98,10 +100,10 @@ func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.Chmod(sealed, 0o755)
-	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
 	// A deletion may be half of a rename whose other half failed.
-	want := map[string]sandbox.Outcome{"/ok": sandbox.Applied, "/sealed/f": sandbox.Failed, "/sealed/g": sandbox.Failed, "/gone": sandbox.Skipped}
-	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !fault.Is(err, fault.Denied) {
+	want := map[string]apply.Outcome{"/ok": apply.Applied, "/sealed/f": apply.Failed, "/sealed/g": apply.Failed, "/gone": apply.Skipped}
+	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !errdefs.Is(err, errdefs.Denied) {
 		t.Errorf("Apply = %v (-want +got):\n%s", err, diff)
 	}
 	if got, want := b.changes(), []string{"D /gone", "M /sealed/f", "A /sealed/g"}; !cmp.Equal(got, want) {
@@ -109,8 +111,8 @@ func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
 	}
 	// What a command may have brought about hides nothing else.
 	broken := errors.New("broken")
-	drop := func([]sandbox.Version) ([]vpath.Path, error) { return nil, broken }
-	if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Drop: drop}); !errors.Is(err, broken) || fault.Is(err, fault.Denied) {
+	drop := func([]changes.Version) ([]vpath.Path, error) { return nil, broken }
+	if _, err := apply.Changes(t.Context(), b.box, apply.Options{Drop: drop}); !errors.Is(err, broken) || errdefs.Is(err, errdefs.Denied) {
 		t.Errorf("Apply that fails to drop = %v, want that", err)
 	}
 	if err := os.Chmod(sealed, 0o755); err != nil {
@@ -125,7 +127,7 @@ func TestApplyReportsWhatTheHostRefuses(t *testing.T) {
 // An ordinary user's supervisor can write to a read-only directory of the
 // delta, an ordinary user's apply cannot to one of the source.
 func TestApplyOpensADirectoryBeforeItFillsIt(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	b := newBench(t, tree{"d/": ""})
 	if err := os.Chmod(filepath.Join(b.dir, "d"), 0o555); err != nil {
 		t.Fatal(err)
@@ -154,7 +156,7 @@ func TestApplyOpensADirectoryBeforeItFillsIt(t *testing.T) {
 }
 
 func TestApplyOnAFullDisk(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	if !again(t, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}) {
 		return
 	}
@@ -174,9 +176,9 @@ func TestApplyOnAFullDisk(t *testing.T) {
 	b.box = box
 	large := strings.Repeat("x", 300<<10)
 	b.agent(func(a *agent) { a.write("/a", "new"); a.write("/m", large); a.write("/z", "new"); a.remove("/gone") })
-	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
-	want := map[string]sandbox.Outcome{"/a": sandbox.Applied, "/m": sandbox.Failed, "/z": sandbox.Skipped, "/gone": sandbox.Skipped}
-	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !fault.Is(err, fault.Exhausted) {
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+	want := map[string]apply.Outcome{"/a": apply.Applied, "/m": apply.Failed, "/z": apply.Skipped, "/gone": apply.Skipped}
+	if diff := cmp.Diff(want, outcomes(r)); diff != "" || !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("Apply = %v (-want +got):\n%s", err, diff)
 	}
 	if diff := cmp.Diff(tree{"a": "new", "z": "old", "gone": "1"}, snapshot(t, b.dir)); diff != "" {
@@ -193,7 +195,7 @@ func TestApplyOnAFullDisk(t *testing.T) {
 
 // Many files are written several at once.
 func TestApplyOfManyFilesOnAFullDisk(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	if !again(t, &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}) {
 		return
 	}
@@ -231,9 +233,9 @@ func TestApplyOfManyFilesOnAFullDisk(t *testing.T) {
 		a.remove("/d/last")
 		a.link("/d/first", "/d/last")
 	})
-	r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{})
-	if !fault.Is(err, fault.Exhausted) || r.Count(sandbox.Failed) != 1 {
-		t.Errorf("Apply = %v, %d failed", err, r.Count(sandbox.Failed))
+	r, err := apply.Changes(t.Context(), b.box, apply.Options{})
+	if !errdefs.Is(err, errdefs.Exhausted) || r.Count(apply.Failed) != 1 {
+		t.Errorf("Apply = %v, %d failed", err, r.Count(apply.Failed))
 	}
 	for name, content := range withoutDirs(snapshot(t, b.dir)) {
 		if content != "old" && content != want[name] {
@@ -342,7 +344,7 @@ func TestApplyFollowsNoPlantedLink(t *testing.T) {
 		}
 	})
 	for range 50 {
-		_, _ = b.box.Apply(t.Context(), sandbox.ApplyOptions{})
+		_, _ = apply.Changes(t.Context(), b.box, apply.Options{})
 	}
 	close(stop)
 	swapper.Wait()
@@ -356,8 +358,8 @@ func TestApplyStopsWhenItIsCanceled(t *testing.T) {
 	b.agent(func(a *agent) { a.write("/f", "new") })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r, err := b.box.Apply(ctx, sandbox.ApplyOptions{})
-	if !fault.Is(err, fault.Canceled) || r.Count(sandbox.Skipped) != 1 || snapshot(t, b.dir)["f"] != "old" {
+	r, err := apply.Changes(ctx, b.box, apply.Options{})
+	if !errdefs.Is(err, errdefs.Canceled) || r.Count(apply.Skipped) != 1 || snapshot(t, b.dir)["f"] != "old" {
 		t.Errorf("Apply = %v, %v", r, err)
 	}
 	b.apply()

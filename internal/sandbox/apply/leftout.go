@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"errors"
@@ -6,7 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
 // PartOfRepository is the reason at what is left out because another change of its
@@ -41,18 +44,18 @@ func (p *plan) differs(s *step) (string, error) {
 	case want.Settled:
 		return madeAgain, nil
 	}
-	have := entryOf(&s.change, "")
-	if have.Mode&typeBits == unix.S_IFLNK && have.Mode == want.Mode {
-		target, err := p.work.stack.Readlink(s.Path)
+	have := review.EntryOf(&s.Change, "")
+	if have.Mode&record.TypeBits == unix.S_IFLNK && have.Mode == want.Mode {
+		target, err := p.work.Stack.Readlink(s.Path)
 		if err != nil {
-			return nowElse, unlessDenied(err)
+			return nowElse, record.UnlessDenied(err)
 		}
-		have.Target = HostPath(target).String()
+		have.Target = record.HostPath(target).String()
 	}
 	if have.Mode != want.Mode || have.Target != want.Target {
 		return nowElse, nil
 	}
-	if s.status == Retyped && isDir(s.baseMode()) {
+	if s.Status == changes.Retyped && record.IsDir(s.BaseMode()) {
 		return p.differsNow(s) // before the directory is emptied for it
 	}
 	return "", nil
@@ -61,21 +64,21 @@ func (p *plan) differs(s *step) (string, error) {
 // isDirLeftOut reports whether the step is made or undone by that of a directory
 // above it, or of what takes its place, which is left out.
 func (p *plan) isDirLeftOut(s *step) bool {
-	if above := p.at[s.Path.Dir()]; s.status != Deleted && above != nil && above != s {
+	if above := p.at[s.Path.Dir()]; s.Status != changes.Deleted && above != nil && above != s {
 		return above.outcome == ChangedSinceReview
 	}
-	above := p.at[s.taken]
-	return s.taken != "" && above != nil && above.status == Retyped && above.outcome == ChangedSinceReview
+	above := p.at[s.Taken]
+	return s.Taken != "" && above != nil && above.Status == changes.Retyped && above.outcome == ChangedSinceReview
 }
 
 // differsNow is differs for the content, too.
 func (p *plan) differsNow(s *step) (string, error) {
-	if p.reviewed == nil || s.status == Deleted || s.Info.Mode&typeBits != unix.S_IFREG {
+	if p.reviewed == nil || s.Status == changes.Deleted || s.Info.Mode&record.TypeBits != unix.S_IFREG {
 		return "", nil
 	}
-	sum, err := p.work.sumOfDelta(s.Path)
+	sum, err := review.SumOfDelta(p.work, s.Path)
 	if err != nil {
-		return nowElse, unlessDenied(err)
+		return nowElse, record.UnlessDenied(err)
 	}
 	if sum == "" || sum != p.reviewed[s.Path].SHA256 {
 		return nowElse, nil
@@ -87,8 +90,8 @@ func (p *plan) differsNow(s *step) (string, error) {
 // directories, of which all is left out or nothing.
 func (p *plan) lookAhead(dryRun bool) error {
 	for _, s := range p.steps {
-		_, _, inGit := gitDirOf(s.Path)
-		if s.outcome != Applied || s.status == 0 || !dryRun && !inGit {
+		_, _, inGit := review.GitDirOf(s.Path)
+		if s.outcome != Applied || s.Status == 0 || !dryRun && !inGit {
 			continue
 		}
 		why, err := p.differsNow(s)
@@ -107,28 +110,28 @@ func (p *plan) lookAhead(dryRun bool) error {
 // left out. A rename is an addition and a deletion: where the one does not come
 // to pass, the other must not.
 func (p *plan) holdBack() {
-	missing := slices.ContainsFunc(p.gone, func(at vpath.Path) bool { return p.reviewed[at].isAddedFile() })
+	missing := slices.ContainsFunc(p.gone, func(at vpath.Path) bool { return isAddedFile(p.reviewed[at]) })
 	for _, s := range p.steps {
-		missing = missing || s.outcome == ChangedSinceReview && !s.withRest && p.reviewed[s.Path].isAddedFile()
+		missing = missing || s.outcome == ChangedSinceReview && !s.withRest && isAddedFile(p.reviewed[s.Path])
 	}
 	if !missing {
 		return
 	}
 	for _, s := range p.steps {
-		if s.status != 0 && !s.done && s.outcome == Applied && (s.status == Deleted || s.status == Retyped && isDir(s.baseMode())) {
+		if s.Status != 0 && !s.done && s.outcome == Applied && (s.Status == changes.Deleted || s.Status == changes.Retyped && record.IsDir(s.BaseMode())) {
 			s.stop(Skipped, mayBeMoved)
 		}
 	}
 }
 
-func (e shownEntry) isAddedFile() bool { return e.Added && !isDir(e.Mode) }
+func isAddedFile(e review.ShownEntry) bool { return e.Added && !record.IsDir(e.Mode) }
 
 // findGone lists what was reviewed at and below paths and is no change any more.
 func (p *plan) findGone(paths []vpath.Path) {
-	wanted := selection(paths)
+	wanted := review.Selection(paths)
 	for at, e := range p.reviewed {
 		s := p.at[at]
-		if (s == nil || s.status == 0) && !e.Settled && !p.work.resumed[at] && wanted(at) {
+		if (s == nil || s.Status == 0) && !e.Settled && !p.work.Resumed[at] && wanted(at) {
 			p.gone = append(p.gone, at)
 		}
 	}
@@ -139,12 +142,12 @@ func (p *plan) findGone(paths []vpath.Path) {
 func (p *plan) goneResults() []PathResult {
 	var list []PathResult
 	for _, at := range p.gone {
-		r := PathResult{Path: at, Status: Modified, Outcome: ChangedSinceReview, Reason: nowGone}
+		r := PathResult{Path: at, Status: changes.Modified, Outcome: ChangedSinceReview, Reason: nowGone}
 		switch e := p.reviewed[at]; {
 		case e.Mode == 0:
-			r.Status = Deleted
+			r.Status = changes.Deleted
 		case e.Added:
-			r.Status = Added
+			r.Status = changes.Added
 		}
 		list = append(list, r)
 	}
@@ -153,18 +156,18 @@ func (p *plan) goneResults() []PathResult {
 
 // checkContent refuses a file that was written beside its place and does not hold
 // what was reviewed. Nobody else has the file. Errors: errNotReviewed.
-func (p *plan) checkContent(s *step, file *staged) error {
+func (p *plan) checkContent(s *step, file *changes.Staged) error {
 	if p.reviewed == nil {
 		return nil
 	}
-	if _, err := file.file.Seek(0, 0); err != nil {
+	if _, err := file.File.Seek(0, 0); err != nil {
 		return err
 	}
 	var err error
-	if file.sum, err = sumOf(file.file); err != nil {
+	if file.Sum, err = review.SumOf(file.File); err != nil {
 		return err
 	}
-	return p.checkSum(s, file.sum)
+	return p.checkSum(s, file.Sum)
 }
 
 // checkSum refuses a content that is not what was reviewed. Errors:
@@ -182,12 +185,12 @@ func (p *plan) checkInPlace(s *step) error {
 	if p.reviewed == nil {
 		return nil
 	}
-	f, err := p.work.stack.OpenSource(s.Path)
+	f, err := p.work.Stack.OpenSource(s.Path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	sum, err := sumOf(f)
+	sum, err := review.SumOf(f)
 	if err != nil {
 		return err
 	}
@@ -197,8 +200,22 @@ func (p *plan) checkInPlace(s *step) error {
 // checkTarget refuses a link that leads elsewhere than was reviewed. Errors:
 // errNotReviewed.
 func (p *plan) checkTarget(s *step, target string) error {
-	if p.reviewed != nil && HostPath(target).String() != p.reviewed[s.Path].Target {
+	if p.reviewed != nil && record.HostPath(target).String() != p.reviewed[s.Path].Target {
 		return errNotReviewed
 	}
 	return nil
+}
+
+// leaveOut settles the outcome of a step that no apply takes: it is refused if it
+// was asked for by name.
+func (p *plan) leaveOut(s *step, why string) {
+	at := s.Path
+	if s.IsOwn() {
+		at = s.Path.OwnRoot().Plain()
+	}
+	if slices.ContainsFunc(p.named, func(named vpath.Path) bool { return named.Within(at) }) {
+		s.stop(Refused, "%s", why)
+		return
+	}
+	s.stop(LeftOut, "%s", why)
 }

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"encoding/json"
@@ -11,9 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 )
 
 // The moments between the copy of a file and the end of its apply.
@@ -26,14 +27,14 @@ const (
 var errKilled = errors.New("killed")
 
 // applyLive applies beside a live sandbox, which does meanwhile at the moment.
-func (b *bench) applyLive(a *agent, moment string, meanwhile func(a *agent)) (sandbox.ApplyResult, error) {
-	return b.box.Apply(b.t.Context(), sandbox.ApplyOptions{
+func (b *bench) applyLive(a *agent, moment string, meanwhile func(a *agent)) (apply.Result, error) {
+	return apply.Changes(b.t.Context(), b.box, apply.Options{
 		Progress: func(tried, _ int) {
 			if moment == copied && tried == 1 {
 				meanwhile(a)
 			}
 		},
-		Drop: func(v []sandbox.Version) ([]vpath.Path, error) {
+		Drop: func(v []changes.Version) ([]vpath.Path, error) {
 			if moment == placed || moment == killed {
 				meanwhile(a)
 			}
@@ -42,9 +43,9 @@ func (b *bench) applyLive(a *agent, moment string, meanwhile func(a *agent)) (sa
 			}
 			text, err := json.Marshal(v) // as it goes to the supervisor
 			a.check(err)
-			var sent []sandbox.Version
+			var sent []changes.Version
 			a.check(json.Unmarshal(text, &sent))
-			return sandbox.DropVersions(a.stack, sent)
+			return changes.DropVersions(a.stack, sent)
 		},
 	})
 }
@@ -244,16 +245,16 @@ func TestWhatOthersChangeWhileItIsAppliedStaysAConflict(t *testing.T) {
 				a.check(err)
 				want = snapshot(t, b.dir)
 				r, err := b.applyLive(a, "", nil)
-				inConflict := map[string]sandbox.Outcome{
-					"/f": sandbox.Conflict, "/gone": sandbox.Conflict, "/new": sandbox.Conflict,
-					"/was": sandbox.Conflict, "/made": sandbox.Kept,
+				inConflict := map[string]apply.Outcome{
+					"/f": apply.Conflict, "/gone": apply.Conflict, "/new": apply.Conflict,
+					"/was": apply.Conflict, "/made": apply.Kept,
 				}
 				if name == "removed" { // and so again what it was before the sandbox made it, or what the sandbox wants
-					inConflict["/new"] = sandbox.Skipped
+					inConflict["/new"] = apply.Skipped
 					delete(inConflict, "/was")
 					delete(inConflict, "/made")
 				}
-				if diff := cmp.Diff(inConflict, outcomes(r)); diff != "" || !fault.Is(err, fault.Precondition) {
+				if diff := cmp.Diff(inConflict, outcomes(r)); diff != "" || !errdefs.Is(err, errdefs.Precondition) {
 					t.Errorf("the next apply: %v, outcomes (-want +got):\n%s", err, diff)
 				}
 			})

@@ -1,4 +1,4 @@
-package sandbox
+package apply
 
 import (
 	"fmt"
@@ -6,23 +6,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // step is one change on its way into the source.
 type step struct {
-	change
+	changes.Change
 	outcome  Outcome // Applied is what is planned, until it is done
 	reason   string
-	shown    FileDiff // how a review shows it
-	implied  bool     // a review does not list it
-	withRest bool     // left out because another change of its git directory is
-	done     bool     // nothing is left to do but to drop it
-	inPlace  bool     // the source's file only gets another mode
-	remade   bool     // the source's directory only lacks its mode, see work.unfinished
+	shown    review.FileDiff // how a review shows it
+	implied  bool            // a review does not list it
+	withRest bool            // left out because another change of its git directory is
+	done     bool            // nothing is left to do but to drop it
+	inPlace  bool            // the source's file only gets another mode
+	remade   bool            // the source's directory only lacks its mode, see changes.Work.Unfinished
 	// overwrites says that the source was not what the sandbox saw.
 	overwrites bool
 	was        *layer.Base // what is replaced
@@ -36,24 +39,24 @@ func (s *step) stop(o Outcome, format string, args ...any) {
 
 // plan is what apply will do, parents before children.
 type plan struct {
-	work  *work
+	work  *changes.Work
 	steps []*step
 	at    map[vpath.Path]*step
 	// groups are those of the changes.
-	groups []Group
+	groups []review.Group
 	// reviewed is what may be applied, nil for what is there now; gone is what of
 	// it is no change any more.
-	reviewed manifest
+	reviewed review.Manifest
 	gone     []vpath.Path
 	named    []vpath.Path // that were asked for
 }
 
-// plan decides what becomes of each change, looking only. What is not as
+// newPlan decides what becomes of each change, looking only. What is not as
 // reviewed has it, unless that is nil, is left out. named is what was asked for.
-func (w *work) plan(changes []change, reviewed manifest, named []vpath.Path) (*plan, error) {
+func newPlan(w *changes.Work, changes []changes.Change, reviewed review.Manifest, named []vpath.Path) (*plan, error) {
 	p := &plan{work: w, named: named, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
 	for _, c := range changes {
-		s := &step{change: c, outcome: Applied}
+		s := &step{Change: c, outcome: Applied}
 		p.steps = append(p.steps, s)
 		p.at[c.Path] = s
 		if err := p.decide(s); err != nil {
@@ -65,16 +68,16 @@ func (w *work) plan(changes []change, reviewed manifest, named []vpath.Path) (*p
 }
 
 // showSteps finds out how a review shows the steps, before any is taken.
-func (p *plan) showSteps(changes []change) error {
-	files, groups, err := p.work.fileDiffs(changes, manifest{})
+func (p *plan) showSteps(changes []changes.Change) error {
+	files, groups, err := review.FileDiffs(p.work, changes, review.Manifest{})
 	if err != nil {
 		return err
 	}
 	p.groups = groups
 	for _, f := range files {
-		p.at[f.change.Path].shown = f
+		p.at[f.Change.Path].shown = f
 	}
-	for dir := range implied(changes) {
+	for dir := range review.Implied(changes) {
 		p.at[dir].implied = true
 	}
 	return nil
@@ -83,17 +86,17 @@ func (p *plan) showSteps(changes []change) error {
 // decide settles the outcome of s as far as s alone tells, and its parent.
 func (p *plan) decide(s *step) error {
 	switch {
-	case s.status == 0:
+	case s.Status == 0:
 		s.done = true
 		return nil
-	case s.kept != "":
-		s.stop(Kept, "%s", s.kept)
+	case s.Kept != "":
+		s.stop(Kept, "%s", s.Kept)
 		s.done = true
 		return nil
-	case s.leftOut() != "":
-		p.leaveOut(s, s.leftOut())
+	case s.LeftOut() != "":
+		p.leaveOut(s, s.LeftOut())
 		return nil
-	case s.Info.Mode&typeBits == unix.S_IFSOCK && s.status != Deleted:
+	case s.Info.Mode&record.TypeBits == unix.S_IFSOCK && s.Status != changes.Deleted:
 		s.stop(Kept, "a socket means nothing without the process behind it")
 		return nil
 	}
@@ -102,29 +105,35 @@ func (p *plan) decide(s *step) error {
 		return err
 	}
 	if !p.mayWrite(s) {
-		d := p.work.policy.Decide(s.Path)
+		d := p.work.Policy.Decide(s.Path)
 		s.stop(Refused, "the policy says %s (%s)", d.Permission, d.Reason)
 		return nil
 	}
-	p.work.resume(s)
-	if err := p.work.forgiveCleared(&s.change); err != nil {
+	resume(p.work, s)
+	if err := forgiveCleared(p.work, &s.Change); err != nil {
 		return err
 	}
-	if s.fresh {
-		return p.checkParent(s)
+	if !s.Fresh {
+		return p.judge(s)
 	}
-	return p.judge(s)
+	if why := p.work.CannotPlace(&s.Change); why != "" {
+		s.stop(Failed, "%s", why)
+		return nil
+	}
+	return p.checkParent(s)
 }
 
 // judge settles the outcome of a step whose source is not what the sandbox saw.
 func (p *plan) judge(s *step) error {
-	present, err := p.work.isPresent(&s.change)
+	present, err := isPresent(p.work, &s.Change)
 	switch {
 	case err != nil:
 		return err
 	case present:
 		s.stop(Present, "the source has it already")
 		s.done = true
+	case s.Base != nil && s.Base.Absent && p.work.Policy.Decide(s.Path).Permission == policy.None:
+		s.stop(Conflict, "the source has something there that the policy hides")
 	case s.Base != nil && s.Base.Absent:
 		s.stop(Conflict, "made in the source, too")
 	default:
@@ -137,15 +146,15 @@ func (p *plan) judge(s *step) error {
 // what went with its directory; for all else the delta's entry is the proof
 // that it let the sandbox write.
 func (p *plan) mayWrite(s *step) bool {
-	if s.status == Added && isDir(s.Info.Mode) && p.work.policy.MayMkdir(s.Path) {
+	if s.Status == changes.Added && record.IsDir(s.Info.Mode) && p.work.Policy.MayMkdir(s.Path) {
 		return true
 	}
-	return p.work.policy.Decide(s.Path).Permission >= policy.Write
+	return p.work.Policy.Decide(s.Path).Permission >= policy.Write
 }
 
 // checkParent finds a directory that is gone from the source.
 func (p *plan) checkParent(s *step) error {
-	if s.status == Deleted || s.Path.IsRoot() {
+	if s.Status == changes.Deleted || s.Path.IsRoot() {
 		return nil
 	}
 	dir := s.Path.Dir()
@@ -156,11 +165,11 @@ func (p *plan) checkParent(s *step) error {
 		}
 		return nil
 	}
-	info, err := p.work.stack.SourceInfo(dir)
+	info, err := p.work.Stack.SourceInfo(dir)
 	if err == nil && info.IsDir() {
 		return nil
 	}
-	if err != nil && fault.Is(err, fault.Internal) {
+	if err != nil && errdefs.Is(err, errdefs.Internal) {
 		return err
 	}
 	s.stop(Conflict, "its directory is gone from the source")
@@ -170,7 +179,7 @@ func (p *plan) checkParent(s *step) error {
 // keepDirs lets a directory survive that holds something that does.
 func (p *plan) keepDirs() {
 	for _, s := range slices.Backward(p.steps) {
-		if s.status != Deleted || s.outcome != Kept && s.outcome != ChangedSinceReview && s.outcome != LeftOut {
+		if s.Status != changes.Deleted || s.outcome != Kept && s.outcome != ChangedSinceReview && s.outcome != LeftOut {
 			continue
 		}
 		for dir := range s.Path.Ancestors() {
@@ -183,60 +192,60 @@ func (p *plan) keepDirs() {
 
 // keepFor lets a directory survive that was to be applied, for what survives below it.
 func (s *step) keepFor(below *step) {
-	deleted, becameOther := s.status == Deleted, s.status == Retyped && !isDir(s.Info.Mode)
+	deleted, becameOther := s.Status == changes.Deleted, s.Status == changes.Retyped && !record.IsDir(s.Info.Mode)
 	switch {
 	case below.outcome == ChangedSinceReview && (deleted || becameOther):
-		s.stop(ChangedSinceReview, "it holds %s, which was left out", quote(below.Path))
+		s.stop(ChangedSinceReview, "it holds %s, which was left out", changes.Quote(below.Path))
 	case below.outcome == LeftOut && deleted:
-		s.stop(LeftOut, "it holds %s, which is not deleted", quote(below.Path))
+		s.stop(LeftOut, "it holds %s, which is not deleted", changes.Quote(below.Path))
 	case deleted:
-		s.stop(Kept, "it holds %s, which is kept", quote(below.Path))
+		s.stop(Kept, "it holds %s, which is kept", changes.Quote(below.Path))
 		s.done = true
 	case becameOther:
-		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", quote(below.Path), typeName(s.Info.Mode))
+		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", changes.Quote(below.Path), review.TypeName(s.Info.Mode))
 	}
 }
 
 // forgiveCleared takes a directory that is gone from the source for one that
 // an interrupted apply emptied and removed to put c there: there is nothing
 // to lose.
-func (w *work) forgiveCleared(c *change) error {
-	if c.fresh || c.status != Retyped || !isDir(c.baseMode()) {
+func forgiveCleared(w *changes.Work, c *changes.Change) error {
+	if c.Fresh || c.Status != changes.Retyped || !record.IsDir(c.BaseMode()) {
 		return nil
 	}
-	_, err := w.stack.SourceInfo(c.Path)
-	if fault.Is(err, fault.NotFound) {
-		c.fresh, c.Base = true, &layer.Base{Absent: true}
+	_, err := w.Stack.SourceInfo(c.Path)
+	if errdefs.Is(err, errdefs.NotFound) {
+		c.Fresh, c.Base = true, &layer.Base{Absent: true}
 		return nil
 	}
-	return unlessDenied(err)
+	return record.UnlessDenied(err)
 }
 
 // isPresent reports whether the source, which is not what the sandbox saw, is
 // already what the change makes of it: an apply that was interrupted, or the
 // same done by hand.
-func (w *work) isPresent(c *change) (bool, error) {
-	now, err := w.stack.SourceInfo(c.Path)
+func isPresent(w *changes.Work, c *changes.Change) (bool, error) {
+	now, err := w.Stack.SourceInfo(c.Path)
 	switch {
-	case fault.Is(err, fault.NotFound):
-		return c.status == Deleted, nil
+	case errdefs.Is(err, errdefs.NotFound):
+		return c.Status == changes.Deleted, nil
 	case err != nil:
-		return false, unlessDenied(err)
-	case c.status == Deleted || now.Mode&typeBits != c.Info.Mode&typeBits:
+		return false, record.UnlessDenied(err)
+	case c.Status == changes.Deleted || now.Mode&record.TypeBits != c.Info.Mode&record.TypeBits:
 		return false, nil
 	case now.IsDir():
-		return c.Base.Absent || now.Mode&stickyBits == c.Info.Mode&stickyBits, nil
-	case (now.Mode^c.Info.Mode)&permOf(now.Mode) != 0:
+		return c.Base.Absent || now.Mode&record.StickyBits == c.Info.Mode&record.StickyBits, nil
+	case (now.Mode^c.Info.Mode)&changes.PermOf(now.Mode) != 0:
 		return false, nil
 	}
-	same, err := w.isSameAsSource(c.Path, now.Mode, now.Size, c.Info.Size)
-	return same, unlessDenied(err)
+	same, err := w.IsSameAsSource(c.Path, now.Mode, now.Size, c.Info.Size)
+	return same, record.UnlessDenied(err)
 }
 
-// unlessDenied takes what cannot be read for something else.
-func unlessDenied(err error) error {
-	if fault.Is(err, fault.Denied) || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Precondition) || fault.Is(err, fault.Invalid) {
-		return nil
+// resume has the apply go on with a directory that a killed one made: there is
+// nothing to lose.
+func resume(w *changes.Work, s *step) {
+	if _, s.remade = w.Unfinished[s.Path]; s.remade {
+		s.Fresh, s.Base = true, &layer.Base{Absent: true}
 	}
-	return err
 }

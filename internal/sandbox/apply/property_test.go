@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"maps"
@@ -11,11 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // A path of the random tests: few names, so that operations meet.
@@ -254,7 +255,7 @@ func newArena(outer *testing.T, t *rapid.T, rules []policy.Rule) (arena, func())
 		t.Fatal(err)
 	}
 	drawSource(t, b.dir)
-	if b.home, err = sandbox.OpenHomeAt(filepath.Join(dir, "home")); err != nil {
+	if b.home, err = record.OpenHomeAt(filepath.Join(dir, "home")); err != nil {
 		t.Fatal(err)
 	}
 	r := recordOf(outer, b.home, b.dir, "fix")
@@ -290,7 +291,7 @@ func TestAppliedSourceEqualsTheView(t *testing.T) {
 		defer done()
 		for range 2 {
 			view := n.act(rt)
-			if _, err := n.box.Apply(t.Context(), sandbox.ApplyOptions{}); err != nil {
+			if _, err := apply.Changes(t.Context(), n.box, apply.Options{}); err != nil {
 				rt.Fatal(err)
 			}
 			if diff := cmp.Diff(view, snapshot(t, n.dir)); diff != "" {
@@ -314,12 +315,12 @@ func TestApplyingPartByPartEqualsTheView(t *testing.T) {
 				continue
 			}
 			pick := rapid.SampledFrom(left).Draw(rt, "part")
-			_, err := n.box.Apply(t.Context(), sandbox.ApplyOptions{Paths: []vpath.Path{vpath.Path(pick[2:])}})
+			_, err := apply.Changes(t.Context(), n.box, apply.Options{Paths: []vpath.Path{vpath.Path(pick[2:])}})
 			if err != nil {
 				rt.Fatalf("apply %s: %v", pick, err)
 			}
 		}
-		if _, err := n.box.Apply(t.Context(), sandbox.ApplyOptions{}); err != nil {
+		if _, err := apply.Changes(t.Context(), n.box, apply.Options{}); err != nil {
 			rt.Fatal(err)
 		}
 		if diff := cmp.Diff(view, snapshot(t, n.dir)); diff != "" {
@@ -335,7 +336,7 @@ func TestDiscardShowsTheSourceAgain(t *testing.T) {
 		n.act(rt)
 		for left := n.changes(); len(left) > 0; left = n.changes() {
 			pick := vpath.Path(rapid.SampledFrom(left).Draw(rt, "part")[2:])
-			if _, err := n.box.Discard(sandbox.DiscardOptions{Paths: []vpath.Path{pick}}); err != nil {
+			if _, err := apply.Discard(n.box, apply.DiscardOptions{Paths: []vpath.Path{pick}}); err != nil {
 				rt.Fatal(err)
 			}
 		}
@@ -368,7 +369,7 @@ func TestNothingOutsideOfWriteChanges(t *testing.T) {
 		n.act(rt)
 		if rapid.Bool().Draw(rt, "rules change") {
 			rules := drawRules(rt)
-			if err := n.box.Update(func(r *sandbox.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
+			if err := n.box.Update(func(r *record.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
 				rt.Fatal(err)
 			}
 			var err error
@@ -377,8 +378,8 @@ func TestNothingOutsideOfWriteChanges(t *testing.T) {
 			}
 			n.act(rt)
 		}
-		_, err := n.box.Apply(t.Context(), sandbox.ApplyOptions{})
-		if err != nil && !fault.Is(err, fault.Precondition) {
+		_, err := apply.Changes(t.Context(), n.box, apply.Options{})
+		if err != nil && !errdefs.Is(err, errdefs.Precondition) {
 			rt.Fatal(err)
 		}
 		after := snapshot(t, n.dir)
@@ -424,9 +425,9 @@ func TestNoEditOfAPersonIsLost(t *testing.T) {
 			}
 		}
 		for _, c := range append(n.changes(), "  /") {
-			_, _ = n.box.Apply(t.Context(), sandbox.ApplyOptions{Paths: []vpath.Path{vpath.Path(c[2:])}})
+			_, _ = apply.Changes(t.Context(), n.box, apply.Options{Paths: []vpath.Path{vpath.Path(c[2:])}})
 		}
-		_, _ = n.box.Apply(t.Context(), sandbox.ApplyOptions{})
+		_, _ = apply.Changes(t.Context(), n.box, apply.Options{})
 		for path, content := range edits {
 			if got, err := os.ReadFile(path); err != nil || string(got) != content {
 				rt.Fatalf("%s was %q, is %q, %v", path, content, got, err)

@@ -1,13 +1,10 @@
-package sandbox
+package apply
 
 import (
-	"errors"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // OnConflict says what an apply does where the source is not what the sandbox
@@ -20,66 +17,6 @@ const (
 	Leave                       // the source stays there, and the delta keeps its entry
 	Overwrite                   // the sandbox's version wins, unless a directory stands in the way
 )
-
-// Growth is by how much an apply made the source grow: names of everything but
-// directories, the bytes of regular files, and directories.
-type Growth struct{ Files, Bytes, Dirs int64 }
-
-// add counts what has the mode and size, or with a sign of -1 discounts it.
-func (g *Growth) add(mode uint32, size, sign int64) {
-	if isDir(mode) {
-		g.Dirs += sign
-		return
-	}
-	g.Files += sign
-	g.Bytes = hostfile.AddSizes(g.Bytes, sign*regularSize(mode, size))
-}
-
-// HasChanges reports whether the sandbox's delta holds anything.
-func (s *Sandbox) HasChanges() (bool, error) {
-	w, err := s.openToRead()
-	if err != nil {
-		return false, err
-	}
-	changed, err := w.stack.HasChanges()
-	return changed, errors.Join(err, w.close())
-}
-
-// CountChanges returns how many changes a diff would list: what is lost with the
-// sandbox.
-func (s *Sandbox) CountChanges() (int, error) {
-	p, err := s.Pending()
-	return p.Changes, err
-}
-
-// Pending is what a sandbox holds.
-type Pending struct {
-	Changes int // that a diff would list
-	LeftOut int // of these, that no apply takes
-}
-
-// PendingOf counts what a diff lists.
-func PendingOf(files []FileDiff) Pending {
-	p := Pending{Changes: len(files)}
-	for i := range files {
-		if files[i].LeftOut != "" {
-			p.LeftOut++
-		}
-	}
-	return p
-}
-
-// Pending returns what is lost with the sandbox.
-func (s *Sandbox) Pending() (Pending, error) {
-	if changed, err := s.HasChanges(); err != nil || !changed {
-		return Pending{}, err
-	}
-	r, err := s.Review()
-	if err != nil {
-		return Pending{}, err
-	}
-	return PendingOf(r.Files()), r.Close()
-}
 
 // resolve answers the conflicts of the plan, parents before children.
 func (p *plan) resolve(how OnConflict) error {
@@ -104,25 +41,25 @@ func (p *plan) resolve(how OnConflict) error {
 func (p *plan) overwrite(s *step) error {
 	base, err := p.baseNow(s)
 	if err != nil {
-		return unlessDenied(err)
+		return record.UnlessDenied(err)
 	}
-	is := base.Mode & typeBits
-	becomes := s.Info.Mode & typeBits
-	if s.status == Deleted {
+	is := base.Mode & record.TypeBits
+	becomes := s.Info.Mode & record.TypeBits
+	if s.Status == changes.Deleted {
 		becomes = 0
 	}
 	switch {
-	case isDir(base.Mode) != isDir(s.Info.Mode) && is != 0 && becomes != 0, isDir(base.Mode) && becomes == 0:
+	case record.IsDir(base.Mode) != record.IsDir(s.Info.Mode) && is != 0 && becomes != 0, record.IsDir(base.Mode) && becomes == 0:
 		return nil // a directory against something else stays a conflict
 	case becomes == 0:
 	case is == 0:
-		s.status, s.sameContent = Added, false
+		s.Status, s.SameContent = changes.Added, false
 	case is != becomes:
-		s.status, s.sameContent = Retyped, false
+		s.Status, s.SameContent = changes.Retyped, false
 	default:
-		s.status = Modified
+		s.Status = changes.Modified
 	}
-	s.Base, s.fresh = base, true
+	s.Base, s.Fresh = base, true
 	s.outcome, s.reason, s.overwrites = Applied, "", true
 	return p.checkParent(s)
 }
@@ -130,11 +67,11 @@ func (p *plan) overwrite(s *step) error {
 // baseNow records what the source holds at the step's path.
 func (p *plan) baseNow(s *step) (*layer.Base, error) {
 	var now layer.Info
-	err := asUser(func() (err error) {
-		now, err = p.work.stack.SourceInfo(s.Path)
+	err := record.AsUser(func() (err error) {
+		now, err = p.work.Stack.SourceInfo(s.Path)
 		return err
 	})
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return &layer.Base{Absent: true}, nil
 	}
 	if err != nil {
@@ -152,33 +89,26 @@ func (p *plan) keepAbove(s *step) {
 		if above == nil || above.outcome != Applied {
 			continue
 		}
-		if above.status == Deleted || above.status == Retyped && !isDir(above.Info.Mode) {
-			above.stop(Conflict, "it holds %s, which stays", quote(s.Path))
+		if above.Status == changes.Deleted || above.Status == changes.Retyped && !record.IsDir(above.Info.Mode) {
+			above.stop(Conflict, "it holds %s, which stays", changes.Quote(s.Path))
 			above.done = false
 		}
 	}
 }
 
 // growth sums what was done.
-func (p *plan) growth() Growth {
-	var g Growth
+func (p *plan) growth() changes.SizeDelta {
+	var g changes.SizeDelta
 	for _, s := range p.steps {
-		if s.status == 0 || s.outcome != Applied || !s.done {
+		if s.Status == 0 || s.outcome != Applied || !s.done {
 			continue
 		}
 		if was := s.was; was != nil && !was.Absent {
-			g.add(was.Mode, was.Size, -1)
+			g.Add(was.Mode, was.Size, -1)
 		}
-		if s.status != Deleted {
-			g.add(s.Info.Mode, s.Info.Size, 1)
+		if s.Status != changes.Deleted {
+			g.Add(s.Info.Mode, s.Info.Size, 1)
 		}
 	}
 	return g
-}
-
-func regularSize(mode uint32, size int64) int64 {
-	if mode&typeBits != unix.S_IFREG {
-		return 0
-	}
-	return size
 }

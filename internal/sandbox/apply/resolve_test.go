@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"os"
@@ -8,89 +8,90 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
 )
 
 func TestApplyResolvesConflicts(t *testing.T) {
 	tests := []struct {
 		name       string
-		how        sandbox.OnConflict
+		how        apply.OnConflict
 		source     tree
 		agent      func(a *agent)
 		person     func(t *testing.T, dir string)
 		want       tree
 		left       []string
 		overwrites bool
-		growth     sandbox.Growth
+		growth     changes.SizeDelta
 	}{
 		{
-			"the sandbox's version wins where both changed a file", sandbox.Overwrite,
+			"the sandbox's version wins where both changed a file", apply.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "sandbox's") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's own") },
 			tree{"f": "sandbox's", "other": "new"},
 			nil, true,
-			sandbox.Growth{Files: 1, Bytes: 9 - 12 + 3},
+			changes.SizeDelta{Files: 1, Bytes: 9 - 12 + 3},
 		},
 		{
-			"a file that was deleted outside is there again", sandbox.Overwrite,
+			"a file that was deleted outside is there again", apply.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { os.Remove(dir + "/f") },
 			tree{"f": "new", "other": "new"},
 			nil, true,
-			sandbox.Growth{Files: 2, Bytes: 6},
+			changes.SizeDelta{Files: 2, Bytes: 6},
 		},
 		{
-			"a deletion wins over a change", sandbox.Overwrite,
+			"a deletion wins over a change", apply.Overwrite,
 			tree{"f": "old"},
 			func(a *agent) { a.remove("/f") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "newer") },
 			tree{"other": "new"},
 			nil, true,
-			sandbox.Growth{Files: 0, Bytes: 3 - 5},
+			changes.SizeDelta{Files: 0, Bytes: 3 - 5},
 		},
 		{
-			"a file that both made is the sandbox's", sandbox.Overwrite,
+			"a file that both made is the sandbox's", apply.Overwrite,
 			tree{},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's") },
 			tree{"f": "new", "other": "new"},
 			nil, true,
-			sandbox.Growth{Files: 1, Bytes: 3 + 3 - 8},
+			changes.SizeDelta{Files: 1, Bytes: 3 + 3 - 8},
 		},
 		{
-			"a directory full of another's work gives way to nothing", sandbox.Overwrite,
+			"a directory full of another's work gives way to nothing", apply.Overwrite,
 			tree{},
 			func(a *agent) { a.write("/f", "new") },
 			func(t *testing.T, dir string) { os.Mkdir(dir+"/f", 0o755); write(t, dir+"/f/work", "theirs") },
 			tree{"f/": "", "f/work": "theirs", "other": "new"},
 			[]string{"A /f"},
 			false,
-			sandbox.Growth{Files: 1, Bytes: 3},
+			changes.SizeDelta{Files: 1, Bytes: 3},
 		},
 		{
-			"with leave the source stays where it changed", sandbox.Leave,
+			"with leave the source stays where it changed", apply.Leave,
 			tree{"f": "old"},
 			func(a *agent) { a.write("/f", "sandbox's") },
 			func(t *testing.T, dir string) { write(t, dir+"/f", "person's") },
 			tree{"f": "person's", "other": "new"},
 			[]string{"M /f"},
 			false,
-			sandbox.Growth{Files: 1, Bytes: 3},
+			changes.SizeDelta{Files: 1, Bytes: 3},
 		},
 		{
-			"with leave a deleted directory stays that holds a change", sandbox.Leave,
+			"with leave a deleted directory stays that holds a change", apply.Leave,
 			tree{"d/f": "old", "d/g": "old"},
 			func(a *agent) { a.removeAll("/d") },
 			func(t *testing.T, dir string) { write(t, dir+"/d/f", "person's") },
 			tree{"d/": "", "d/f": "person's", "other": "new"},
 			[]string{"D /d/f"},
 			false,
-			sandbox.Growth{Files: 0, Bytes: 0},
+			changes.SizeDelta{Files: 0, Bytes: 0},
 		},
 		{
-			"directories come, go, move and change their mode", sandbox.Overwrite,
+			"directories come, go, move and change their mode", apply.Overwrite,
 			tree{"old/d/f": "x", "full/": "", "kept/f": "x", "move/a/b": "x", "turn/": ""},
 			func(a *agent) {
 				a.mkdir("/new")
@@ -106,7 +107,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			func(t *testing.T, dir string) { os.Mkdir(dir+"/new", 0o755) },
 			tree{"new/": "", "new/d/": "", "full": "x", "kept/": " (drwxr-x---)", "kept/f": "x", "moved/": "", "moved/a/": "", "moved/a/b": "x", "turn/": "", "other": "new"},
 			nil, false,
-			sandbox.Growth{Files: 1, Bytes: 3},
+			changes.SizeDelta{Files: 1, Bytes: 3},
 		},
 	}
 	for _, tt := range tests {
@@ -118,7 +119,7 @@ func TestApplyResolvesConflicts(t *testing.T) {
 			})
 			tt.person(t, b.dir)
 			tt.growth.Dirs = -dirsIn(t, b.dir)
-			r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{OnConflict: tt.how})
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{OnConflict: tt.how})
 			if err != nil {
 				t.Fatal(err)
 			}

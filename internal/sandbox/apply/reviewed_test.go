@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"io"
@@ -10,21 +10,23 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // shown has all that changed at the paths shown, and returns its digest.
 func (b *bench) shown(base string, paths ...vpath.Path) string {
 	b.t.Helper()
-	r, err := b.box.Review(paths...)
+	r, err := review.Open(b.box, paths...)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.WritePatch(io.Discard, sandbox.PatchOptions{}); err != nil {
+	if err := r.WritePatch(io.Discard, review.PatchOptions{}); err != nil {
 		b.t.Fatal(err)
 	}
 	digest, err := r.Remember(base, r.Files())
@@ -48,22 +50,22 @@ func (a *agent) rewrite(p vpath.Path, content string) {
 }
 
 // applied applies what digest names and returns the outcomes, but for Applied.
-func (b *bench) applied(digest string, paths ...vpath.Path) map[string]sandbox.Outcome {
+func (b *bench) applied(digest string, paths ...vpath.Path) map[string]apply.Outcome {
 	b.t.Helper()
-	r, err := b.box.Apply(b.t.Context(), sandbox.ApplyOptions{Paths: paths, Reviewed: digest})
+	r, err := apply.Changes(b.t.Context(), b.box, apply.Options{Paths: paths, Reviewed: digest})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	got := outcomes(r)
-	maps.DeleteFunc(got, func(_ string, o sandbox.Outcome) bool { return o == sandbox.Applied })
+	maps.DeleteFunc(got, func(_ string, o apply.Outcome) bool { return o == apply.Applied })
 	return got
 }
 
 // TestWhatIsAppliedIsWhatWasShown rewrites after the review, also with the same
 // size and time, and applies what was shown.
 func TestWhatIsAppliedIsWhatWasShown(t *testing.T) {
-	const left, skipped = sandbox.ChangedSinceReview, sandbox.Skipped
-	type outcome = map[string]sandbox.Outcome
+	const left, skipped = apply.ChangedSinceReview, apply.Skipped
+	type outcome = map[string]apply.Outcome
 	source := tree{"f": "1\n", "g": "1\n", "d/a": "a\n", "d/b": "b\n", "link": "-> f", "x": "x\n"}
 	for _, tt := range []struct {
 		name          string
@@ -191,12 +193,12 @@ func TestWhatIsAppliedIsWhatWasShown(t *testing.T) {
 			b.agent(tt.before)
 			digest := b.shown("")
 			b.agent(tt.after)
-			dry, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Reviewed: digest, DryRun: true})
+			dry, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: digest, DryRun: true})
 			if err != nil {
 				t.Fatal(err)
 			}
 			foretold := outcomes(dry)
-			maps.DeleteFunc(foretold, func(_ string, o sandbox.Outcome) bool { return o == sandbox.Applied })
+			maps.DeleteFunc(foretold, func(_ string, o apply.Outcome) bool { return o == apply.Applied })
 			if diff := cmp.Diff(tt.want, foretold); diff != "" {
 				t.Errorf("dry run (-want +got):\n%s", diff)
 			}
@@ -214,7 +216,7 @@ func TestWhatIsAppliedIsWhatWasShown(t *testing.T) {
 			}
 			// What was left out is still there, and can be taken as it is now.
 			if len(tt.want) > 0 && tt.name != "a mode back" {
-				if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{}); err != nil {
+				if _, err := apply.Changes(t.Context(), b.box, apply.Options{}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -232,11 +234,11 @@ func TestAPartThatWasShown(t *testing.T) {
 		t.Errorf("both parts are %s, all at once is %s", all, again)
 	}
 	b.agent(func(a *agent) { a.write("/g", "2\n"); a.rewrite("/f", "3\n") })
-	if diff := cmp.Diff(map[string]sandbox.Outcome{"/f": sandbox.ChangedSinceReview, "/g": sandbox.ChangedSinceReview}, b.applied(part)); diff != "" {
+	if diff := cmp.Diff(map[string]apply.Outcome{"/f": apply.ChangedSinceReview, "/g": apply.ChangedSinceReview}, b.applied(part)); diff != "" {
 		t.Error(diff)
 	}
 	now := b.shown(all, "/f") // and /d/n was applied, not removed
-	if diff := cmp.Diff(map[string]sandbox.Outcome{"/g": sandbox.ChangedSinceReview}, b.applied(now)); diff != "" {
+	if diff := cmp.Diff(map[string]apply.Outcome{"/g": apply.ChangedSinceReview}, b.applied(now)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -249,7 +251,7 @@ func TestWhatAUserTookAwayWasNotRemoved(t *testing.T) {
 	if got := b.applied(digest, "/f"); len(got) > 0 {
 		t.Errorf("apply /f: %v", got)
 	}
-	if _, err := b.box.Discard(sandbox.DiscardOptions{Paths: []vpath.Path{"/g"}}); err != nil {
+	if _, err := apply.Discard(b.box, apply.DiscardOptions{Paths: []vpath.Path{"/g"}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.applied(digest); len(got) > 0 {
@@ -274,8 +276,8 @@ func TestReviewsAreBounded(t *testing.T) {
 			t.Errorf("%s: %v, %v", e.Name(), info.Mode(), err)
 		}
 	}
-	for digest, want := range map[string]fault.Kind{digests[0]: fault.NotFound, "sha256:1": fault.Invalid, "../sandbox.json": fault.Invalid} {
-		if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Reviewed: digest}); !fault.Is(err, want) {
+	for digest, want := range map[string]errdefs.Kind{digests[0]: errdefs.NotFound, "sha256:1": errdefs.Invalid, "../sandbox.json": errdefs.Invalid} {
+		if _, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: digest}); !errdefs.Is(err, want) {
 			t.Errorf("apply %s: %v, want %s", digest, err, want)
 		}
 	}
@@ -283,7 +285,7 @@ func TestReviewsAreBounded(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.box.Dir(), "reviews", last), []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{Reviewed: last}); !fault.Is(err, fault.Precondition) {
+	if _, err := apply.Changes(t.Context(), b.box, apply.Options{Reviewed: last}); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("apply of a damaged review: %v", err)
 	}
 }
@@ -300,16 +302,16 @@ func TestARewriteWhileItIsApplied(t *testing.T) {
 			if shown {
 				digest = b.shown("")
 			}
-			r, err := b.box.Apply(t.Context(), sandbox.ApplyOptions{
+			r, err := apply.Changes(t.Context(), b.box, apply.Options{
 				Paths: []vpath.Path{"/d", "/f"}, Reviewed: digest, AtStart: true,
-				Drop: func([]sandbox.Version) ([]vpath.Path, error) { return nil, nil },
+				Drop: func([]changes.Version) ([]vpath.Path, error) { return nil, nil },
 				Progress: func(tried, _ int) {
 					if tried == 1 {
 						a.rewrite("/f", "3\n")
 					}
 				},
 			})
-			if err != nil || outcomes(r)["/f"] != sandbox.ChangedSinceReview {
+			if err != nil || outcomes(r)["/f"] != apply.ChangedSinceReview {
 				t.Errorf("apply: %v, %v", outcomes(r), err)
 			}
 			if got := snapshot(t, b.dir)["f"]; got != "1\n" {

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"os"
@@ -9,16 +9,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func TestAServersSandboxIsCalledByItsID(t *testing.T) {
 	h := openHome(t)
 	r := recordOf(t, h, t.TempDir(), "")
-	r.Served = &sandbox.Served{
+	r.Served = &record.Served{
 		CodebaseID: "cb_0123456789abcdef", OwnerID: "owner <1>",
-		Sent:      []sandbox.SentRule{{Pattern: "**/*"}, {Pattern: "/out", Type: 2, Permission: 4, Priority: -1}},
+		Sent:      []record.SentRule{{Pattern: "**/*"}, {Pattern: "/out", Type: 2, Permission: 4, Priority: -1}},
 		Labels:    map[string]string{"b": "2", "a": "1"},
 		ExpiresAt: time.Now().UTC().Add(time.Hour),
 	}
@@ -50,7 +50,7 @@ func TestAServersSandboxIsCalledByItsID(t *testing.T) {
 	if err := h.Remove(made.Name()); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.Open(made.Name()); !fault.Is(err, fault.NotFound) {
+	if _, err := h.Open(made.Name()); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Open after Remove = %v, want NotFound", err)
 	}
 }
@@ -70,10 +70,10 @@ func TestARecordOfVersion1IsReadAndRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Update(func(r *sandbox.Record) error { r.PolicyNote = "new"; return nil }); err != nil {
+	if err := s.Update(func(r *record.Record) error { r.PolicyNote = "new"; return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := h.Open("fix"); err != nil || now.Record().SchemaVersion != sandbox.SchemaVersion {
-		t.Errorf("version %d, %v, want %d", now.Record().SchemaVersion, err, sandbox.SchemaVersion)
+	if now, err := h.Open("fix"); err != nil || now.Record().SchemaVersion != record.SchemaVersion {
+		t.Errorf("version %d, %v, want %d", now.Record().SchemaVersion, err, record.SchemaVersion)
 	}
 }

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // openHome opens a state directory of the test's own.
-func openHome(t *testing.T) *sandbox.Home {
+func openHome(t *testing.T) *record.Home {
 	t.Helper()
-	h, err := sandbox.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
+	h, err := record.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,19 +29,19 @@ func openHome(t *testing.T) *sandbox.Home {
 
 // recordOf returns a record of a source, with a policy that lets everything be
 // written.
-func recordOf(t testing.TB, h *sandbox.Home, source, name string) sandbox.Record {
+func recordOf(t testing.TB, h *record.Home, source, name string) record.Record {
 	t.Helper()
 	s, err := h.ResolveSource(source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sandbox.Record{
+	return record.Record{
 		Name: name, Source: s, Workspace: string(s.Path), Runtime: "bwrap", Net: "none",
 		Rules: []policy.Rule{{Pattern: "**", Permission: policy.Write, Source: "test"}},
 	}
 }
 
-func create(t *testing.T, h *sandbox.Home, name string) *sandbox.Sandbox {
+func create(t *testing.T, h *record.Home, name string) *record.Sandbox {
 	t.Helper()
 	s, err := h.Create(recordOf(t, h, t.TempDir(), name))
 	if err != nil {
@@ -52,12 +52,12 @@ func create(t *testing.T, h *sandbox.Home, name string) *sandbox.Sandbox {
 
 func TestCheckName(t *testing.T) {
 	for _, good := range []string{"a", "fix", "0", "a.b_c-d", strings.Repeat("n", 63)} {
-		if err := sandbox.CheckName(good); err != nil {
+		if err := record.CheckName(good); err != nil {
 			t.Errorf("CheckName(%q) = %v", good, err)
 		}
 	}
 	for _, bad := range []string{"", ".", "..", ".a", "-a", "_a", "A", "a/b", "../a", "a\n", "ä", "a b", "sb_0123456789abcdef", "sb_", strings.Repeat("n", 64)} {
-		if err := sandbox.CheckName(bad); !fault.Is(err, fault.Invalid) {
+		if err := record.CheckName(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("CheckName(%q) = %v, want Invalid", bad, err)
 		}
 	}
@@ -71,8 +71,8 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 	r.Rules = append(r.Rules, policy.Rule{Pattern: "\xfe.pem", Type: policy.Glob, Priority: -3, Origin: policy.OriginHide, Source: "--hide"})
 	r.EarlierRules = [][]policy.Rule{{{Pattern: "/a", Permission: policy.View, Type: policy.File}}}
 	r.PolicyNote = "preset development"
-	r.Mounts = []sandbox.Mount{{Source: "/opt/\xff", Target: "/opt/go"}}
-	r.Limits = sandbox.Limits{MemoryBytes: 1 << 29, CPUs: 0.5, PIDs: 100, DiskBytes: 1 << 30, DiskInodes: 9, Timeout: sandbox.Duration(90 * time.Second)}
+	r.Mounts = []record.Mount{{Source: "/opt/\xff", Target: "/opt/go"}}
+	r.Limits = record.Limits{MemoryBytes: 1 << 29, CPUs: 0.5, PIDs: 100, DiskBytes: 1 << 30, DiskInodes: 9, Timeout: record.Duration(90 * time.Second)}
 	made, err := h.Create(r)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 	if os.Geteuid() == 0 {
 		r.UID = new(uint32(1000))
 	}
-	r.ID, r.CreatedAt, r.HostUID, r.SchemaVersion = got.ID, got.CreatedAt, got.HostUID, sandbox.SchemaVersion
+	r.ID, r.CreatedAt, r.HostUID, r.SchemaVersion = got.ID, got.CreatedAt, got.HostUID, record.SchemaVersion
 	if diff := cmp.Diff(r, got); diff != "" {
 		t.Errorf("record (-given +made):\n%s", diff)
 	}
@@ -127,7 +127,7 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := h.Open("fix")
-			if !fault.Is(err, fault.Precondition) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
+			if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open = %v, want a Precondition naming %s with %q", err, path, tt.want)
 			}
 		})
@@ -137,13 +137,13 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		all, err := h.List()
-		if len(all) != 0 || !fault.Is(err, fault.Precondition) {
+		if len(all) != 0 || !errdefs.Is(err, errdefs.Precondition) {
 			t.Errorf("List = %v, %v, want the damage", all, err)
 		}
 		if err := h.Remove("fix"); err != nil {
 			t.Errorf("Remove = %v", err)
 		}
-		if _, err := h.Open("fix"); !fault.Is(err, fault.NotFound) {
+		if _, err := h.Open("fix"); !errdefs.Is(err, errdefs.NotFound) {
 			t.Errorf("Open after Remove = %v, want NotFound", err)
 		}
 	})
@@ -152,7 +152,7 @@ func TestOpenRefusesADamagedRecord(t *testing.T) {
 func TestCreateRefusesATakenName(t *testing.T) {
 	h := openHome(t)
 	first := create(t, h, "fix")
-	if _, err := h.Create(recordOf(t, h, t.TempDir(), "fix")); !fault.Is(err, fault.Exists) {
+	if _, err := h.Create(recordOf(t, h, t.TempDir(), "fix")); !errdefs.Is(err, errdefs.Exists) {
 		t.Errorf("Create = %v, want Exists", err)
 	}
 	if again, err := h.Open("fix"); err != nil || again.ID() != first.ID() {
@@ -192,11 +192,11 @@ func TestSandboxesMadeAtOnceAreApart(t *testing.T) {
 	if err != nil || len(all) != 20 {
 		t.Fatalf("List = %d sandboxes, %v, want 20", len(all), err)
 	}
-	ids, uids := map[sandbox.ID]bool{}, map[uint32]bool{}
+	ids, uids := map[record.ID]bool{}, map[uint32]bool{}
 	for _, s := range all {
 		ids[s.ID()] = true
 		uids[s.Record().HostUID] = true
-		if err := sandbox.CheckName(s.Name()); err != nil {
+		if err := record.CheckName(s.Name()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -213,7 +213,7 @@ func TestUpdateKeepsTheIdentity(t *testing.T) {
 	s := create(t, h, "fix")
 	before := s.Record()
 	narrow := []policy.Rule{{Pattern: "**", Permission: policy.Read}}
-	err := s.Update(func(r *sandbox.Record) error {
+	err := s.Update(func(r *record.Record) error {
 		r.SetRules(narrow, "--policy strict.yaml")
 		r.ID, r.Name, r.HostUID = "sb_0000000000000000", "other", 0
 		return nil
@@ -227,13 +227,13 @@ func TestUpdateKeepsTheIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, got := range []sandbox.Record{s.Record(), read.Record()} {
+	for _, got := range []record.Record{s.Record(), read.Record()} {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("record after Update (-want +got):\n%s", diff)
 		}
 	}
 	for _, rules := range [][]policy.Rule{before.Rules, narrow, narrow} {
-		if err := s.Update(func(r *sandbox.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
+		if err := s.Update(func(r *record.Record) error { r.SetRules(rules, ""); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,7 +244,7 @@ func TestUpdateKeepsTheIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, h, "fix")
-	if err := s.Update(func(*sandbox.Record) error { return nil }); !fault.Is(err, fault.NotFound) {
+	if err := s.Update(func(*record.Record) error { return nil }); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Update of a removed sandbox whose name was used again = %v, want NotFound", err)
 	}
 }
@@ -255,28 +255,28 @@ func TestTheLockSaysWhoHoldsIt(t *testing.T) {
 	if _, held, err := s.Holder(); held || err != nil {
 		t.Errorf("Holder of a new sandbox = %v, %v", held, err)
 	}
-	lock, err := s.TryLock(sandbox.PurposeSupervise)
+	lock, err := s.TryLock(record.PurposeSupervise)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.TryLock(sandbox.PurposeApply)
-	var held *sandbox.HeldError
-	if !fault.Is(err, fault.Precondition) || !errors.As(err, &held) {
+	_, err = s.TryLock(record.PurposeApply)
+	var held *record.HeldError
+	if !errdefs.Is(err, errdefs.Precondition) || !errors.As(err, &held) {
 		t.Fatalf("TryLock of a locked sandbox = %v, want Precondition with a HeldError", err)
 	}
-	want := sandbox.Owner{PID: os.Getpid(), Purpose: sandbox.PurposeSupervise}
+	want := record.Owner{PID: os.Getpid(), Purpose: record.PurposeSupervise}
 	if held.Owner != want {
 		t.Errorf("the holder is %v, want %v", held.Owner, want)
 	}
 	if got, is, err := s.Holder(); got != want || !is || err != nil {
 		t.Errorf("Holder = %v, %v, %v, want %v", got, is, err, want)
 	}
-	if err := h.Remove("fix"); !fault.Is(err, fault.Precondition) {
+	if err := h.Remove("fix"); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Remove of a running sandbox = %v, want Precondition", err)
 	}
 	lock.Release()
 	lock.Release()
-	if again, err := s.TryLock(sandbox.PurposeApply); err != nil {
+	if again, err := s.TryLock(record.PurposeApply); err != nil {
 		t.Errorf("TryLock after Release = %v", err)
 	} else {
 		again.Release()
@@ -292,7 +292,7 @@ func TestAStaleOwnerHoldsNothing(t *testing.T) {
 	if owner, held, err := s.Holder(); held || err != nil {
 		t.Errorf("Holder = %v, %v, %v, want nobody", owner, held, err)
 	}
-	lock, err := s.TryLock(sandbox.PurposeApply)
+	lock, err := s.TryLock(record.PurposeApply)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,13 +302,13 @@ func TestAStaleOwnerHoldsNothing(t *testing.T) {
 func TestLockWaitsForTheHolder(t *testing.T) {
 	h := openHome(t)
 	s := create(t, h, "fix")
-	first, err := s.TryLock(sandbox.PurposeApply)
+	first, err := s.TryLock(record.PurposeApply)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := make(chan error)
 	go func() {
-		second, err := s.Lock(t.Context(), sandbox.PurposeDiscard)
+		second, err := s.Lock(t.Context(), record.PurposeDiscard)
 		if err == nil {
 			second.Release()
 		}
@@ -353,13 +353,13 @@ func TestRemove(t *testing.T) {
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("Remove followed a symbolic link: %v", err)
 	}
-	if err := h.Remove("fix"); !fault.Is(err, fault.NotFound) {
+	if err := h.Remove("fix"); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Remove again = %v, want NotFound", err)
 	}
-	if err := h.Remove("../home"); !fault.Is(err, fault.NotFound) {
+	if err := h.Remove("../home"); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Remove of a path = %v, want NotFound", err)
 	}
-	if _, err := s.TryLock(sandbox.PurposeApply); !fault.Is(err, fault.NotFound) {
+	if _, err := s.TryLock(record.PurposeApply); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("TryLock of a removed sandbox = %v, want NotFound", err)
 	}
 }

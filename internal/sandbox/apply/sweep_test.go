@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"errors"
@@ -7,27 +7,27 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // kinds lists the events of a sandbox's log; nil if there is none.
-func kinds(t *testing.T, h *sandbox.Home, id sandbox.ID) []audit.Kind {
+func kinds(t *testing.T, h *record.Home, id record.ID) []audit.Kind {
 	t.Helper()
 	var list []audit.Kind
 	err := audit.Read(h.AuditPath(id), func(r audit.Record) error {
 		list = append(list, r.Event.Kind())
 		return nil
 	})
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		t.Error(err)
 	}
 	return list
 }
 
 // rename moves a directory of a home's sandboxes, as a crash leaves it.
-func rename(t *testing.T, s *sandbox.Sandbox, name string) {
+func rename(t *testing.T, s *record.Sandbox, name string) {
 	t.Helper()
 	if err := os.Rename(s.Dir(), filepath.Join(filepath.Dir(s.Dir()), name)); err != nil {
 		t.Fatal(err)
@@ -41,12 +41,12 @@ func TestLeftoversOfACrashAreSwept(t *testing.T) {
 	rename(t, made, ".making-"+string(made.ID()))
 	// What a deletion has lifted out of a deep tree may call itself anything.
 	lifted := filepath.Join(filepath.Dir(whole.Dir()), ".gone-fedcba9876543210.1")
-	record, err := os.ReadFile(filepath.Join(whole.Dir(), "sandbox.json"))
+	rec, err := os.ReadFile(filepath.Join(whole.Dir(), "sandbox.json"))
 	if err == nil {
 		err = os.Mkdir(lifted, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(lifted, "sandbox.json"), record, 0o600)
+		err = os.WriteFile(filepath.Join(lifted, "sandbox.json"), rec, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestLeftoversOfACrashAreSwept(t *testing.T) {
 		t.Errorf("sandboxes holds %q", names)
 	}
 	for _, tt := range []struct {
-		of   *sandbox.Sandbox
+		of   *record.Sandbox
 		want []audit.Kind
 	}{
 		{whole, []audit.Kind{audit.KindSandboxCreated}},
@@ -119,7 +119,7 @@ func TestSweepLeavesWhatCannotBeClearedFirst(t *testing.T) {
 func TestANameThatIsTakenLeavesNoLog(t *testing.T) {
 	h := openHome(t)
 	create(t, h, "fix")
-	if _, err := h.Create(recordOf(t, h, t.TempDir(), "fix")); !fault.Is(err, fault.Exists) {
+	if _, err := h.Create(recordOf(t, h, t.TempDir(), "fix")); !errdefs.Is(err, errdefs.Exists) {
 		t.Errorf("Create of a name that is taken = %v, want Exists", err)
 	}
 	logs, err := os.ReadDir(filepath.Join(h.Dir(), "audit"))

@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"io"
@@ -10,16 +10,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-const remoteID = sandbox.ID("sb_0123456789abcdef")
+const remoteID = record.ID("sb_0123456789abcdef")
 
 // uploaded remembers that a directory with the files was uploaded, but for .env.
-func uploaded(t *testing.T, files map[string]string) (dir string, u *sandbox.Upload) {
+func uploaded(t *testing.T, files map[string]string) (dir string, u *record.Upload) {
 	t.Helper()
 	dir = t.TempDir()
 	for name, text := range files {
@@ -31,7 +33,7 @@ func uploaded(t *testing.T, files map[string]string) (dir string, u *sandbox.Upl
 			t.Fatal(err)
 		}
 	}
-	home, err := sandbox.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
+	home, err := record.OpenHomeAt(filepath.Join(t.TempDir(), "home"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +41,7 @@ func uploaded(t *testing.T, files map[string]string) (dir string, u *sandbox.Upl
 	if err != nil {
 		t.Fatal(err)
 	}
-	var noted sandbox.Uploaded
+	var noted record.Uploaded
 	err = filepath.Walk(dir, func(path string, info fs.FileInfo, err error) error {
 		if err != nil || path == dir || info.Name() == ".env" {
 			return err
@@ -75,16 +77,16 @@ func uploaded(t *testing.T, files map[string]string) (dir string, u *sandbox.Upl
 // sent is a change that a server sends.
 type sent struct {
 	path    string
-	status  sandbox.Status
+	status  changes.Status
 	mode    uint32
 	content string // of a file, or the target of a link
 }
 
-func bringBack(t *testing.T, u *sandbox.Upload, changes ...sent) (map[string]sandbox.Outcome, error) {
+func bringBack(t *testing.T, u *record.Upload, changes ...sent) (map[string]apply.Outcome, error) {
 	t.Helper()
-	result, err := u.Apply(t.Context(), "fix", func(put func(sandbox.CarriedChange, io.Reader) error) error {
+	result, err := apply.Upload(t.Context(), u, "fix", func(put func(apply.CarriedChange, io.Reader) error) error {
 		for _, s := range changes {
-			c := sandbox.CarriedChange{Path: vpath.Path(s.path), Status: s.status, Outcome: sandbox.Applied, Mode: s.mode}
+			c := apply.CarriedChange{Path: vpath.Path(s.path), Status: s.status, Outcome: apply.Applied, Mode: s.mode}
 			if s.mode&unix.S_IFMT == unix.S_IFLNK {
 				c.Target = s.content
 			} else {
@@ -96,7 +98,7 @@ func bringBack(t *testing.T, u *sandbox.Upload, changes ...sent) (map[string]san
 		}
 		return nil
 	}, false, nil)
-	outcomes := map[string]sandbox.Outcome{}
+	outcomes := map[string]apply.Outcome{}
 	for _, r := range result.Paths {
 		outcomes[string(r.Path)] = r.Outcome
 	}
@@ -121,13 +123,13 @@ func read(t *testing.T, path ...string) string {
 func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
 	dir, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "d/y/z": "z", "gone": "g", "f": "f", "run": "#!"})
 	outcomes, err := bringBack(t, u,
-		sent{"/a", sandbox.Modified, aFile, "two"},
-		sent{"/d", sandbox.Retyped, aFile, "was a directory"},
-		sent{"/d/x", sandbox.Deleted, 0, ""}, sent{"/d/y", sandbox.Deleted, 0, ""}, sent{"/d/y/z", sandbox.Deleted, 0, ""},
-		sent{"/f", sandbox.Retyped, aDir, ""}, sent{"/f/in", sandbox.Added, aFile, "in"},
-		sent{"/gone", sandbox.Deleted, 0, ""},
-		sent{"/new", sandbox.Added, unix.S_IFDIR | 0o555, ""}, sent{"/new/l", sandbox.Added, aLink, "../a"},
-		sent{"/run", sandbox.Modified, unix.S_IFREG | 0o6755, "#!"},
+		sent{"/a", changes.Modified, aFile, "two"},
+		sent{"/d", changes.Retyped, aFile, "was a directory"},
+		sent{"/d/x", changes.Deleted, 0, ""}, sent{"/d/y", changes.Deleted, 0, ""}, sent{"/d/y/z", changes.Deleted, 0, ""},
+		sent{"/f", changes.Retyped, aDir, ""}, sent{"/f/in", changes.Added, aFile, "in"},
+		sent{"/gone", changes.Deleted, 0, ""},
+		sent{"/new", changes.Added, unix.S_IFDIR | 0o555, ""}, sent{"/new/l", changes.Added, aLink, "../a"},
+		sent{"/run", changes.Modified, unix.S_IFREG | 0o6755, "#!"},
 	)
 	if err != nil {
 		t.Fatal(err, outcomes)
@@ -147,7 +149,7 @@ func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What was applied is what the sandbox saw from then on.
-	if outcomes, err := bringBack(t, u, sent{"/a", sandbox.Modified, aFile, "three"}, sent{"/f/in", sandbox.Deleted, 0, ""}); err != nil {
+	if outcomes, err := bringBack(t, u, sent{"/a", changes.Modified, aFile, "three"}, sent{"/f/in", changes.Deleted, 0, ""}); err != nil {
 		t.Error(err, outcomes)
 	}
 	if got := read(t, dir, "a"); got != "three" {
@@ -166,18 +168,18 @@ func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
 		name    string
 		changes []sent
 		path    string // its outcome
-		want    sandbox.Outcome
+		want    apply.Outcome
 	}{
-		{"a file that was not uploaded", []sent{{"/.env", sandbox.Modified, aFile, "evil"}}, "/.env", sandbox.Conflict},
-		{"the removal of one", []sent{{"/.env", sandbox.Deleted, 0, ""}}, "/.env", sandbox.Kept},
-		{"a directory that holds one", []sent{{"/d", sandbox.Deleted, 0, ""}, {"/d/x", sandbox.Deleted, 0, ""}}, "/d", sandbox.Kept},
-		{"a link in its place", []sent{{"/.env", sandbox.Added, aLink, "/etc/passwd"}}, "/.env", sandbox.Conflict},
-		{"a file that changed here", []sent{{"/changed", sandbox.Modified, aFile, "evil"}}, "/changed", sandbox.Conflict},
-		{"the removal of it", []sent{{"/changed", sandbox.Deleted, 0, ""}}, "/changed", sandbox.Conflict},
-		{"a path that the policy hides", []sent{{"/hidden", sandbox.Modified, aFile, "evil"}}, "/hidden", sandbox.Refused},
-		{"a path that may be read alone", []sent{{"/read", sandbox.Modified, aFile, "evil"}}, "/read", sandbox.Refused},
-		{"a file below a link that was made here", []sent{{"/link/evil", sandbox.Added, aFile, "evil"}}, "/link/evil", sandbox.Conflict},
-		{"a file below a link that it sends", []sent{{"/l", sandbox.Added, aLink, outside}, {"/l/evil", sandbox.Added, aFile, "evil"}}, "/l/evil", sandbox.Conflict},
+		{"a file that was not uploaded", []sent{{"/.env", changes.Modified, aFile, "evil"}}, "/.env", apply.Conflict},
+		{"the removal of one", []sent{{"/.env", changes.Deleted, 0, ""}}, "/.env", apply.Kept},
+		{"a directory that holds one", []sent{{"/d", changes.Deleted, 0, ""}, {"/d/x", changes.Deleted, 0, ""}}, "/d", apply.Kept},
+		{"a link in its place", []sent{{"/.env", changes.Added, aLink, "/etc/passwd"}}, "/.env", apply.Conflict},
+		{"a file that changed here", []sent{{"/changed", changes.Modified, aFile, "evil"}}, "/changed", apply.Conflict},
+		{"the removal of it", []sent{{"/changed", changes.Deleted, 0, ""}}, "/changed", apply.Conflict},
+		{"a path that the policy hides", []sent{{"/hidden", changes.Modified, aFile, "evil"}}, "/hidden", apply.Refused},
+		{"a path that may be read alone", []sent{{"/read", changes.Modified, aFile, "evil"}}, "/read", apply.Refused},
+		{"a file below a link that was made here", []sent{{"/link/evil", changes.Added, aFile, "evil"}}, "/link/evil", apply.Conflict},
+		{"a file below a link that it sends", []sent{{"/l", changes.Added, aLink, outside}, {"/l/evil", changes.Added, aFile, "evil"}}, "/l/evil", apply.Conflict},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, u := uploaded(t, map[string]string{
@@ -193,7 +195,7 @@ func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
 			if got := outcomes[tt.path]; got != tt.want {
 				t.Errorf("%s: got %q (%v), want %q", tt.path, got, outcomes, tt.want)
 			}
-			if stops := tt.want == sandbox.Conflict || tt.want == sandbox.Refused; stops != fault.Is(err, fault.Precondition) {
+			if stops := tt.want == apply.Conflict || tt.want == apply.Refused; stops != errdefs.Is(err, errdefs.Precondition) {
 				t.Errorf("it ends with %v", err)
 			}
 			for name, want := range map[string]string{".env": "secret", "d/.env": "secret", "changed": "here", "hidden": "h", "read": "r"} {
@@ -210,12 +212,12 @@ func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {
 
 func TestAContentThatIsNotWhatWasReviewedIsLeftOut(t *testing.T) {
 	dir, u := uploaded(t, map[string]string{"a": "one"})
-	result, err := u.Apply(t.Context(), "fix", func(put func(sandbox.CarriedChange, io.Reader) error) error {
-		return put(sandbox.CarriedChange{
-			Path: "/a", Status: sandbox.Modified, Outcome: sandbox.Applied, Mode: aFile, SizeBytes: 4, SHA256: strings.Repeat("0", 64),
+	result, err := apply.Upload(t.Context(), u, "fix", func(put func(apply.CarriedChange, io.Reader) error) error {
+		return put(apply.CarriedChange{
+			Path: "/a", Status: changes.Modified, Outcome: apply.Applied, Mode: aFile, SizeBytes: 4, SHA256: strings.Repeat("0", 64),
 		}, strings.NewReader("evil"))
 	}, false, nil)
-	if err != nil || result.Count(sandbox.ChangedSinceReview) != 1 || read(t, dir, "a") != "one" {
+	if err != nil || result.Count(apply.ChangedSinceReview) != 1 || read(t, dir, "a") != "one" {
 		t.Errorf("got %v, %v, and the file holds %q", result.Paths, err, read(t, dir, "a"))
 	}
 }

@@ -1,6 +1,7 @@
-package sandbox
+package apply
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -13,73 +14,75 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // Fetch calls put with each change of a server's sandbox, parents before children,
 // and with the content of a regular file.
 type Fetch func(put func(CarriedChange, io.Reader) error) error
 
-// Apply brings the changes that fetch returns into the directory, by the checks of
-// Sandbox.Apply: the base of each is what was uploaded, and the rules are those
+// Upload brings the changes that fetch returns into the directory, by the checks of
+// Changes: the base of each is what was uploaded, and the rules are those
 // that were sent. Nothing that the server sends counts for either. Where something
 // stops the apply on the server, nothing is applied here. Errors: those of
-// Sandbox.Apply, which call the sandbox name, and of fetch.
-func (u *Upload) Apply(ctx context.Context, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result ApplyResult, err error) {
-	st, err := u.stage(fetch)
+// Changes, which call the sandbox name, and of fetch.
+func Upload(ctx context.Context, u *record.Upload, name string, fetch Fetch, dryRun bool, progress func(tried, total int)) (result Result, err error) {
+	st, err := stage(u, fetch)
 	if err != nil {
-		return result, errors.Join(err, u.clear())
+		return result, errors.Join(err, clear(u))
 	}
-	defer func() { err = errors.Join(err, u.clear()) }()
-	var made []Version
+	defer func() { err = errors.Join(err, clear(u)) }()
+	var made []changes.Version
 	stopped := st.stopped()
-	result, err = u.sandbox.Apply(ctx, ApplyOptions{
-		DryRun: dryRun || stopped, Progress: progress, placed: func(v []Version) { made = append(made, v...) },
+	result, err = Changes(ctx, u.Sandbox, Options{
+		DryRun: dryRun || stopped, Progress: progress, placed: func(v []changes.Version) { made = append(made, v...) },
 	})
 	result.Paths = st.merge(result.Paths)
-	if err == nil || fault.Is(err, fault.Precondition) {
+	if err == nil || errdefs.Is(err, errdefs.Precondition) {
 		if refusal := Refusal(name, result.Paths); refusal != nil {
 			result.Skip()
 			err = refusal
 		}
 	}
-	return result, errors.Join(err, u.note(made, st.sums))
+	return result, errors.Join(err, note(u, made, st.sums))
 }
 
 // openDelta opens the delta to be changed, once what a killed apply has left in the
 // directory is cleared away.
-func (u *Upload) openDelta() (*work, error) {
-	w, err := u.sandbox.openTo(PurposeApply, nil, false)
+func openDelta(u *record.Upload) (*changes.Work, error) {
+	w, err := changes.OpenTo(u.Sandbox, record.PurposeApply, nil, false)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := w.changes(nil, false)
+	changes, err := w.Changes(nil, false)
 	if err == nil {
-		err = w.finishDirs(changes)
+		err = w.FinishDirs(changes)
 	}
 	if err == nil {
-		err = w.stack.DropAll()
+		err = w.Stack.Reset()
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
 // clear empties the delta.
-func (u *Upload) clear() error {
-	w, err := u.openDelta()
+func clear(u *record.Upload) error {
+	w, err := openDelta(u)
 	if err != nil {
 		return err
 	}
-	return w.close()
+	return w.Close()
 }
 
 // staging is what was fetched: in the delta, or told of.
 type staging struct {
-	upload *Upload
+	upload *record.Upload
 	stack  *layer.Stack
 	// told are the outcomes at the paths that are not brought over, or for which
 	// there is nothing to do.
@@ -101,13 +104,13 @@ type lateFile struct {
 }
 
 // stage makes the changes the delta.
-func (u *Upload) stage(fetch Fetch) (st *staging, err error) {
-	w, err := u.openDelta()
+func stage(u *record.Upload, fetch Fetch) (st *staging, err error) {
+	w, err := openDelta(u)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	st = &staging{upload: u, stack: w.stack, told: map[vpath.Path]PathResult{}, sums: map[vpath.Path]sum{}}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	st = &staging{upload: u, stack: w.Stack, told: map[vpath.Path]PathResult{}, sums: map[vpath.Path]sum{}}
 	defer st.close()
 	if err := fetch(st.put); err != nil {
 		return nil, err
@@ -136,7 +139,7 @@ func (st *staging) put(c CarriedChange, content io.Reader) error {
 // the directory as it is now, what was uploaded is what the sandbox saw.
 func (st *staging) settle(c CarriedChange, err error) error {
 	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition), fault.Is(err, fault.Exists):
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition), errdefs.Is(err, errdefs.Exists):
 		st.tell(c, Conflict, "the directory does not hold what was uploaded")
 		return nil
 	case err != nil:
@@ -145,7 +148,19 @@ func (st *staging) settle(c CarriedChange, err error) error {
 	if _, told := st.told[c.Path]; told {
 		return nil
 	}
-	return st.stack.Record(c.Path, st.upload.base(c.Path))
+	return st.stack.Record(c.Path, st.base(c.Path))
+}
+
+// base is what the sandbox saw at p: what was uploaded, or the git index that is there
+// now, if git wrote it again and it says the same.
+func (st *staging) base(p vpath.Path) *layer.Base {
+	if want := st.upload.Index(p); want != nil {
+		said, now := sourceIndexNow(func() (*os.File, error) { return st.stack.OpenSource(p) })
+		if bytes.Equal(said, want) {
+			return now
+		}
+	}
+	return st.upload.Base(p)
 }
 
 // tell notes the outcome at a path that is not brought over.
@@ -156,18 +171,18 @@ func (st *staging) tell(c CarriedChange, o Outcome, reason string) {
 // place makes the change in the delta, as far as it can be made by now.
 func (st *staging) place(c CarriedChange, content io.Reader) error {
 	now, err := st.stack.Lookup(c.Path)
-	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
+	if err != nil && !errdefs.Is(err, errdefs.NotFound) && !errdefs.Is(err, errdefs.Precondition) {
 		return err
 	}
 	there := err == nil
 	switch {
-	case c.Status == Deleted && !there:
+	case c.Status == changes.Deleted && !there:
 		st.tell(c, Present, "it is gone already")
 		return nil
 	case there && now.IsDir():
 		return st.placeOverDir(c, content)
 	case there:
-		if _, err := st.stack.Unlink(c.Path, false); err != nil || c.Status == Deleted {
+		if _, err := st.stack.Unlink(c.Path, false); err != nil || c.Status == changes.Deleted {
 			return err
 		}
 	}
@@ -177,9 +192,9 @@ func (st *staging) place(c CarriedChange, content io.Reader) error {
 // placeOverDir makes the change where a directory is.
 func (st *staging) placeOverDir(c CarriedChange, content io.Reader) error {
 	switch {
-	case c.Status == Deleted:
+	case c.Status == changes.Deleted:
 		st.gone = append(st.gone, c.Path)
-	case c.Mode&typeBits == unix.S_IFDIR:
+	case c.Mode&record.TypeBits == unix.S_IFDIR:
 		st.modes = append(st.modes, c)
 	default:
 		return st.putOff(c, content)
@@ -191,10 +206,10 @@ func (st *staging) placeOverDir(c CarriedChange, content io.Reader) error {
 func (st *staging) putOff(c CarriedChange, content io.Reader) error {
 	l := lateFile{CarriedChange: c}
 	st.gone = append(st.gone, c.Path)
-	if c.Mode&typeBits == unix.S_IFREG {
-		fd, err := unix.Open(st.upload.sandbox.Dir(), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if c.Mode&record.TypeBits == unix.S_IFREG {
+		fd, err := unix.Open(st.upload.Sandbox.Dir(), unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 		if err != nil {
-			return hostError("fetch "+c.Path.String(), err)
+			return record.HostError("fetch "+c.Path.String(), err)
 		}
 		l.content = os.NewFile(uintptr(fd), "fetched")
 		if _, err := io.Copy(l.content, io.LimitReader(content, c.SizeBytes)); err != nil {
@@ -208,19 +223,19 @@ func (st *staging) putOff(c CarriedChange, content io.Reader) error {
 // make makes an entry where nothing is. A directory can be filled until finish.
 func (st *staging) make(c CarriedChange, content io.Reader) error {
 	var err error
-	switch c.Mode & typeBits {
+	switch c.Mode & record.TypeBits {
 	case unix.S_IFDIR:
 		st.modes = append(st.modes, c)
-		_, err = st.stack.Mkdir(c.Path, c.Mode&stickyBits|ownerBits)
+		_, err = st.stack.Mkdir(c.Path, c.Mode&record.StickyBits|changes.OwnerBits)
 	case unix.S_IFLNK:
 		st.sums[c.Path] = sha256.Sum256([]byte(c.Target))
 		_, err = st.stack.Symlink(c.Target, c.Path)
 	case unix.S_IFIFO:
-		_, err = st.stack.Mknod(c.Path, unix.S_IFIFO|c.Mode&permBits)
+		_, err = st.stack.Mknod(c.Path, unix.S_IFIFO|c.Mode&record.PermBits)
 	case unix.S_IFREG:
 		err = st.write(c, content)
 	default:
-		err = fault.New(fault.Internal, "server sent %s with an unknown type", c.Path)
+		err = errdefs.New(errdefs.Internal, "server sent %s with an unknown type", c.Path)
 	}
 	return err
 }
@@ -228,7 +243,7 @@ func (st *staging) make(c CarriedChange, content io.Reader) error {
 // write makes a regular file. Errors: Unavailable if the content is not what was
 // announced.
 func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
-	f, _, err := st.stack.Create(c.Path, c.Mode&permBits)
+	f, _, err := st.stack.Create(c.Path, c.Mode&record.PermBits)
 	if err != nil {
 		return err
 	}
@@ -236,7 +251,7 @@ func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
 	h := sha256.New()
 	n, err := io.Copy(io.NewOffsetWriter(f, 0), io.TeeReader(io.LimitReader(content, c.SizeBytes), h))
 	if err == nil && n != c.SizeBytes {
-		err = fault.New(fault.Unavailable, "fetch %s: it has %d bytes of %d: the sandbox changes it just now; try again", c.Path, n, c.SizeBytes)
+		err = errdefs.New(errdefs.Unavailable, "fetch %s: it has %d bytes of %d: the sandbox changes it just now; try again", c.Path, n, c.SizeBytes)
 	}
 	if err != nil {
 		return err
@@ -253,11 +268,11 @@ func (st *staging) write(c CarriedChange, content io.Reader) (err error) {
 func (st *staging) finish() error {
 	for _, p := range slices.Backward(st.gone) {
 		err := st.stack.Rmdir(p, nil)
-		if fault.Is(err, fault.Precondition) {
-			st.tell(CarriedChange{Path: p, Status: Deleted}, Kept, "it holds what was not uploaded")
+		if errdefs.Is(err, errdefs.Precondition) {
+			st.tell(CarriedChange{Path: p, Status: changes.Deleted}, Kept, "it holds what was not uploaded")
 			err = nil
 		}
-		if err := st.settle(CarriedChange{Path: p, Status: Deleted}, err); err != nil {
+		if err := st.settle(CarriedChange{Path: p, Status: changes.Deleted}, err); err != nil {
 			return err
 		}
 	}
@@ -275,7 +290,7 @@ func (st *staging) finish() error {
 		}
 	}
 	for _, c := range slices.Backward(st.modes) {
-		_, err := st.stack.SetAttr(c.Path, layer.SetAttr{Mode: new(c.Mode & stickyBits)})
+		_, err := st.stack.SetAttr(c.Path, layer.SetAttr{Mode: new(c.Mode & record.StickyBits)})
 		if err := st.settle(c, err); err != nil {
 			return err
 		}
@@ -300,55 +315,4 @@ func (st *staging) merge(paths []PathResult) []PathResult {
 	}
 	slices.SortFunc(paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
 	return slices.CompactFunc(paths, func(a, b PathResult) bool { return a.Path == b.Path })
-}
-
-// note remembers what an apply has made of the directory: from now on that is what
-// the sandbox saw. Of what is not known nothing is remembered, which is a conflict
-// later.
-func (u *Upload) note(versions []Version, sums map[vpath.Path]sum) (err error) {
-	if len(versions) == 0 {
-		return nil
-	}
-	source, err := u.Source().Open()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	tree := sourceTree{root: source, owner: u.sandbox.ID()}
-	for _, v := range versions {
-		p, err := v.At()
-		if err != nil {
-			return err
-		}
-		made := v.Made
-		if made == nil && !v.Deleted {
-			made = tree.baseOfSame(p, sums[p])
-		}
-		if made == nil || made.Absent {
-			delete(u.manifest.Entries, v.Path)
-		} else {
-			u.manifest.Entries[v.Path] = *made
-		}
-	}
-	return u.store()
-}
-
-// baseOfSame describes what is at p, if it is a directory or a file with that sum;
-// else it returns nil.
-func (t *sourceTree) baseOfSame(p vpath.Path, want sum) (base *layer.Base) {
-	_ = t.at(p, func(e entry) error { // what cannot be looked at is not known
-		st, err := e.stat()
-		if err != nil || st == nil {
-			return err
-		}
-		b := baseOf(st)
-		b.SHA256 = want[:]
-		if isDir(st.Mode) || hasBaseContent(b, e.dir, e.name, st) {
-			if now, err := e.stat(); err == nil && now != nil && (isDir(st.Mode) || isVersion(st, now)) {
-				base = baseOf(st)
-			}
-		}
-		return nil
-	})
-	return base
 }

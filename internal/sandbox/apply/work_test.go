@@ -1,4 +1,4 @@
-package sandbox_test
+package apply_test
 
 import (
 	"fmt"
@@ -11,18 +11,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // bench is a sandbox on a source of the test's own.
 type bench struct {
 	t    testing.TB
-	home *sandbox.Home
+	home *record.Home
 	dir  string // the source
-	box  *sandbox.Sandbox
+	box  *record.Sandbox
 }
 
 // newBench makes a source of tree (see build) and a sandbox of it under the
@@ -232,9 +234,9 @@ func (a *agent) rename(from, to vpath.Path) {
 }
 
 // apply applies and wants success.
-func (b *bench) apply(paths ...vpath.Path) sandbox.ApplyResult {
+func (b *bench) apply(paths ...vpath.Path) apply.Result {
 	b.t.Helper()
-	r, err := b.box.Apply(b.t.Context(), sandbox.ApplyOptions{Paths: paths})
+	r, err := apply.Changes(b.t.Context(), b.box, apply.Options{Paths: paths})
 	if err != nil {
 		b.t.Fatalf("Apply: %v\n%v", err, r)
 	}
@@ -242,8 +244,8 @@ func (b *bench) apply(paths ...vpath.Path) sandbox.ApplyResult {
 }
 
 // outcomes maps each path to its outcome.
-func outcomes(r sandbox.ApplyResult) map[string]sandbox.Outcome {
-	m := map[string]sandbox.Outcome{}
+func outcomes(r apply.Result) map[string]apply.Outcome {
+	m := map[string]apply.Outcome{}
 	for _, p := range r.Paths {
 		m[string(p.Path)] = p.Outcome
 	}
@@ -253,7 +255,7 @@ func outcomes(r sandbox.ApplyResult) map[string]sandbox.Outcome {
 // changes lists the sandbox's changed paths with their letters, by path.
 func (b *bench) changes() []string {
 	b.t.Helper()
-	r, err := b.box.Review()
+	r, err := review.Open(b.box)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Archived is the first record of a log whose earlier records were moved to
@@ -28,7 +28,7 @@ func (l *Log) Archive(out *os.File) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
-		return fault.New(fault.Precondition, "archive audit log: closed")
+		return errdefs.New(errdefs.Precondition, "archive audit log: closed")
 	}
 	name := l.file.Name()
 	if err := flock(l.file, unix.LOCK_EX); err != nil {

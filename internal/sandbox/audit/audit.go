@@ -21,7 +21,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // SchemaVersion is the "v" of the records written here.
@@ -67,7 +67,7 @@ func ParseHead(text string) (Head, error) {
 	seq, err := strconv.ParseUint(number, 10, 64)
 	h, ok := parseHash(hash)
 	if err != nil || !ok {
-		return Head{}, fault.New(fault.Invalid, "audit head %q: not SEQ:HASH", text)
+		return Head{}, errdefs.New(errdefs.Invalid, "audit head %q: not SEQ:HASH", text)
 	}
 	return Head{Seq: seq, Hash: h}, nil
 }

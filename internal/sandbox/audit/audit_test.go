@@ -18,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew")
@@ -255,7 +255,7 @@ func TestWhatIsTooLongIsVisiblyCut(t *testing.T) {
 func TestOnlyOwnEventsAreWritten(t *testing.T) {
 	l := open(t, filepath.Join(t.TempDir(), "sb.jsonl"))
 	for _, ev := range []audit.Event{audit.Unknown{Name: "novel"}, audit.Malformed{}} {
-		if err := l.Append(ev); !fault.Is(err, fault.Invalid) {
+		if err := l.Append(ev); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("Append(%T) = %v, want Invalid", ev, err)
 		}
 	}

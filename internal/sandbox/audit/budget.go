@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Budget bounds the size of a log. The zero Budget bounds nothing.
@@ -194,7 +194,7 @@ func (l *Log) CheckRoom() error {
 	if st.Size < l.options.Budget.Bytes {
 		return nil
 	}
-	return fault.New(fault.Exhausted,
+	return errdefs.New(errdefs.Exhausted,
 		"audit log of sandbox %s: it has %d bytes, and its budget is %d: move it away with `agentfense audit %s --archive FILE`, or raise audit.max_bytes_per_sandbox",
 		l.options.Sandbox, st.Size, l.options.Budget.Bytes, l.options.Sandbox)
 }
@@ -287,7 +287,7 @@ func (e encoded) shrunk() (encoded, error) {
 	}
 	body, err := marshal(ev)
 	if err != nil {
-		return e, fault.New(fault.Internal, "audit %s: %w", e.kind, err)
+		return e, errdefs.New(errdefs.Internal, "audit %s: %w", e.kind, err)
 	}
 	e.body, e.event = body, nil
 	return e, nil

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 const testBudget = 128 << 10
@@ -145,7 +145,7 @@ func TestAFullLogRefusesWhatMustBeRecorded(t *testing.T) {
 	for ; l.CheckRoom() == nil; n++ {
 		must(t, l.Append(audit.Applied{Paths: []audit.Text{"/" + audit.Text(strings.Repeat("a", 1000))}}))
 	}
-	if err := l.CheckRoom(); !fault.Is(err, fault.Exhausted) {
+	if err := l.CheckRoom(); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("CheckRoom = %v, want Exhausted", err)
 	}
 	must(t, l.Append(audit.SandboxDestroyed{}))
@@ -235,7 +235,7 @@ func TestAnArchiveGoesOnInTheLog(t *testing.T) {
 	if s, err := audit.Verify(archive, before.Head); err != nil || s.Head != before.Head {
 		t.Errorf("Verify of the archive = %+v, %v", s, err)
 	}
-	if _, err := audit.Verify(path, audit.Head{Seq: 1, Hash: before.Head.Hash}); !fault.Is(err, fault.Invalid) {
+	if _, err := audit.Verify(path, audit.Head{Seq: 1, Hash: before.Head.Hash}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Verify with a head of the archive = %v, want Invalid", err)
 	}
 	// Without the record that tells of the archive, records are missing.
@@ -243,7 +243,7 @@ func TestAnArchiveGoesOnInTheLog(t *testing.T) {
 	must(t, err)
 	_, rest, _ := strings.Cut(string(data), "\n")
 	must(t, os.WriteFile(path, []byte(rest), 0o600))
-	if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+	if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Verify without the first record = %v, want Invalid", err)
 	}
 }

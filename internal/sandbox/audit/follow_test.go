@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 // follow follows path until the test ends.
@@ -71,7 +71,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 }
 
 func TestFollowRefuses(t *testing.T) {
-	if err := audit.Follow(t.Context(), filepath.Join(t.TempDir(), "none"), nil); !fault.Is(err, fault.NotFound) {
+	if err := audit.Follow(t.Context(), filepath.Join(t.TempDir(), "none"), nil); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Follow of no log = %v, want NotFound", err)
 	}
 	for name, change := range map[string]func(path string) error{
@@ -82,7 +82,7 @@ func TestFollowRefuses(t *testing.T) {
 		seen, ended := follow(t, t.Context(), path)
 		<-seen
 		must(t, change(path))
-		if err := <-ended; !fault.Is(err, fault.Precondition) {
+		if err := <-ended; !errdefs.Is(err, errdefs.Precondition) {
 			t.Errorf("Follow of a log that was %s = %v, want Precondition", name, err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Options say whose log it is.
@@ -97,21 +97,21 @@ func openFile(path string, flags int) (*os.File, error) {
 
 // failed names the log by its file's name alone: the directory is the host's.
 func failed(operation, path string, err error) error {
-	kind := fault.Internal
+	kind := errdefs.Internal
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		kind = fault.NotFound
+		kind = errdefs.NotFound
 	case errors.Is(err, os.ErrPermission):
-		kind = fault.Denied
+		kind = errdefs.Denied
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ELOOP):
-		kind = fault.Invalid
+		kind = errdefs.Invalid
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT), errors.Is(err, unix.EFBIG):
-		kind = fault.Exhausted
+		kind = errdefs.Exhausted
 	}
 	if pathErr, ok := errors.AsType[*os.PathError](err); ok {
 		err = pathErr.Err
 	}
-	return fault.New(kind, "%s audit log %s: %w", operation, filepath.Base(path), err)
+	return errdefs.New(kind, "%s audit log %s: %w", operation, filepath.Base(path), err)
 }
 
 // Append writes events, in order, and returns when the kernel has them; when
@@ -150,7 +150,7 @@ func (l *Log) append(events []encoded) (done int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.file == nil {
-		return 0, fault.New(fault.Precondition, "append to audit log: closed")
+		return 0, errdefs.New(errdefs.Precondition, "append to audit log: closed")
 	}
 	name := l.file.Name()
 	if err := flock(l.file, unix.LOCK_EX); err != nil {
@@ -231,7 +231,7 @@ func (l *Log) beginLocked() (*batch, error) {
 		return nil, failed("stat", l.file.Name(), err)
 	}
 	if st.Nlink == 0 {
-		return nil, fault.New(fault.Precondition, "append to audit log %s: it was removed", filepath.Base(l.file.Name()))
+		return nil, errdefs.New(errdefs.Precondition, "append to audit log %s: it was removed", filepath.Base(l.file.Name()))
 	}
 	b := &batch{log: l}
 	if st.Size != l.end {

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 func denied(i int) audit.PermissionDenied {
@@ -90,10 +90,10 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	must(t, unix.Mkfifo(dir+"/fifo", 0o600))
 	must(t, os.Symlink("elsewhere", dir+"/link"))
 	must(t, os.Mkdir(dir+"/dir", 0o700))
-	for name, want := range map[string]fault.Kind{
-		"fifo": fault.Invalid, "link": fault.Invalid, "dir": fault.Internal, "missing/log": fault.NotFound,
+	for name, want := range map[string]errdefs.Kind{
+		"fifo": errdefs.Invalid, "link": errdefs.Invalid, "dir": errdefs.Internal, "missing/log": errdefs.NotFound,
 	} {
-		if _, err := audit.Open(dir+"/"+name, audit.Options{}); !fault.Is(err, want) || strings.Contains(err.Error(), dir) {
+		if _, err := audit.Open(dir+"/"+name, audit.Options{}); !errdefs.Is(err, want) || strings.Contains(err.Error(), dir) {
 			t.Errorf("Open of a %s = %v, want %v without the host's path", name, err, want)
 		}
 		if name == "missing/log" {
@@ -112,11 +112,11 @@ func TestAppendRefuses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sb.jsonl")
 	l := open(t, path)
 	must(t, os.Remove(path))
-	if err := l.Append(denied(1)); !fault.Is(err, fault.Precondition) {
+	if err := l.Append(denied(1)); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Append to a removed log = %v, want Precondition", err)
 	}
 	must(t, l.Close())
-	if err := l.Append(denied(1)); !fault.Is(err, fault.Precondition) {
+	if err := l.Append(denied(1)); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Append to a closed log = %v, want Precondition", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestATornRecordIsAccountedFor(t *testing.T) {
 	for cut := begin; cut < len(data)-1; cut++ {
 		must(t, os.WriteFile(path, data[:cut], 0o600))
 		must(t, os.WriteFile(path+".head", head, 0o600))
-		if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+		if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 			t.Fatalf("cut at %d: Verify = %v, want Invalid: the head knows of a record more", cut, err)
 		}
 		must(t, open(t, path).Append(denied(3)))
@@ -194,7 +194,7 @@ func TestAFullDiskIsVisible(t *testing.T) {
 	must(t, err)
 	lift := limitFileSize(t, info.Size()+100)
 	for range 2 {
-		if err := l.Append(denied(2), denied(3)); !fault.Is(err, fault.Exhausted) {
+		if err := l.Append(denied(2), denied(3)); !errdefs.Is(err, errdefs.Exhausted) {
 			t.Fatalf("Append = %v, want Exhausted", err)
 		}
 	}
@@ -220,7 +220,7 @@ func TestWhatFittedBeforeTheDiskWasFullIsNotLost(t *testing.T) {
 	info, err := os.Stat(path)
 	must(t, err)
 	lift := limitFileSize(t, info.Size()*5/2)
-	if err := l.Append(denied(2), denied(3)); !fault.Is(err, fault.Exhausted) {
+	if err := l.Append(denied(2), denied(3)); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Fatalf("Append = %v, want Exhausted", err)
 	}
 	lift()

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Read calls do for each line that the log at path has now, in order. A line
@@ -64,7 +64,7 @@ func ReadFrom(r io.Reader, do func(Record) error) error {
 			break
 		}
 		if err != nil {
-			return fault.New(fault.Internal, "read audit log: %w", err)
+			return errdefs.New(errdefs.Internal, "read audit log: %w", err)
 		}
 		if err := do(record); err != nil {
 			return err
@@ -124,7 +124,7 @@ func (s *scanner) rest() (Record, bool) {
 func (s *scanner) record(terminator int64) Record {
 	r, err := parse(s.line)
 	if s.size > int64(len(s.line)) {
-		err = fault.New(fault.Invalid, "longer than any record")
+		err = errdefs.New(errdefs.Invalid, "longer than any record")
 	}
 	r.Raw, r.Offset, r.Line = s.line, s.offset, s.number
 	if err != nil {
@@ -162,7 +162,7 @@ func Follow(ctx context.Context, path string, do func(Record) error) error {
 			return failed("follow", path, err)
 		}
 		if grown.removed || grown.limit < grown.offset {
-			return fault.New(fault.Precondition, "follow audit log: it was shortened or removed")
+			return errdefs.New(errdefs.Precondition, "follow audit log: it was shortened or removed")
 		}
 		destroyed, err := drain(ctx, s, do)
 		if err != nil || destroyed || ctx.Err() != nil {
@@ -184,7 +184,7 @@ func drain(ctx context.Context, s *scanner, do func(Record) error) (destroyed bo
 			return destroyed, nil
 		}
 		if err != nil {
-			return false, fault.New(fault.Internal, "follow audit log: %w", err)
+			return false, errdefs.New(errdefs.Internal, "follow audit log: %w", err)
 		}
 		if err := do(record); err != nil {
 			return false, err

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Record is a line of a log.
@@ -58,10 +58,10 @@ type encoded struct {
 func encode(ev Event, at time.Time) (encoded, error) {
 	body, err := marshal(bound(ev, maxList))
 	if err != nil {
-		return encoded{}, fault.New(fault.Invalid, "audit %s: %w", ev.Kind(), err)
+		return encoded{}, errdefs.New(errdefs.Invalid, "audit %s: %w", ev.Kind(), err)
 	}
 	if _, known := decoders[ev.Kind()]; !known {
-		return encoded{}, fault.New(fault.Invalid, "audit %s: not an event to write", ev.Kind())
+		return encoded{}, errdefs.New(errdefs.Invalid, "audit %s: not an event to write", ev.Kind())
 	}
 	e := encoded{kind: ev.Kind(), time: at.UTC(), body: body}
 	if d, ok := ev.(PermissionDenied); ok {
@@ -142,7 +142,7 @@ func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 		CodebaseID: Text(of.CodebaseID), UserID: Text(of.UserID),
 	})
 	if err != nil {
-		return nil, Head{}, fault.New(fault.Internal, "audit %s: %w", e.kind, err)
+		return nil, Head{}, errdefs.New(errdefs.Internal, "audit %s: %w", e.kind, err)
 	}
 	b := bytes.NewBuffer(head[:len(head)-1])
 	if fields := e.body[1 : len(e.body)-1]; len(fields) > 0 {
@@ -153,7 +153,7 @@ func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 	next := Head{Seq: prev.Seq + 1, Hash: sha256.Sum256(b.Bytes())}
 	b.WriteString(hashKey + next.Hash.String() + "\"}\n")
 	if b.Len() > maxLine {
-		return nil, Head{}, fault.New(fault.Internal, "audit %s: record of %d bytes is above %d", e.kind, b.Len(), maxLine)
+		return nil, Head{}, errdefs.New(errdefs.Internal, "audit %s: record of %d bytes is above %d", e.kind, b.Len(), maxLine)
 	}
 	return b.Bytes(), next, nil
 }
@@ -163,27 +163,27 @@ func (e encoded) line(of *Options, prev Head) ([]byte, Head, error) {
 func parse(line []byte) (Record, error) {
 	const tail = len(hashKey) + 2*sha256.Size + len(`"}`)
 	if len(line) < tail || len(line) >= maxLine || !bytes.HasPrefix(line[len(line)-tail:], []byte(hashKey)) {
-		return Record{}, fault.New(fault.Invalid, "not a record")
+		return Record{}, errdefs.New(errdefs.Invalid, "not a record")
 	}
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return Record{}, fault.New(fault.Invalid, "not a record: %w", err)
+		return Record{}, errdefs.New(errdefs.Invalid, "not a record: %w", err)
 	}
 	hash, ok := parseHash(string(line[len(line)-tail+len(hashKey) : len(line)-len(`"}`)]))
 	if !ok || hash != sha256.Sum256(line[:len(line)-tail]) {
-		return Record{}, fault.New(fault.Invalid, "its hash does not match its text")
+		return Record{}, errdefs.New(errdefs.Invalid, "its hash does not match its text")
 	}
 	prev, ok := parseHash(h.Prev)
 	if !ok {
-		return Record{}, fault.New(fault.Invalid, "it does not name the record before it")
+		return Record{}, errdefs.New(errdefs.Invalid, "it does not name the record before it")
 	}
 	at, err := time.Parse(timeFormat, h.Time)
 	if err != nil {
-		return Record{}, fault.New(fault.Invalid, "not a record: %w", err)
+		return Record{}, errdefs.New(errdefs.Invalid, "not a record: %w", err)
 	}
 	event, err := decode(h, line)
 	if err != nil {
-		return Record{}, fault.New(fault.Invalid, "event %s: %w", h.Event, err)
+		return Record{}, errdefs.New(errdefs.Invalid, "event %s: %w", h.Event, err)
 	}
 	return Record{
 		Version: h.V, Seq: h.Seq, Time: at, Sandbox: h.Sandbox, ID: h.ID, CodebaseID: h.CodebaseID, UserID: h.UserID,

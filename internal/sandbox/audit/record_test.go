@@ -37,7 +37,7 @@ func TestTextsTakesPathsAndStrings(t *testing.T) {
 
 // TestTheReferenceNamesEachField keeps docs/audit.md complete.
 func TestTheReferenceNamesEachField(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/audit.md")
+	doc, err := os.ReadFile("../../../docs/audit.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"hash"
 	"io"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // resumeLocked finds the last record of a file that somebody else wrote to
@@ -58,7 +58,7 @@ func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 		start := max(0, size-window)
 		data := make([]byte, size-start)
 		if _, err := f.ReadAt(data, start); err != nil {
-			return Record{}, 0, fault.New(fault.Internal, "read audit log: %w", err)
+			return Record{}, 0, errdefs.New(errdefs.Internal, "read audit log: %w", err)
 		}
 		first := 0
 		if start > 0 {
@@ -71,7 +71,7 @@ func findLast(f io.ReaderAt, size int64) (Record, int64, error) {
 			return Record{}, 0, nil
 		}
 		if window > maxScan {
-			return Record{}, 0, fault.New(fault.Precondition, "audit log: no record in its last %d bytes", window)
+			return Record{}, 0, errdefs.New(errdefs.Precondition, "audit log: no record in its last %d bytes", window)
 		}
 	}
 }
@@ -101,7 +101,7 @@ func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
 	}
 	var lastByte [1]byte
 	if _, err := f.ReadAt(lastByte[:], size-1); err != nil {
-		return Gap{}, nil, fault.New(fault.Internal, "read audit log: %w", err)
+		return Gap{}, nil, errdefs.New(errdefs.Internal, "read audit log: %w", err)
 	}
 	var newline []byte
 	if lastByte[0] != '\n' {
@@ -118,7 +118,7 @@ func describeTorn(f io.ReaderAt, begin, size int64) (Gap, []byte, error) {
 func sumOf(f io.ReaderAt, begin, length int64) (hash.Hash, error) {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, io.NewSectionReader(f, begin, length)); err != nil {
-		return nil, fault.New(fault.Internal, "read audit log: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "read audit log: %w", err)
 	}
 	return sum, nil
 }

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Summary is what Verify found in a log that is as it was written.
@@ -42,8 +42,8 @@ func Verify(path string, known ...Head) (Summary, error) {
 	if err == nil {
 		err = v.end()
 	}
-	if fault.Is(err, fault.Invalid) {
-		err = fault.New(fault.Invalid, "audit log %s: %w", filepath.Base(path), err)
+	if errdefs.Is(err, errdefs.Invalid) {
+		err = errdefs.New(errdefs.Invalid, "audit log %s: %w", filepath.Base(path), err)
 	}
 	return v.Summary, err
 }
@@ -69,7 +69,7 @@ func (v *verifier) read(path string) error {
 }
 
 func bad(line int, format string, args ...any) error {
-	return fault.New(fault.Invalid, "line %d: "+format, append([]any{line}, args...)...)
+	return errdefs.New(errdefs.Invalid, "line %d: "+format, append([]any{line}, args...)...)
 }
 
 func (v *verifier) record(r Record) error {
@@ -157,7 +157,7 @@ func (v *verifier) end() error {
 	}
 	for _, k := range v.known {
 		if k.Seq > v.Head.Seq {
-			return fault.New(fault.Invalid, "it ends with record %d, but had %d: the rest was removed, or lost in a power failure", v.Head.Seq, k.Seq)
+			return errdefs.New(errdefs.Invalid, "it ends with record %d, but had %d: the rest was removed, or lost in a power failure", v.Head.Seq, k.Seq)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 func TestVerifyAcceptsWhatWasWritten(t *testing.T) {
@@ -82,7 +82,7 @@ func TestVerifyFindsTampering(t *testing.T) {
 			lines := tt.change(slices.Collect(strings.Lines(string(data))))
 			must(t, os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600))
 			_, err = audit.Verify(path)
-			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), filepath.Dir(path)) {
+			if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), filepath.Dir(path)) {
 				t.Errorf("Verify = %v, want Invalid with %q", err, tt.want)
 			}
 		})
@@ -98,7 +98,7 @@ func TestAnyChangedByteIsFound(t *testing.T) {
 		i := rapid.IntRange(0, len(data)-2).Draw(rt, "byte") // the last newline is no loss
 		data[i] ^= rapid.ByteRange(1, 255).Draw(rt, "bits")
 		must(t, os.WriteFile(path, data, 0o600))
-		if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+		if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 			rt.Fatalf("Verify with byte %d changed = %v, want Invalid", i, err)
 		}
 	})
@@ -118,11 +118,11 @@ func TestAHeadKeptElsewhereFindsMore(t *testing.T) {
 		must(t, os.Remove(file))
 	}
 	must(t, open(t, path).Append(denied(1)))
-	if _, err := audit.Verify(path, kept); !fault.Is(err, fault.Invalid) {
+	if _, err := audit.Verify(path, kept); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Verify of a shorter log written anew = %v, want Invalid", err)
 	}
 	must(t, open(t, path).Append(denied(7)))
-	if _, err := audit.Verify(path, kept); !fault.Is(err, fault.Invalid) {
+	if _, err := audit.Verify(path, kept); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Verify of another log written anew = %v, want Invalid", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestATornEndIsNoTampering(t *testing.T) {
 		t.Errorf("Verify = %+v, %v, want Torn: nobody was told that it is written", s, err)
 	}
 	must(t, os.Remove(path+".head"))
-	if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+	if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("Verify without a head = %v, want Invalid: it may have been a record", err)
 	}
 }
@@ -193,7 +193,7 @@ func TestATornEndMayBeLongerThanAnyRecord(t *testing.T) {
 		must(t, err)
 		data[len(whole)+size-1] = 'y'
 		must(t, os.WriteFile(path, data, 0o600))
-		if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+		if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%d bytes, the last changed: Verify = %v, want Invalid", size, err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestATornPlaceCannotBeTidiedUp(t *testing.T) {
 	must(t, err)
 	for _, other := range []string{"", "born\n"} {
 		must(t, os.WriteFile(path, bytes.Replace(data, []byte("torn\n"), []byte(other), 1), 0o600))
-		if _, err := audit.Verify(path); !fault.Is(err, fault.Invalid) {
+		if _, err := audit.Verify(path); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("Verify with %q for the torn bytes = %v, want Invalid", other, err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestATornPlaceCannotBeTidiedUp(t *testing.T) {
 func TestParseHeadRefuses(t *testing.T) {
 	hash := strings.Repeat("a", 64)
 	for _, bad := range []string{"", "1", "1:", ":" + hash, "x:" + hash, "1:" + hash[1:], "1:" + strings.ToUpper(hash), "-1:" + hash} {
-		if _, err := audit.ParseHead(bad); !fault.Is(err, fault.Invalid) {
+		if _, err := audit.ParseHead(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("ParseHead(%q) = %v, want Invalid", bad, err)
 		}
 	}

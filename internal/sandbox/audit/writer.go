@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // WriterOptions tune a Writer.
@@ -89,11 +89,11 @@ func (w *Writer) Append(ctx context.Context, ev Event) error {
 		return err
 	case <-ctx.Done():
 	}
-	kind := fault.Canceled
+	kind := errdefs.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = fault.Deadline
+		kind = errdefs.Deadline
 	}
-	return fault.New(kind, "append to audit log: %w", ctx.Err())
+	return errdefs.New(kind, "append to audit log: %w", ctx.Err())
 }
 
 func (w *Writer) enqueue(ev Event, done chan<- error) error {
@@ -104,14 +104,14 @@ func (w *Writer) enqueue(ev Event, done chan<- error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return fault.New(fault.Precondition, "append to audit log: closed")
+		return errdefs.New(errdefs.Precondition, "append to audit log: closed")
 	}
 	if w.bytes > 0 && w.bytes+e.size() > w.options.QueueBytes {
 		w.dropped++
 		if w.failure != nil {
-			return fault.New(fault.Exhausted, "audit queue is full: %w", w.failure)
+			return errdefs.New(errdefs.Exhausted, "audit queue is full: %w", w.failure)
 		}
-		return fault.New(fault.Exhausted, "audit queue is full")
+		return errdefs.New(errdefs.Exhausted, "audit queue is full")
 	}
 	w.queue = append(w.queue, queued{e, done})
 	w.bytes += e.size()
@@ -145,7 +145,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	defer w.mu.Unlock()
 	if n := len(w.queue); n > 0 {
 		w.log.noteLost(uint64(n), w.failure)
-		return fault.New(fault.KindOf(w.failure), "close audit log: %d events are lost: %w", n, w.failure)
+		return errdefs.New(errdefs.KindOf(w.failure), "close audit log: %d events are lost: %w", n, w.failure)
 	}
 	return w.log.Sync()
 }
@@ -200,7 +200,7 @@ func (w *Writer) drain() bool {
 	}
 }
 
-var errQueueFull = fault.New(fault.Exhausted, "audit queue is full")
+var errQueueFull = errdefs.New(errdefs.Exhausted, "audit queue is full")
 
 // next returns what one write should take, without removing it: what cannot be
 // written stays in the queue and counts against its size.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 func TestAWriterKeepsTheOrder(t *testing.T) {
@@ -33,7 +33,7 @@ func TestAWriterKeepsTheOrder(t *testing.T) {
 	if n := len(events(t, path)); n != 1002 {
 		t.Errorf("%d events after Close, want 1002", n)
 	}
-	if err := w.Enqueue(denied(1)); !fault.Is(err, fault.Precondition) {
+	if err := w.Enqueue(denied(1)); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Enqueue after Close = %v, want Precondition", err)
 	}
 }
@@ -57,7 +57,7 @@ func TestAFullQueueRefusesAndCounts(t *testing.T) {
 		switch {
 		case err == nil:
 			accepted++
-		case fault.Is(err, fault.Exhausted):
+		case errdefs.Is(err, errdefs.Exhausted):
 			refused++
 		default:
 			t.Fatal(err)
@@ -68,7 +68,7 @@ func TestAFullQueueRefusesAndCounts(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Append(ctx, denied(0)); !fault.Is(err, fault.Exhausted) {
+	if err := w.Append(ctx, denied(0)); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("Append = %v, want Exhausted like Enqueue", err)
 	}
 	release()
@@ -85,12 +85,12 @@ func TestAppendEndsWithItsContext(t *testing.T) {
 	w := audit.NewWriter(open(t, path), audit.WriterOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Append(ctx, denied(0)); !fault.Is(err, fault.Canceled) {
+	if err := w.Append(ctx, denied(0)); !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("Append = %v, want Canceled", err)
 	}
 	ctx, cancel = context.WithDeadline(t.Context(), time.Time{})
 	defer cancel()
-	if err := w.Append(ctx, denied(0)); !fault.Is(err, fault.Deadline) {
+	if err := w.Append(ctx, denied(0)); !errdefs.Is(err, errdefs.Deadline) {
 		t.Errorf("Append = %v, want Deadline", err)
 	}
 	release()
@@ -110,7 +110,7 @@ func TestAWriterTriesAgain(t *testing.T) {
 	must(t, w.Enqueue(denied(1)))
 	must(t, w.Enqueue(denied(2)))
 	must(t, w.Enqueue(denied(3)))
-	if err := <-failed; !fault.Is(err, fault.Exhausted) {
+	if err := <-failed; !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("OnFailure(%v), want Exhausted", err)
 	}
 	lift()
@@ -142,7 +142,7 @@ func TestCloseGivesUpAndSaysWhatIsLost(t *testing.T) {
 	<-failed
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.Close(ctx); !fault.Is(err, fault.Exhausted) {
+	if err := w.Close(ctx); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("Close = %v, want Exhausted", err)
 	}
 	lift()

@@ -1,4 +1,4 @@
-package sandbox
+package changes
 
 import (
 	"bytes"
@@ -11,10 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Status says what became of a path, in git's letters.
@@ -37,61 +40,55 @@ var statusWords = map[Status]string{Added: "added", Modified: "modified", Delete
 // MarshalText returns the API's word, "" for none.
 func (s Status) MarshalText() ([]byte, error) { return []byte(statusWords[s]), nil }
 
-// change is an entry of the delta and what it means for the source.
-type change struct {
+// Change is an entry of the delta and what it means for the source.
+type Change struct {
 	layer.Change
-	// status is 0 where there is nothing to see: a file that was only opened
+	// Status is 0 where there is nothing to see: a file that was only opened
 	// for writing, a directory that only leads to a change.
-	status Status
-	// fresh says that the source still is what the sandbox saw.
-	fresh bool
-	// sameContent says that at most the mode differs.
-	sameContent bool
-	// taken is the directory with which the path was deleted; "" if the delta
+	Status Status
+	// Fresh says that the source still is what the sandbox saw.
+	Fresh bool
+	// SameContent says that at most the mode differs.
+	SameContent bool
+	// Taken is the directory with which the path was deleted; "" if the delta
 	// has an entry for the path itself.
-	taken vpath.Path
+	Taken vpath.Path
 	// movedTo is the own entry that has the content of what is deleted, see
 	// findMoved; "" for none.
 	movedTo vpath.Path
-	// kept says why the source's entry survives although the view does not
+	// Kept says why the source's entry survives although the view does not
 	// show it; "" if it does not survive.
-	kept string
+	Kept string
 }
 
-// baseMode returns the type and permissions in the source, 0 for nothing.
-func (c *change) baseMode() uint32 {
+// IsListed reports whether the change is one to tell of: something has changed, and
+// does not survive in the source.
+func (c *Change) IsListed() bool { return c.Status != 0 && c.Kept == "" }
+
+// BaseMode returns the type and permissions in the source, 0 for nothing.
+func (c *Change) BaseMode() uint32 {
 	if c.Base == nil || c.Base.Absent {
 		return 0
 	}
 	return c.Base.Mode
 }
 
-const (
-	typeBits = unix.S_IFMT
-	permBits = 0o777
-	// stickyBits are the permissions a directory takes over: all but setuid
-	// and setgid.
-	stickyBits = 0o1777
-)
-
-func isDir(mode uint32) bool { return mode&typeBits == unix.S_IFDIR }
-
-// changes returns the changes at and below the paths (none: all), parents
+// Changes returns the changes at and below the paths (none: all), parents
 // before children. With ways, it returns also the directories made by the
 // sandbox that lead there. A path at which nothing changed is an error,
 // NotFound.
-func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
-	all, err := w.stack.Changes()
+func (w *Work) Changes(paths []vpath.Path, ways bool) ([]Change, error) {
+	all, err := w.Stack.Changes()
 	if err != nil {
 		return nil, err
 	}
-	if w.turn == nil { // it only looks
+	if w.ApplyLock == nil { // it only looks
 		for i := range all {
 			all[i].Base = cmp.Or(w.placed(all[i].Path), all[i].Base)
 		}
 	}
-	w.delta, w.marker = withoutOwn(all), nil
-	taken := markTaken(all)
+	w.Delta = withoutOwn(all)
+	taken := MarkTaken(all)
 	wanted, err := selected(all, paths)
 	if err != nil {
 		return nil, err
@@ -99,17 +96,17 @@ func (w *work) changes(paths []vpath.Path, ways bool) ([]change, error) {
 	if ways {
 		addWays(all, wanted)
 	}
-	var list []change
+	var list []Change
 	for i := range all {
 		if !wanted[i] {
 			continue
 		}
-		c := change{Change: all[i], taken: taken[i]}
-		err := w.classify(&c)
+		c := Change{Change: all[i], Taken: taken[i]}
+		err := w.Classify(&c)
 		switch {
 		case err == nil:
 			list = append(list, c)
-		case w.lock != nil || !fault.Is(err, fault.NotFound):
+		case w.Lock != nil || !errdefs.Is(err, errdefs.NotFound):
 			return nil, err
 		} // else it is gone again, from a live sandbox
 	}
@@ -126,9 +123,9 @@ func withoutOwn(all []layer.Change) []layer.Change {
 	return slices.DeleteFunc(slices.Clone(all), isOwn)
 }
 
-// markTaken finds for each change the directory above it with which it was
+// MarkTaken finds for each change the directory above it with which it was
 // deleted. all has parents before children.
-func markTaken(all []layer.Change) []vpath.Path {
+func MarkTaken(all []layer.Change) []vpath.Path {
 	taken := make([]vpath.Path, len(all))
 	covers := map[vpath.Path]bool{}
 	for i, c := range all {
@@ -168,7 +165,7 @@ func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 	}
 	for _, p := range paths {
 		if !met[p] {
-			return nil, fault.New(fault.NotFound, "path %s: nothing changed there", p)
+			return nil, errdefs.New(errdefs.NotFound, "path %s: nothing changed there", p)
 		}
 	}
 	return wanted, nil
@@ -179,7 +176,7 @@ func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
 func addWays(all []layer.Change, wanted []bool) {
 	ways := map[vpath.Path]bool{}
 	for i, c := range slices.Backward(all) {
-		made := (c.Kind == layer.Created || c.TypeChanged) && isDir(c.Info.Mode)
+		made := (c.Kind == layer.Created || c.TypeChanged) && record.IsDir(c.Info.Mode)
 		wanted[i] = wanted[i] || made && ways[c.Path]
 		if wanted[i] {
 			ways[c.Path.Dir()] = true
@@ -189,53 +186,53 @@ func addWays(all []layer.Change, wanted []bool) {
 	// what lies in a directory the sandbox made, it made.
 }
 
-// classify fills in what the change means.
-func (w *work) classify(c *change) error {
+// Classify fills in what the change means.
+func (w *Work) Classify(c *Change) error {
 	var err error
-	if c.fresh, err = w.isFresh(c.Path, c.Base); err != nil {
+	if c.Fresh, err = w.IsFresh(c.Path, c.Base); err != nil {
 		return err
 	}
 	if c.Kind == layer.Deleted {
-		c.status, c.kept = Deleted, w.keeps(c)
+		c.Status, c.Kept = Deleted, w.keeps(c)
 		return nil
 	}
-	was := c.baseMode()
+	was := c.BaseMode()
 	switch {
 	case was == 0:
-		c.status = Added
+		c.Status = Added
 		return nil
-	case was&typeBits != c.Info.Mode&typeBits:
-		c.status = Retyped
+	case was&record.TypeBits != c.Info.Mode&record.TypeBits:
+		c.Status = Retyped
 		return nil
 	}
-	if c.sameContent, err = w.isSameContent(c); err != nil {
+	if c.SameContent, err = w.isSameContent(c); err != nil {
 		return err
 	}
-	if !c.sameContent || (was^c.Info.Mode)&permOf(was) != 0 {
-		c.status = Modified
+	if !c.SameContent || (was^c.Info.Mode)&PermOf(was) != 0 {
+		c.Status = Modified
 	}
 	return nil
 }
 
-// isFresh reports whether the source still is what the sandbox saw. A file
+// IsFresh reports whether the source still is what the sandbox saw. A file
 // that lost names elsewhere is: each of them that is deleted or replaced
 // moves the ctime of the others.
-func (w *work) isFresh(p vpath.Path, b *layer.Base) (bool, error) {
+func (w *Work) IsFresh(p vpath.Path, b *layer.Base) (bool, error) {
 	var fresh bool
-	err := asUser(func() (err error) {
-		fresh, err = w.stack.SourceMatches(p, b)
+	err := record.AsUser(func() (err error) {
+		fresh, err = w.Stack.SourceMatches(p, b)
 		return err
 	})
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR):
 		return b.Absent, nil // nothing can be where the directory is none
-	case fault.Is(err, fault.Denied):
+	case errdefs.Is(err, errdefs.Denied):
 		return false, nil // unreadable by now: not what it was
 	case err != nil || fresh || b == nil || b.Absent || b.Nlink < 2:
 		return fresh, err
 	}
-	err = w.tree.at(p, func(e entry) error {
-		now, err := e.stat()
+	err = w.Tree.At(p, func(e Entry) error {
+		now, err := e.Stat()
 		fresh = now != nil && uint32(now.Nlink) < b.Nlink && isBase(b, now)
 		return err
 	})
@@ -248,62 +245,63 @@ func isBase(b *layer.Base, st *unix.Stat_t) bool {
 	if st == nil || b == nil || b.Absent {
 		return st == nil && b != nil && b.Absent
 	}
-	if isDir(b.Mode) {
-		return isDir(st.Mode)
+	if record.IsDir(b.Mode) {
+		return record.IsDir(st.Mode)
 	}
 	return st.Dev == b.Dev && st.Ino == b.Ino && st.Mode == b.Mode && st.Size == b.Size && st.Mtim == b.Mtime
 }
 
-// permOf returns the permission bits that count for a type.
-func permOf(mode uint32) uint32 {
-	switch mode & typeBits {
+// PermOf returns the permission bits that count for a type.
+func PermOf(mode uint32) uint32 {
+	switch mode & record.TypeBits {
 	case unix.S_IFDIR:
-		return stickyBits
+		return record.StickyBits
 	case unix.S_IFLNK:
 		return 0
 	}
-	return permBits
+	return record.PermBits
 }
 
 // keeps says why the source keeps what the view does not show any more: the
 // sandbox did not remove it, it went out of sight with its directory. What
 // some policy of the sandbox hid is kept too, because the record of an earlier
 // change to it does not tell who removed it.
-func (w *work) keeps(c *change) string {
+func (w *Work) keeps(c *Change) string {
 	switch {
 	case c.Base == nil || c.Base.Absent:
 		return "the sandbox did not delete it"
-	case c.taken == "":
+	case c.Taken == "":
 		return ""
-	case isHidden(w.policy, c.Path):
+	case IsHidden(w.Policy, c.Path):
 		return "the policy hides it"
 	}
 	for _, p := range w.earlier {
-		if isHidden(p, c.Path) {
+		if IsHidden(p, c.Path) {
 			return "an earlier policy of the sandbox hid it"
 		}
 	}
 	return ""
 }
 
-func isHidden(p *policy.Policy, path vpath.Path) bool {
+// IsHidden reports whether the policy hides path.
+func IsHidden(p *policy.Policy, path vpath.Path) bool {
 	return p.Decide(path).Permission < policy.View
 }
 
 // isSameContent reports whether the delta holds what the sandbox saw.
-func (w *work) isSameContent(c *change) (bool, error) {
-	if c.fresh {
-		return w.isSameAsSource(c.Path, c.Info.Mode, c.Base.Size, c.Info.Size)
+func (w *Work) isSameContent(c *Change) (bool, error) {
+	if c.Fresh {
+		return w.IsSameAsSource(c.Path, c.Info.Mode, c.Base.Size, c.Info.Size)
 	}
-	switch c.Info.Mode & typeBits {
+	switch c.Info.Mode & record.TypeBits {
 	case unix.S_IFREG:
-		if w.isSameIndex(c.Path, func() (*os.File, error) { return w.stack.BaseContent(c.Base) }) {
+		if w.isSameIndex(c.Path, func() (*os.File, error) { return w.Stack.BaseContent(c.Base) }) {
 			return true, nil
 		}
 		if c.Base.SHA256 == nil || c.Info.Size != c.Base.Size {
 			return false, nil
 		}
-		now, err := w.stack.OpenDelta(c.Path)
+		now, err := w.Stack.OpenDelta(c.Path)
 		if err != nil {
 			return false, err
 		}
@@ -314,24 +312,24 @@ func (w *work) isSameContent(c *change) (bool, error) {
 		}
 		return bytes.Equal(h.Sum(nil), c.Base.SHA256), nil
 	case unix.S_IFLNK:
-		target, err := w.stack.Readlink(c.Path)
+		target, err := w.Stack.Readlink(c.Path)
 		sum := sha256.Sum256([]byte(target))
 		return bytes.Equal(sum[:], c.Base.SHA256), err
 	}
 	return true, nil
 }
 
-// isSameAsSource reports whether the delta and the source, which have the
+// IsSameAsSource reports whether the delta and the source, which have the
 // same type and these sizes there, hold the same at p.
-func (w *work) isSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize int64) (bool, error) {
-	switch mode & typeBits {
+func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize int64) (bool, error) {
+	switch mode & record.TypeBits {
 	case unix.S_IFLNK:
-		now, err := w.stack.Readlink(p)
+		now, err := w.Stack.Readlink(p)
 		if err != nil {
 			return false, err
 		}
-		was, err := w.stack.SourceReadlink(p)
-		if fault.Is(err, fault.NotFound) {
+		was, err := w.Stack.SourceReadlink(p)
+		if errdefs.Is(err, errdefs.NotFound) {
 			return false, nil
 		}
 		return was == now, err
@@ -339,20 +337,20 @@ func (w *work) isSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 	default:
 		return true, nil
 	}
-	if w.isSameIndex(p, func() (*os.File, error) { return w.stack.OpenSource(p) }) {
+	if w.isSameIndex(p, func() (*os.File, error) { return w.Stack.OpenSource(p) }) {
 		return true, nil
 	}
 	if sourceSize != deltaSize {
 		return false, nil
 	}
-	now, err := w.stack.OpenDelta(p)
+	now, err := w.Stack.OpenDelta(p)
 	if err != nil {
 		return false, err
 	}
 	defer now.Close()
-	was, err := w.stack.OpenSource(p)
-	if fault.Is(err, fault.NotFound) {
-		return false, nil // it went this moment
+	was, err := w.Stack.OpenSource(p)
+	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Denied) {
+		return false, nil // it went this moment, or the user may only write it
 	}
 	if err != nil {
 		return false, err
@@ -385,4 +383,39 @@ func unlessEnd(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Quote returns the path relative to the source, as git writes it.
+func Quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
+
+// HasBaseContent reports whether the file name of dir, which st describes, has the
+// mode and the content that b recorded, although it is another file.
+func HasBaseContent(b *layer.Base, dir int, name string, st *unix.Stat_t) bool {
+	if st == nil || st.Mode != b.Mode {
+		return false
+	}
+	if b.SHA256 == nil {
+		return st.Size == b.Size && st.Mtim == b.Mtime
+	}
+	switch st.Mode & record.TypeBits {
+	case unix.S_IFLNK:
+		target := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(dir, name, target)
+		sum := sha256.Sum256(target[:max(n, 0)])
+		return err == nil && bytes.Equal(sum[:], b.SHA256)
+	case unix.S_IFREG:
+		if st.Size != b.Size {
+			return false
+		}
+		fd, err := safefs.Open(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return false
+		}
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		h := sha256.New()
+		_, err = io.Copy(h, io.LimitReader(f, b.Size+1))
+		return err == nil && bytes.Equal(h.Sum(nil), b.SHA256)
+	}
+	return false
 }

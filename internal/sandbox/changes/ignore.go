@@ -1,17 +1,25 @@
-package sandbox
+package changes
 
 import (
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ignore"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
 // Absent returns what of the source is not there for the sandbox, as
 // layer.Options.Absent takes it. Errors: Precondition for patterns that are none.
-func (r *Record) Absent() (func(p vpath.Path, isDir bool) bool, error) {
-	m, err := r.ignored()
+//
+// A sandbox on a linked directory does not see what an upload would leave out, and may create it. A
+// policy cannot say that, so the layer is given this filter on the source alone, for look-up and
+// listing. What the sandbox creates in place of such an entry is recorded as made where nothing
+// was, and apply then finds the host's own file there: a conflict. A directory that still holds
+// such a file survives its deletion at apply. The record keeps the patterns: if they were read
+// anew, an edit of .gitignore would make files appear and vanish under a running command.
+func Absent(r *record.Record) (func(p vpath.Path, isDir bool) bool, error) {
+	m, err := ignored(r)
 	if m == nil {
 		return nil, err
 	}
@@ -21,21 +29,21 @@ func (r *Record) Absent() (func(p vpath.Path, isDir bool) bool, error) {
 }
 
 // ignored returns the patterns of what is not there, nil for none.
-func (r *Record) ignored() (*ignore.Matcher, error) {
+func ignored(r *record.Record) (*ignore.Matcher, error) {
 	if len(r.Ignore) == 0 {
 		return nil, nil
 	}
 	m, err := ignore.New(string(r.Ignore))
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "sandbox %s: %w", r.Name, err)
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: %w", r.Name, err)
 	}
 	return m, nil
 }
 
-// markKept marks the versions whose entries the view would not show any more if
+// MarkKept marks the versions whose entries the view would not show any more if
 // the delta forgot them, because they are ignored in the source.
-func (w *work) markKept(versions []Version) (marked []Version, all bool, err error) {
-	ignored, err := w.sandbox.record.ignored()
+func (w *Work) MarkKept(versions []Version) (marked []Version, all bool, err error) {
+	ignored, err := ignored(&w.Sandbox.Stored)
 	if err != nil || ignored == nil {
 		return versions, true, err
 	}
@@ -45,7 +53,7 @@ func (w *work) markKept(versions []Version) (marked []Version, all bool, err err
 		if err != nil {
 			return nil, false, err
 		}
-		if !v.Deleted && ignored.Excludes(p, isDir(v.Mode)) {
+		if !v.Deleted && ignored.Excludes(p, record.IsDir(v.Mode)) {
 			marked[i].Keep, all = true, false
 		}
 	}

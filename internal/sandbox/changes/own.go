@@ -1,32 +1,31 @@
-package sandbox
+package changes
 
 import (
 	"fmt"
-	"slices"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // An own entry is one that a command made at a path where the policy hides what
 // the source has (docs/adr/0027). No apply takes it.
 
-// ownReason says why an own entry is left out.
-const ownReason = "made under a name that the policy hides: never applied"
+// OwnReason says why an own entry is left out.
+const OwnReason = "made under a name that the policy hides: never applied"
 
-// movedReason begins why a deletion is left out, see findMoved.
-const movedReason = "not deleted: its content was moved to "
+// MovedReason begins why a deletion is left out, see findMoved.
+const MovedReason = "not deleted: its content was moved to "
 
-// isOwn reports whether the change is of an own entry.
-func (c *change) isOwn() bool { return c.Path.IsOwn() }
+// IsOwn reports whether the change is of an own entry.
+func (c *Change) IsOwn() bool { return c.Path.IsOwn() }
 
-// leftOut says why no apply takes the change, "" if one may.
-func (c *change) leftOut() string {
+// LeftOut says why no apply takes the change, "" if one may.
+func (c *Change) LeftOut() string {
 	switch {
-	case c.isOwn():
-		return ownReason
+	case c.IsOwn():
+		return OwnReason
 	case c.movedTo != "":
-		return fmt.Sprintf("%s%s, which is never applied", movedReason, quote(c.movedTo.Plain()))
+		return fmt.Sprintf("%s%s, which is never applied", MovedReason, Quote(c.movedTo.Plain()))
 	}
 	return ""
 }
@@ -34,7 +33,7 @@ func (c *change) leftOut() string {
 // findMoved notes of what is deleted that its content is in an own entry now: as
 // that is never applied, the source must keep it. The number that an entry shows
 // stays with it wherever it is moved.
-func findMoved(all []layer.Change, list []change) {
+func findMoved(all []layer.Change, list []Change) {
 	own := map[uint64]vpath.Path{}
 	for _, c := range all {
 		if c.Path.IsOwn() {
@@ -46,7 +45,7 @@ func findMoved(all []layer.Change, list []change) {
 	}
 	for i := range list {
 		c := &list[i]
-		if c.status != Deleted || c.kept != "" {
+		if c.Status != Deleted || c.Kept != "" {
 			continue
 		}
 		// The source may have another file there now, or be another directory.
@@ -56,18 +55,4 @@ func findMoved(all []layer.Change, list []change) {
 			}
 		}
 	}
-}
-
-// leaveOut settles the outcome of a step that no apply takes: it is refused if it
-// was asked for by name.
-func (p *plan) leaveOut(s *step, why string) {
-	at := s.Path
-	if s.isOwn() {
-		at = s.Path.OwnRoot().Plain()
-	}
-	if slices.ContainsFunc(p.named, func(named vpath.Path) bool { return named.Within(at) }) {
-		s.stop(Refused, "%s", why)
-		return
-	}
-	s.stop(LeftOut, "%s", why)
 }

@@ -1,4 +1,4 @@
-package sandbox
+package changes
 
 import (
 	"crypto/sha256"
@@ -9,50 +9,51 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// sourceTree is the writable side of a source. Every path is resolved beneath
+// SourceTree is the writable side of a source. Every path is resolved beneath
 // its handle, in the state the directories have at that moment: no symbolic
 // link is followed and no mount is entered, so nobody who plants one there
 // can lead a change elsewhere (openat2(2)).
-type sourceTree struct {
-	root  *os.File
-	owner ID // in the names of temporary files
+type SourceTree struct {
+	Root  *os.File
+	Owner record.ID // in the names of temporary files
 	// plain does without O_TMPFILE and the flags of renameat2, as on a file
 	// system that lacks them.
 	plain bool
 }
 
-// isWayGone reports whether err says that a directory on the way to an entry is not
+// IsWayGone reports whether err says that a directory on the way to an entry is not
 // there any more, or is something else by now.
-func isWayGone(err error) bool {
+func IsWayGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
 }
 
-// openDir opens the directory at p with flags.
-func (t *sourceTree) openDir(p vpath.Path, flags int) (int, error) {
-	return hostfile.OpenDir(int(t.root.Fd()), p.Rel(), flags)
+// OpenDir opens the directory at p with flags.
+func (t *SourceTree) OpenDir(p vpath.Path, flags int) (int, error) {
+	return safefs.OpenDir(int(t.Root.Fd()), p.Rel(), flags)
 }
 
-// entry is a name in an open directory of the source, and the temporary name
+// Entry is a name in an open directory of the source, and the temporary name
 // beside it.
-type entry struct {
-	tree       *sourceTree
-	dir        int
-	name, temp string
+type Entry struct {
+	tree       *SourceTree
+	Dir        int
+	Name, temp string
 }
 
-// at calls do with the entry of p, whose directory is open meanwhile, and with
+// At calls do with the entry of p, whose directory is open meanwhile, and with
 // no rights but the user's.
-func (t *sourceTree) at(p vpath.Path, do func(entry) error) error {
-	return asUser(func() error { return t.openAt(p, do) })
+func (t *SourceTree) At(p vpath.Path, do func(Entry) error) error {
+	return record.AsUser(func() error { return t.openAt(p, do) })
 }
 
-func (t *sourceTree) openAt(p vpath.Path, do func(entry) error) error {
-	dir, err := t.openDir(p.Dir(), unix.O_PATH)
+func (t *SourceTree) openAt(p vpath.Path, do func(Entry) error) error {
+	dir, err := t.OpenDir(p.Dir(), unix.O_PATH)
 	if err != nil {
 		return err
 	}
@@ -61,21 +62,21 @@ func (t *sourceTree) openAt(p vpath.Path, do func(entry) error) error {
 	if p.IsRoot() {
 		name = "." // which can only get another mode
 	}
-	return do(entry{tree: t, dir: dir, name: name, temp: t.tempName(p)})
+	return do(Entry{tree: t, Dir: dir, Name: name, temp: t.tempName(p)})
 }
 
 // tempName returns the name beside p under which a change passes: always the
 // same, so that what a crash left is found again, and for nobody to guess who
 // cannot read the state directory.
-func (t *sourceTree) tempName(p vpath.Path) string {
-	sum := sha256.Sum256([]byte(string(t.owner) + "\x00" + string(p)))
+func (t *SourceTree) tempName(p vpath.Path) string {
+	sum := sha256.Sum256([]byte(string(t.Owner) + "\x00" + string(p)))
 	return ".agentfense-" + hex.EncodeToString(sum[:12])
 }
 
-// sync makes the names in the directory p durable.
-func (t *sourceTree) sync(p vpath.Path) error {
-	return asUser(func() error {
-		fd, err := t.openDir(p, unix.O_RDONLY)
+// Sync makes the names in the directory p durable.
+func (t *SourceTree) Sync(p vpath.Path) error {
+	return record.AsUser(func() error {
+		fd, err := t.OpenDir(p, unix.O_RDONLY)
 		if err != nil {
 			return err
 		}
@@ -84,8 +85,8 @@ func (t *sourceTree) sync(p vpath.Path) error {
 	})
 }
 
-// stat describes the entry; nil if there is none.
-func (e entry) stat() (*unix.Stat_t, error) { return statEntry(e.dir, e.name) }
+// Stat describes the entry; nil if there is none.
+func (e Entry) Stat() (*unix.Stat_t, error) { return statEntry(e.Dir, e.Name) }
 
 func statEntry(dir int, name string) (*unix.Stat_t, error) {
 	var st unix.Stat_t
@@ -96,31 +97,31 @@ func statEntry(dir int, name string) (*unix.Stat_t, error) {
 	return &st, err
 }
 
-// isVersion reports whether b is the file a, unchanged. ctime is left out
+// IsVersion reports whether b is the file a, unchanged. ctime is left out
 // because the renames of a replacement move it.
-func isVersion(a, b *unix.Stat_t) bool {
+func IsVersion(a, b *unix.Stat_t) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Mode == b.Mode && a.Size == b.Size && a.Mtim == b.Mtim
 }
 
-// errMoved says that the source's entry is not the one that was checked.
-var errMoved = errors.New("changed while it was being applied")
+// ErrMoved says that the source's entry is not the one that was checked.
+var ErrMoved = errors.New("changed while it was being applied")
 
 // put lets the entry become what makeAt makes under a name, in one step.
 // before is what stands there and has been checked, nil for nothing; anything
 // else that is found in its place is put back. makeAt must not replace.
-// Errors: errMoved.
-func (e entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error) error {
+// Errors: ErrMoved.
+func (e Entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error) error {
 	if before == nil {
-		err := makeAt(e.dir, e.name)
+		err := makeAt(e.Dir, e.Name)
 		if errors.Is(err, unix.EEXIST) {
-			return errMoved
+			return ErrMoved
 		}
 		return err
 	}
-	if err := makeAt(e.dir, e.temp); err != nil {
+	if err := makeAt(e.Dir, e.temp); err != nil {
 		return err
 	}
 	return e.swap(before)
@@ -128,34 +129,34 @@ func (e entry) put(before *unix.Stat_t, makeAt func(dir int, name string) error)
 
 // swap exchanges the entry with what stands under the temporary name and
 // removes what was there before.
-func (e entry) swap(before *unix.Stat_t) error {
-	err := e.rename(e.temp, e.name, unix.RENAME_EXCHANGE)
+func (e Entry) swap(before *unix.Stat_t) error {
+	err := e.rename(e.temp, e.Name, unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) {
 		return e.swapPlain(before)
 	}
 	if err != nil {
 		return errors.Join(movedIfAbsent(err), e.removeTemp())
 	}
-	crash.At("sync: swapped")
-	out, err := statEntry(e.dir, e.temp)
-	if err == nil && isVersion(before, out) {
+	failpoint.At("sync: swapped")
+	out, err := statEntry(e.Dir, e.temp)
+	if err == nil && IsVersion(before, out) {
 		return e.removeTemp()
 	}
-	if err := e.rename(e.temp, e.name, unix.RENAME_EXCHANGE); err != nil {
-		return fmt.Errorf("%w; what stood there is now %s: %w", errMoved, e.temp, err)
+	if err := e.rename(e.temp, e.Name, unix.RENAME_EXCHANGE); err != nil {
+		return fmt.Errorf("%w; what stood there is now %s: %w", ErrMoved, e.temp, err)
 	}
-	return errors.Join(errMoved, e.removeTemp())
+	return errors.Join(ErrMoved, e.removeTemp())
 }
 
 // swapPlain is swap where names cannot be exchanged: between the check and
 // the rename is a moment.
-func (e entry) swapPlain(before *unix.Stat_t) error {
-	now, err := e.stat()
-	if err == nil && !isVersion(before, now) {
-		err = errMoved
+func (e Entry) swapPlain(before *unix.Stat_t) error {
+	now, err := e.Stat()
+	if err == nil && !IsVersion(before, now) {
+		err = ErrMoved
 	}
 	if err == nil {
-		err = e.rename(e.temp, e.name, 0)
+		err = e.rename(e.temp, e.Name, 0)
 	}
 	if err != nil {
 		return errors.Join(err, e.removeTemp())
@@ -163,67 +164,67 @@ func (e entry) swapPlain(before *unix.Stat_t) error {
 	return nil
 }
 
-// remove deletes the entry, which has been checked to be before and is no
-// directory. Errors: errMoved.
-func (e entry) remove(before *unix.Stat_t) error {
-	err := e.rename(e.name, e.temp, unix.RENAME_NOREPLACE)
+// Remove deletes the entry, which has been checked to be before and is no
+// directory. Errors: ErrMoved.
+func (e Entry) Remove(before *unix.Stat_t) error {
+	err := e.rename(e.Name, e.temp, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
-		now, err := e.stat()
-		if err == nil && !isVersion(before, now) {
-			err = errMoved
+		now, err := e.Stat()
+		if err == nil && !IsVersion(before, now) {
+			err = ErrMoved
 		}
 		if err != nil {
 			return err
 		}
-		return unix.Unlinkat(e.dir, e.name, 0)
+		return unix.Unlinkat(e.Dir, e.Name, 0)
 	}
 	if err != nil {
 		return movedIfAbsent(err)
 	}
-	crash.At("sync: moved away")
-	out, err := statEntry(e.dir, e.temp)
-	if err == nil && isVersion(before, out) {
+	failpoint.At("sync: moved away")
+	out, err := statEntry(e.Dir, e.temp)
+	if err == nil && IsVersion(before, out) {
 		return e.removeTemp()
 	}
-	if err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE); err != nil {
-		return fmt.Errorf("%w; what stood there is now %s: %w", errMoved, e.temp, err)
+	if err := e.rename(e.temp, e.Name, unix.RENAME_NOREPLACE); err != nil {
+		return fmt.Errorf("%w; what stood there is now %s: %w", ErrMoved, e.temp, err)
 	}
-	return errMoved
+	return ErrMoved
 }
 
-// removeDir deletes the entry, a directory, if it is empty. Errors: errMoved
+// RemoveDir deletes the entry, a directory, if it is empty. Errors: ErrMoved
 // if it is not, or is none.
-func (e entry) removeDir() error {
-	err := unix.Unlinkat(e.dir, e.name, unix.AT_REMOVEDIR)
+func (e Entry) RemoveDir() error {
+	err := unix.Unlinkat(e.Dir, e.Name, unix.AT_REMOVEDIR)
 	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTDIR) {
-		return errMoved
+		return ErrMoved
 	}
 	return err
 }
 
-func (e entry) rename(from, to string, flags uint) error {
+func (e Entry) rename(from, to string, flags uint) error {
 	if e.tree.plain && flags != 0 {
 		return unix.EINVAL
 	}
 	if flags == 0 {
-		return unix.Renameat(e.dir, from, e.dir, to)
+		return unix.Renameat(e.Dir, from, e.Dir, to)
 	}
-	return unix.Renameat2(e.dir, from, e.dir, to, flags)
+	return unix.Renameat2(e.Dir, from, e.Dir, to, flags)
 }
 
 // removeTemp removes what stands under the temporary name: what was replaced,
 // or an empty directory that found no place.
-func (e entry) removeTemp() error {
-	err := unix.Unlinkat(e.dir, e.temp, 0)
+func (e Entry) removeTemp() error {
+	err := unix.Unlinkat(e.Dir, e.temp, 0)
 	if errors.Is(err, unix.EISDIR) {
-		err = unix.Unlinkat(e.dir, e.temp, unix.AT_REMOVEDIR)
+		err = unix.Unlinkat(e.Dir, e.temp, unix.AT_REMOVEDIR)
 	}
-	return hostfile.IgnoreAbsent(err)
+	return safefs.IgnoreAbsent(err)
 }
 
 func movedIfAbsent(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) {
-		return errMoved
+		return ErrMoved
 	}
 	return err
 }
@@ -231,24 +232,24 @@ func movedIfAbsent(err error) error {
 // recover clears the temporary name after an apply that was interrupted.
 // isBefore tells whether a file is what the delta was recorded to replace. What
 // is removed cannot be anybody's work: the new version that did not get its
-// place, or the old one that lost it. Errors: errMoved, naming the file, for
+// place, or the old one that lost it. Errors: ErrMoved, naming the file, for
 // anything else.
-func (e entry) recover(isBefore func(name string, st *unix.Stat_t) bool) error {
-	left, err := statEntry(e.dir, e.temp)
+func (e Entry) recover(isBefore func(name string, st *unix.Stat_t) bool) error {
+	left, err := statEntry(e.Dir, e.temp)
 	if left == nil || err != nil {
 		return err
 	}
-	now, err := e.stat()
+	now, err := e.Stat()
 	if err != nil {
 		return err
 	}
-	if isBefore(e.name, now) || isBefore(e.temp, left) {
+	if isBefore(e.Name, now) || isBefore(e.temp, left) {
 		return e.removeTemp()
 	}
 	if now == nil {
-		if err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE); err == nil {
+		if err := e.rename(e.temp, e.Name, unix.RENAME_NOREPLACE); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", errMoved, e.temp)
+	return fmt.Errorf("%w; an interrupted apply left what stood there as %s", ErrMoved, e.temp)
 }

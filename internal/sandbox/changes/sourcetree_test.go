@@ -1,4 +1,4 @@
-package sandbox
+package changes
 
 import (
 	"errors"
@@ -9,33 +9,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // openTree makes a source with the file f in it.
-func openTree(t *testing.T, plain bool) *sourceTree {
+func openTree(t *testing.T, plain bool) *SourceTree {
 	t.Helper()
 	root, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	tree := &sourceTree{root: root, owner: "sb_0123456789abcdef", plain: plain}
+	tree := &SourceTree{Root: root, Owner: "sb_0123456789abcdef", plain: plain}
 	put(t, tree, "f", "old")
 	return tree
 }
 
-func put(t *testing.T, tree *sourceTree, name, content string) {
+func put(t *testing.T, tree *SourceTree, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(tree.root.Name(), name), []byte(content), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(tree.Root.Name(), name), []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // content describes what stands at name.
-func content(t *testing.T, tree *sourceTree, name string) string {
+func content(t *testing.T, tree *SourceTree, name string) string {
 	t.Helper()
-	path := filepath.Join(tree.root.Name(), name)
+	path := filepath.Join(tree.Root.Name(), name)
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -72,22 +72,22 @@ func delta(t *testing.T, text string) *os.File {
 // Each change is tried with what was checked still in its place, and after
 // somebody else was quicker.
 func TestAChangeFindsWhatWasChecked(t *testing.T) {
-	replace := func(t *testing.T, e entry, before *unix.Stat_t) error {
-		file, err := e.stage(delta(t, "new"), look{mode: 0o644, before: before})
+	replace := func(t *testing.T, e Entry, before *unix.Stat_t) error {
+		file, err := e.Stage(delta(t, "new"), Look{Mode: 0o644, Before: before})
 		if err != nil {
 			return err
 		}
-		defer file.close()
-		return e.place(file, before)
+		defer file.Close()
+		return e.Place(file, before)
 	}
 	changes := []struct {
 		name string
-		do   func(t *testing.T, e entry, before *unix.Stat_t) error
+		do   func(t *testing.T, e Entry, before *unix.Stat_t) error
 		want string
 	}{
 		{"a file", replace, "new"},
-		{"a link", func(_ *testing.T, e entry, before *unix.Stat_t) error { return e.makeLink("to", before) }, "-> to"},
-		{"a directory", func(_ *testing.T, e entry, before *unix.Stat_t) error { return e.makeDir(look{mode: 0o755}, before) }, "directory"},
+		{"a link", func(_ *testing.T, e Entry, before *unix.Stat_t) error { return e.MakeLink("to", before) }, "-> to"},
+		{"a directory", func(_ *testing.T, e Entry, before *unix.Stat_t) error { return e.MakeDir(Look{Mode: 0o755}, before) }, "directory"},
 	}
 	for _, c := range changes {
 		for _, plain := range []bool{false, true} {
@@ -96,9 +96,9 @@ func TestAChangeFindsWhatWasChecked(t *testing.T) {
 			}
 			t.Run(c.name+map[bool]string{true: " the plain way"}[plain], func(t *testing.T) {
 				tree := openTree(t, plain)
-				try := func(name, want string, wantErr error, do func(e entry) error) {
+				try := func(name, want string, wantErr error, do func(e Entry) error) {
 					t.Helper()
-					if err := tree.at(vpath.Path("/"+name), do); !errors.Is(err, wantErr) {
+					if err := tree.At(vpath.Path("/"+name), do); !errors.Is(err, wantErr) {
 						t.Errorf("at %s: %v, want %v", name, err, wantErr)
 					}
 					if got := content(t, tree, name); got != want {
@@ -106,15 +106,15 @@ func TestAChangeFindsWhatWasChecked(t *testing.T) {
 					}
 				}
 				var before unix.Stat_t
-				if err := unix.Lstat(filepath.Join(tree.root.Name(), "f"), &before); err != nil {
+				if err := unix.Lstat(filepath.Join(tree.Root.Name(), "f"), &before); err != nil {
 					t.Fatal(err)
 				}
-				try("n", c.want, nil, func(e entry) error { return c.do(t, e, nil) })
+				try("n", c.want, nil, func(e Entry) error { return c.do(t, e, nil) })
 				put(t, tree, "o", "somebody's")
-				try("o", "somebody's", errMoved, func(e entry) error { return c.do(t, e, nil) })
-				try("o", "somebody's", errMoved, func(e entry) error { return c.do(t, e, &before) })
-				try("f", c.want, nil, func(e entry) error { return c.do(t, e, &before) })
-				if names, _ := os.ReadDir(tree.root.Name()); len(names) != 3 {
+				try("o", "somebody's", ErrMoved, func(e Entry) error { return c.do(t, e, nil) })
+				try("o", "somebody's", ErrMoved, func(e Entry) error { return c.do(t, e, &before) })
+				try("f", c.want, nil, func(e Entry) error { return c.do(t, e, &before) })
+				if names, _ := os.ReadDir(tree.Root.Name()); len(names) != 3 {
 					t.Errorf("left behind: %v", names)
 				}
 			})
@@ -127,17 +127,17 @@ func TestRemoveFindsWhatWasChecked(t *testing.T) {
 		tree := openTree(t, plain)
 		put(t, tree, "o", "somebody's")
 		var before unix.Stat_t
-		if err := unix.Lstat(filepath.Join(tree.root.Name(), "f"), &before); err != nil {
+		if err := unix.Lstat(filepath.Join(tree.Root.Name(), "f"), &before); err != nil {
 			t.Fatal(err)
 		}
-		remove := func(e entry) error { return e.remove(&before) }
-		if err := tree.at("/o", remove); !errors.Is(err, errMoved) || content(t, tree, "o") != "somebody's" {
+		remove := func(e Entry) error { return e.Remove(&before) }
+		if err := tree.At("/o", remove); !errors.Is(err, ErrMoved) || content(t, tree, "o") != "somebody's" {
 			t.Errorf("plain %v: removing another file: %v, it is %q", plain, err, content(t, tree, "o"))
 		}
-		if err := tree.at("/f", remove); err != nil || content(t, tree, "f") != "nothing" {
+		if err := tree.At("/f", remove); err != nil || content(t, tree, "f") != "nothing" {
 			t.Errorf("plain %v: removing the file: %v, it is %q", plain, err, content(t, tree, "f"))
 		}
-		if err := tree.at("/f", remove); err == nil {
+		if err := tree.At("/f", remove); err == nil {
 			t.Errorf("plain %v: removing it again succeeds", plain)
 		}
 	}
@@ -159,7 +159,7 @@ func TestRecoverDeletesNobodysWork(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tree := openTree(t, false)
-			dir, temp := tree.root.Name(), tree.tempName("/f")
+			dir, temp := tree.Root.Name(), tree.tempName("/f")
 			var before unix.Stat_t
 			if err := unix.Lstat(filepath.Join(dir, "f"), &before); err != nil {
 				t.Fatal(err)
@@ -176,9 +176,9 @@ func TestRecoverDeletesNobodysWork(t *testing.T) {
 				_ = os.Remove(filepath.Join(dir, temp))
 				put(t, tree, temp, tt.temp)
 			}
-			isBefore := func(st *unix.Stat_t) bool { return isVersion(&before, st) }
-			err := tree.at("/f", func(e entry) error { return e.recover(func(_ string, st *unix.Stat_t) bool { return isBefore(st) }) })
-			if errors.Is(err, errMoved) != tt.moved {
+			isBefore := func(st *unix.Stat_t) bool { return IsVersion(&before, st) }
+			err := tree.At("/f", func(e Entry) error { return e.recover(func(_ string, st *unix.Stat_t) bool { return isBefore(st) }) })
+			if errors.Is(err, ErrMoved) != tt.moved {
 				t.Errorf("recover = %v", err)
 			}
 			if err != nil && !strings.Contains(err.Error(), temp) {
@@ -194,7 +194,7 @@ func TestRecoverDeletesNobodysWork(t *testing.T) {
 func TestPathsOfAnyLength(t *testing.T) {
 	tree := openTree(t, false)
 	p := vpath.Root
-	at, err := os.OpenRoot(tree.root.Name())
+	at, err := os.OpenRoot(tree.Root.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestPathsOfAnyLength(t *testing.T) {
 		at = next
 	}
 	defer at.Close()
-	if err := tree.at(p.Child("l"), func(e entry) error { return e.makeLink("to", nil) }); err != nil {
+	if err := tree.At(p.Child("l"), func(e Entry) error { return e.MakeLink("to", nil) }); err != nil {
 		t.Fatal(err)
 	}
 	if target, err := at.Readlink("l"); err != nil || target != "to" {
@@ -223,11 +223,11 @@ func TestPathsOfAnyLength(t *testing.T) {
 func TestNothingIsReachedThroughALink(t *testing.T) {
 	tree := openTree(t, false)
 	outside := t.TempDir()
-	if err := os.Symlink(outside, filepath.Join(tree.root.Name(), "d")); err != nil {
+	if err := os.Symlink(outside, filepath.Join(tree.Root.Name(), "d")); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []vpath.Path{"/d/n", "/d/e/n"} {
-		if err := tree.at(p, func(e entry) error { return e.makeLink("to", nil) }); err == nil {
+		if err := tree.At(p, func(e Entry) error { return e.MakeLink("to", nil) }); err == nil {
 			t.Errorf("%s was reached", p)
 		}
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package changes
 
 import (
 	"errors"
@@ -9,123 +9,125 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// staged is a whole new file of the source that has no place in it yet.
-type staged struct {
-	file  *os.File
+// Staged is a whole new file of the source that has no place in it yet.
+type Staged struct {
+	File  *os.File
 	named bool // it stands under the entry's temporary name, else it has none
-	// sum is the SHA-256 of its content in hex, where that is checked.
-	sum string
+	// Sum is the SHA-256 of its content in hex, where that is checked.
+	Sum string
 }
 
-// look is how a new entry of the source looks besides its content.
-type look struct {
-	mode  uint32 // permission bits
-	mtime unix.Timespec
-	// before is the file that is replaced; its owner and its extended
+// Look is how a new entry of the source looks besides its content.
+type Look struct {
+	Mode  uint32 // permission bits
+	Mtime unix.Timespec
+	// Before is the file that is replaced; its owner and its extended
 	// attributes stay. Nil: the owner is that of the directory.
-	before *unix.Stat_t
+	Before *unix.Stat_t
 }
 
-// stage writes the content of src to a new file in the entry's directory.
-func (e entry) stage(src *os.File, l look) (*staged, error) {
+// Stage writes the content of src to a new file in the entry's directory.
+func (e Entry) Stage(src *os.File, l Look) (*Staged, error) {
 	s, err := e.openStaged()
 	if err != nil {
 		return nil, err
 	}
-	err = copyContent(s.file, src)
-	if err == nil && l.before != nil {
-		err = e.copyAttributes(s.file)
+	err = copyContent(s.File, src)
+	if err == nil && l.Before != nil {
+		err = e.copyAttributes(s.File)
 	}
 	if err == nil {
-		err = e.dress(int(s.file.Fd()), l)
+		err = e.dress(int(s.File.Fd()), l)
 	}
 	if err != nil {
-		s.close()
-		return nil, errors.Join(err, e.removeIfNamed(s))
+		s.Close()
+		return nil, errors.Join(err, e.RemoveIfNamed(s))
 	}
 	return s, nil
 }
 
-func (e entry) openStaged() (*staged, error) {
+func (e Entry) openStaged() (*Staged, error) {
 	if !e.tree.plain {
-		fd, err := hostfile.Open(e.dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
+		fd, err := safefs.Open(e.Dir, ".", unix.O_TMPFILE|unix.O_RDWR, 0o600)
 		if err == nil {
-			return &staged{file: os.NewFile(uintptr(fd), e.temp)}, nil
+			return &Staged{File: os.NewFile(uintptr(fd), e.temp)}, nil
 		}
 		if !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.EISDIR) && !errors.Is(err, unix.EINVAL) {
 			return nil, err
 		}
 	}
-	fd, err := hostfile.Open(e.dir, e.temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+	fd, err := safefs.Open(e.Dir, e.temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &staged{file: os.NewFile(uintptr(fd), e.temp), named: true}, nil
+	return &Staged{File: os.NewFile(uintptr(fd), e.temp), named: true}, nil
 }
 
-func (s *staged) close() { s.file.Close() }
+// Close closes the staged file.
+func (s *Staged) Close() { s.File.Close() }
 
-func (e entry) removeIfNamed(s *staged) error {
+// RemoveIfNamed removes the staged file, unless it has no name.
+func (e Entry) RemoveIfNamed(s *Staged) error {
 	if !s.named {
 		return nil
 	}
 	return e.removeTemp()
 }
 
-// link gives the staged file the entry's name, too, in one step. Errors:
-// errMoved.
-func (e entry) link(s *staged, before *unix.Stat_t) error {
+// Link gives the staged file the entry's name, too, in one step. Errors:
+// ErrMoved.
+func (e Entry) Link(s *Staged, before *unix.Stat_t) error {
 	return e.put(before, func(dir int, name string) error {
-		return unix.Linkat(unix.AT_FDCWD, hostfile.ProcPath(int(s.file.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
+		return unix.Linkat(unix.AT_FDCWD, safefs.ProcPath(int(s.File.Fd())), dir, name, unix.AT_SYMLINK_FOLLOW)
 	})
 }
 
-// place gives the file that was staged at the entry its name, in one step.
-// Errors: errMoved.
-func (e entry) place(s *staged, before *unix.Stat_t) error {
+// Place gives the file that was staged at the entry its name, in one step.
+// Errors: ErrMoved.
+func (e Entry) Place(s *Staged, before *unix.Stat_t) error {
 	if !s.named {
-		return e.link(s, before)
+		return e.Link(s, before)
 	}
 	s.named = false
 	if before != nil {
 		return e.swap(before)
 	}
 	// Link and unlink instead of a rename, which might replace.
-	err := unix.Linkat(e.dir, e.temp, e.dir, e.name, 0)
+	err := unix.Linkat(e.Dir, e.temp, e.Dir, e.Name, 0)
 	if errors.Is(err, unix.EEXIST) {
-		err = errMoved
+		err = ErrMoved
 	}
 	return errors.Join(err, e.removeTemp())
 }
 
 // dress gives the new entry open as fd its owner, mode and time.
-func (e entry) dress(fd int, l look) error {
+func (e Entry) dress(fd int, l Look) error {
 	if err := e.chown(fd, l); err != nil {
 		return err
 	}
-	if err := unix.Chmod(hostfile.ProcPath(fd), l.mode); err != nil {
+	if err := unix.Chmod(safefs.ProcPath(fd), l.Mode); err != nil {
 		return err
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.mtime}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, hostfile.ProcPath(fd), times, 0)
+	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, l.Mtime}
+	return unix.UtimesNanoAt(unix.AT_FDCWD, safefs.ProcPath(fd), times, 0)
 }
 
 // chown gives what root makes to whom the replaced file or the directory
 // belongs. What an ordinary user makes is the user's, in the group of the file it
 // replaces where the user is in it, as after a write; a new file has the user's own
 // group, or that of a setgid directory.
-func (e entry) chown(fd int, l look) error {
+func (e Entry) chown(fd int, l Look) error {
 	if os.Geteuid() != 0 {
-		return keepGroup(fd, l.before)
+		return keepGroup(fd, l.Before)
 	}
-	owner := l.before
+	owner := l.Before
 	if owner == nil {
 		owner = &unix.Stat_t{}
-		if err := unix.Fstat(e.dir, owner); err != nil {
+		if err := unix.Fstat(e.Dir, owner); err != nil {
 			return err
 		}
 	}
@@ -151,13 +153,13 @@ func keepGroup(fd int, before *unix.Stat_t) error {
 // copyAttributes carries the extended attributes of the entry that is
 // replaced over to its successor: the delta never had them. Capabilities of
 // the file and signatures of its content do not go with new content.
-func (e entry) copyAttributes(to *os.File) error {
-	fd, err := hostfile.Open(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+func (e Entry) copyAttributes(to *os.File) error {
+	fd, err := safefs.Open(e.Dir, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return movedIfAbsent(err)
 	}
 	defer unix.Close(fd)
-	from := hostfile.ProcPath(fd)
+	from := safefs.ProcPath(fd)
 	names, err := listAttributes(from)
 	if err != nil {
 		return err
@@ -172,7 +174,7 @@ func (e entry) copyAttributes(to *os.File) error {
 		}
 		if errors.Is(err, unix.EINVAL) && name == accessControlList {
 			// In a user namespace there is nobody but the user.
-			return fault.New(fault.Unsupported, "its access control list names others: apply it once the sandbox has no file left that is closed to its owner")
+			return errdefs.New(errdefs.Unsupported, "its access control list names others: apply it once the sandbox has no file left that is closed to its owner")
 		}
 		if err != nil && !errors.Is(err, unix.ENODATA) {
 			return fmt.Errorf("attribute %s: %w", name, err)
@@ -205,10 +207,10 @@ func getAttribute(path, name string) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// makeDir makes the entry an empty directory, whole with its owner and mode.
+// MakeDir makes the entry an empty directory, whole with its owner and mode.
 // The setgid bit that it inherits stays.
-func (e entry) makeDir(l look, before *unix.Stat_t) error {
-	if err := unix.Mkdirat(e.dir, e.temp, 0o700); err != nil {
+func (e Entry) MakeDir(l Look, before *unix.Stat_t) error {
+	if err := unix.Mkdirat(e.Dir, e.temp, 0o700); err != nil {
 		return err
 	}
 	if err := e.dressDir(l); err != nil {
@@ -217,10 +219,10 @@ func (e entry) makeDir(l look, before *unix.Stat_t) error {
 	if before != nil {
 		return e.swap(before)
 	}
-	err := e.rename(e.temp, e.name, unix.RENAME_NOREPLACE)
+	err := e.rename(e.temp, e.Name, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
 		// An empty directory replaces only an empty directory.
-		err = e.rename(e.temp, e.name, 0)
+		err = e.rename(e.temp, e.Name, 0)
 	}
 	if err != nil {
 		return errors.Join(movedIfAbsent(err), e.removeTemp())
@@ -228,22 +230,22 @@ func (e entry) makeDir(l look, before *unix.Stat_t) error {
 	return nil
 }
 
-func (e entry) dressDir(l look) error {
-	fd, err := hostfile.Open(e.dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
+func (e Entry) dressDir(l Look) error {
+	fd, err := safefs.Open(e.Dir, e.temp, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := e.chown(fd, look{}); err != nil {
+	if err := e.chown(fd, Look{}); err != nil {
 		return err
 	}
-	return chmodKeepSetgid(fd, l.mode)
+	return chmodKeepSetgid(fd, l.Mode)
 }
 
-// chmod gives the entry, if it still is before, other permission bits. A
-// directory keeps its setgid bit. Errors: errMoved.
-func (e entry) chmod(before *unix.Stat_t, mode uint32) error {
-	fd, err := hostfile.Open(e.dir, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+// Chmod gives the entry, if it still is before, other permission bits. A
+// directory keeps its setgid bit. Errors: ErrMoved.
+func (e Entry) Chmod(before *unix.Stat_t, mode uint32) error {
+	fd, err := safefs.Open(e.Dir, e.Name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return movedIfAbsent(err)
 	}
@@ -254,14 +256,14 @@ func (e entry) chmod(before *unix.Stat_t, mode uint32) error {
 	}
 	if now.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if now.Dev != before.Dev || now.Ino != before.Ino || now.Mode != before.Mode {
-			return errMoved
+			return ErrMoved
 		}
 		return chmodKeepSetgid(fd, mode)
 	}
-	if !isVersion(before, &now) {
-		return errMoved
+	if !IsVersion(before, &now) {
+		return ErrMoved
 	}
-	return unix.Chmod(hostfile.ProcPath(fd), mode)
+	return unix.Chmod(safefs.ProcPath(fd), mode)
 }
 
 func chmodKeepSetgid(fd int, mode uint32) error {
@@ -269,22 +271,22 @@ func chmodKeepSetgid(fd int, mode uint32) error {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
 	}
-	return unix.Chmod(hostfile.ProcPath(fd), mode|st.Mode&unix.S_ISGID)
+	return unix.Chmod(safefs.ProcPath(fd), mode|st.Mode&unix.S_ISGID)
 }
 
-// makeLink makes the entry a symbolic link.
-func (e entry) makeLink(target string, before *unix.Stat_t) error {
+// MakeLink makes the entry a symbolic link.
+func (e Entry) MakeLink(target string, before *unix.Stat_t) error {
 	return e.put(before, func(dir int, name string) error {
 		if err := unix.Symlinkat(target, dir, name); err != nil {
 			return err
 		}
-		return e.dressName(dir, name, func(fd int) error { return e.chown(fd, look{before: before}) })
+		return e.dressName(dir, name, func(fd int) error { return e.chown(fd, Look{Before: before}) })
 	})
 }
 
-// makeFIFO makes the entry a FIFO.
-func (e entry) makeFIFO(l look) error {
-	return e.put(l.before, func(dir int, name string) error {
+// MakeFIFO makes the entry a FIFO.
+func (e Entry) MakeFIFO(l Look) error {
+	return e.put(l.Before, func(dir int, name string) error {
 		if err := unix.Mknodat(dir, name, unix.S_IFIFO|0o600, 0); err != nil {
 			return err
 		}
@@ -294,8 +296,8 @@ func (e entry) makeFIFO(l look) error {
 
 // dressName opens what was just made as name and dresses it, or takes it away
 // again.
-func (e entry) dressName(dir int, name string, dress func(fd int) error) error {
-	fd, err := hostfile.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+func (e Entry) dressName(dir int, name string, dress func(fd int) error) error {
+	fd, err := safefs.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err == nil {
 		err = dress(fd)
 		unix.Close(fd)

@@ -1,4 +1,4 @@
-package sandbox
+package changes
 
 import (
 	"cmp"
@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // Version names the state of a delta's entry that was applied or discarded,
@@ -38,8 +38,8 @@ func versionOf(p vpath.Path, i *layer.Info) Version {
 	return v
 }
 
-// version names the delta's entry of the change.
-func (c *change) version() Version {
+// Version names the delta's entry of the change.
+func (c *Change) Version() Version {
 	if c.Kind == layer.Deleted {
 		return Version{Path: vpath.Escape(string(c.Path)), Deleted: true}
 	}
@@ -63,7 +63,7 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 		if v.Made != nil {
 			made[p] = *v.Made
 		}
-		same, err := v.holds(s, p)
+		same, err := v.Holds(s, p)
 		switch {
 		case err != nil:
 			return nil, err
@@ -86,7 +86,7 @@ func DropVersions(s *layer.Stack, versions []Version) (stale []vpath.Path, err e
 	}
 	// Once more, now that nobody can write in between: a directory that is there
 	// again is not to be deleted again.
-	_, err = s.DropIf(func(p vpath.Path, i layer.Info, err error) bool {
+	_, err = s.DropMatching(func(p vpath.Path, i layer.Info, err error) bool {
 		if gone[p] {
 			gone[p] = err != nil
 			return false
@@ -115,7 +115,7 @@ func adoptKept(s *layer.Stack, current map[vpath.Path]Version) error {
 		if !v.Keep {
 			continue
 		}
-		if err := s.Adopt(p); err != nil && !fault.Is(err, fault.NotFound) { // it may be gone again
+		if err := s.Rebase(p); err != nil && !errdefs.Is(err, errdefs.NotFound) { // it may be gone again
 			return err
 		}
 		delete(current, p)
@@ -134,7 +134,7 @@ func noteGone(s *layer.Stack, p vpath.Path, dropped map[vpath.Path]Version, gone
 			_, goes := dropped[dir]
 			return info.IsDir() || goes
 		}
-		if _, goes := dropped[dir]; !goes && fault.Is(err, fault.NotFound) {
+		if _, goes := dropped[dir]; !goes && errdefs.Is(err, errdefs.NotFound) {
 			gone[dir] = true
 		}
 	}
@@ -146,7 +146,7 @@ func noteGone(s *layer.Stack, p vpath.Path, dropped map[vpath.Path]Version, gone
 func deleteAgain(s *layer.Stack, dirs []vpath.Path) error {
 	for _, dir := range dirs {
 		err := s.Rmdir(dir, nil)
-		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition) {
+		if err != nil && !errdefs.Is(err, errdefs.NotFound) && !errdefs.Is(err, errdefs.Precondition) {
 			return err
 		}
 	}
@@ -166,8 +166,8 @@ func (v Version) At() (vpath.Path, error) {
 	return vpath.ParseOwn(text)
 }
 
-// holds reports whether the view still shows v at p.
-func (v Version) holds(s *layer.Stack, p vpath.Path) (bool, error) {
+// Holds reports whether the view still shows v at p.
+func (v Version) Holds(s *layer.Stack, p vpath.Path) (bool, error) {
 	info, err := s.Lookup(p)
 	return v.isAt(p, info, err)
 }
@@ -175,7 +175,7 @@ func (v Version) holds(s *layer.Stack, p vpath.Path) (bool, error) {
 // isAt is holds for what Lookup answered.
 func (v Version) isAt(p vpath.Path, info layer.Info, err error) (bool, error) {
 	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition): // or below what is no directory
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition): // or below what is no directory
 		return v.Deleted, nil
 	case err != nil:
 		return false, err

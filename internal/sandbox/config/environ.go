@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // readEnviron takes the variables of keys. One that is set counts, even if it
@@ -81,7 +81,7 @@ func unknownVariable(name string) error {
 		names = append(names, strings.ToLower(Variable(s.key)))
 	}
 	if near := policy.Nearest(name, names); near != "" {
-		return fault.New(fault.Invalid, "environment: unknown variable %s: did you mean %s?", name, strings.ToUpper(near))
+		return errdefs.New(errdefs.Invalid, "environment: unknown variable %s: did you mean %s?", name, strings.ToUpper(near))
 	}
-	return fault.New(fault.Invalid, "environment: unknown variable %s: no configuration key has this name", name)
+	return errdefs.New(errdefs.Invalid, "environment: unknown variable %s: no configuration key has this name", name)
 }

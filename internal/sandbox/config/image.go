@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Allows reports whether a sandbox may ask for the image: the default image, or
@@ -21,7 +22,7 @@ func (d DockerRuntime) Allows(image string) bool {
 	if image == d.DefaultImage || slices.Contains(d.Images, image) {
 		return true
 	}
-	if maybeID.MatchString(image) {
+	if maybeID(image) {
 		return slices.ContainsFunc(d.Images, func(i string) bool { return isID(i) && bareID(i) == bareID(image) })
 	}
 	asked, ok := parseImage(image)
@@ -37,23 +38,30 @@ func (d DockerRuntime) Allows(image string) bool {
 // IsImage reports whether docker could take s for the name or the ID of an image.
 func IsImage(s string) bool {
 	_, ok := parseImage(s)
-	return !strings.Contains(s, "*") && fs.ValidPath(s) && (ok || maybeID.MatchString(s))
+	return !strings.Contains(s, "*") && fs.ValidPath(s) && (ok || maybeID(s))
+}
+
+// form compiles a pattern at its first use. The large repetitions take a tenth
+// of a megabyte, and every process of a sandbox has this package in it.
+func form(pattern string) func(string) bool {
+	compiled := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+	return func(s string) bool { return compiled().MatchString(s) }
 }
 
 var (
 	// maybeID is what the daemon looks up as an ID if no image has that name.
-	maybeID = regexp.MustCompile(`^(sha256:)?[0-9a-f]+$`)
-	wholeID = regexp.MustCompile(`^(sha256:)?[0-9a-f]{64}$`)
+	maybeID = form(`^(sha256:)?[0-9a-f]+$`)
+	wholeID = form(`^(sha256:)?[0-9a-f]{64}$`)
 
 	// The grammar of references, with * in patterns (distribution's reference
 	// package documents it).
-	repositoryForm = regexp.MustCompile(`^[a-z0-9*]+([._*-]+[a-z0-9*]+)*(/[a-z0-9*]+([._*-]+[a-z0-9*]+)*)*$`)
-	domainForm     = regexp.MustCompile(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?$`)
-	tagForm        = regexp.MustCompile(`^[A-Za-z0-9_*][A-Za-z0-9_.*-]{0,127}$`)
-	digestForm     = regexp.MustCompile(`^[a-z0-9]+([+._-][a-z0-9]+)*:([0-9a-fA-F]{32,}|\*)$`)
+	repositoryForm = form(`^[a-z0-9*]+([._*-]+[a-z0-9*]+)*(/[a-z0-9*]+([._*-]+[a-z0-9*]+)*)*$`)
+	domainForm     = form(`^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?$`)
+	tagForm        = form(`^[A-Za-z0-9_*][A-Za-z0-9_.*-]{0,127}$`)
+	digestForm     = form(`^[a-z0-9]+([+._-][a-z0-9]+)*:([0-9a-fA-F]{32,}|\*)$`)
 )
 
-func isID(image string) bool { return wholeID.MatchString(image) }
+func isID(image string) bool { return wholeID(image) }
 
 func bareID(image string) string { return strings.TrimPrefix(image, "sha256:") }
 
@@ -67,12 +75,12 @@ type imageName struct {
 // parseImage reads what docker reads: [DOMAIN/]REPOSITORY[:TAG][@DIGEST].
 func parseImage(s string) (n imageName, ok bool) {
 	s, digest, digested := strings.Cut(s, "@")
-	if n.digest = digest; digested && !digestForm.MatchString(n.digest) {
+	if n.digest = digest; digested && !digestForm(n.digest) {
 		return n, false
 	}
 	if colon := strings.LastIndexByte(s, ':'); colon > strings.LastIndexByte(s, '/') {
 		s, n.tag = s[:colon], s[colon+1:]
-		if !tagForm.MatchString(n.tag) {
+		if !tagForm(n.tag) {
 			return n, false
 		}
 	}
@@ -95,7 +103,7 @@ func parseImage(s string) (n imageName, ok bool) {
 	case n.tag == "":
 		n.tag = "latest"
 	}
-	return n, domainForm.MatchString(n.domain) && repositoryForm.MatchString(n.repository)
+	return n, domainForm(n.domain) && repositoryForm(n.repository)
 }
 
 // dockerHub is the registry of names without one.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 func TestAllowedImages(t *testing.T) {
@@ -97,7 +97,7 @@ func TestListsAreReadStrictly(t *testing.T) {
 		"runtime: {docker: {default_image: [a]}}": "is text, not a list",
 	} {
 		_, err := config.Load(write(t, text), nil)
-		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), want) {
+		if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestListsAreReadStrictly(t *testing.T) {
 	if !c.Runtime.Permits(config.Docker) || !c.Runtime.Docker.Allows("python:3") || !c.Runtime.Docker.Allows("alpine") {
 		t.Errorf("of the environment: %+v", c.Runtime)
 	}
-	if _, err := config.Load("", []string{"AGENTFENSE_RUNTIME_DOCKER_IMAGES=a,,b"}); !fault.Is(err, fault.Invalid) {
+	if _, err := config.Load("", []string{"AGENTFENSE_RUNTIME_DOCKER_IMAGES=a,,b"}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("an empty item: %v", err)
 	}
 }

@@ -7,11 +7,11 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
-	"github.com/agentfense/agentfense/internal/yamlfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxFileBytes bounds a configuration file.
@@ -46,7 +46,7 @@ func Load(path string, environ []string) (*Config, error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	text, err := hostfile.ReadNamed(path, maxFileBytes)
+	text, err := safefs.ReadNamed(path, maxFileBytes)
 	if err != nil {
 		return nil, fileError(path, err)
 	}
@@ -54,11 +54,11 @@ func readFile(path string) ([]byte, error) {
 }
 
 func fileError(path string, err error) error {
-	kind := hostfile.Kind(err)
-	if kind == fault.Internal {
-		kind = fault.Unavailable
+	kind := safefs.Kind(err)
+	if kind == errdefs.Internal {
+		kind = errdefs.Unavailable
 	}
-	return fault.New(kind, "configuration file %s: %w", vpath.Escape(path), err)
+	return errdefs.New(kind, "configuration file %s: %w", vpath.Escape(path), err)
 }
 
 // loader fills a Config and remembers where each value came from.
@@ -79,12 +79,12 @@ type origin struct {
 // at is an Invalid error that says where key was given.
 func (l *loader) at(key, format string, args ...any) error {
 	where, given := l.from[key]
-	cause := fault.New(fault.Invalid, format, args...)
+	cause := errdefs.New(errdefs.Invalid, format, args...)
 	switch {
 	case !given:
-		return fault.New(fault.Invalid, "%s (the default): %w", key, cause)
+		return errdefs.New(errdefs.Invalid, "%s (the default): %w", key, cause)
 	case where.variable != "":
-		return fault.New(fault.Invalid, "%s: %w", where.variable, cause)
+		return errdefs.New(errdefs.Invalid, "%s: %w", where.variable, cause)
 	}
 	return l.file.At(where.line, "%s: %w", key, cause)
 }
@@ -196,11 +196,11 @@ func unknownKey(section, name string) error {
 		near = settings[i].key
 	}
 	if near != "" {
-		return fault.New(fault.Invalid, "unknown key %s: did you mean %q?", vpath.Quote(prefix+name), near)
+		return errdefs.New(errdefs.Invalid, "unknown key %s: did you mean %q?", vpath.Quote(prefix+name), near)
 	}
 	where := ""
 	if section != "" {
 		where = "in " + section + " "
 	}
-	return fault.New(fault.Invalid, "unknown key %s: %sit is one of %s", vpath.Quote(prefix+name), where, strings.Join(valid, ", "))
+	return errdefs.New(errdefs.Invalid, "unknown key %s: %sit is one of %s", vpath.Quote(prefix+name), where, strings.Join(valid, ", "))
 }

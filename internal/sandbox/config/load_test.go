@@ -11,11 +11,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
-const example = "../../deploy/agentfense.yaml"
+const example = "../../../deploy/agentfense.yaml"
 
 // write makes a configuration file and returns its path.
 func write(t *testing.T, text string) string {
@@ -43,7 +43,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../docs/server.md")
+	page, err := os.ReadFile("../../../docs/server.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			path := write(t, tt.text)
 			got, err := config.Load(path, nil)
-			if !fault.Is(err, fault.Invalid) {
+			if !errdefs.Is(err, errdefs.Invalid) {
 				t.Fatalf("Load = %+v, %v, want Invalid", got, err)
 			}
 			if got, want := err.Error(), path+":"+tt.want; got != want {
@@ -244,7 +244,7 @@ func TestLoadTakes(t *testing.T) {
 }
 
 func TestAFileThatCannotBeRead(t *testing.T) {
-	if _, err := config.Load(filepath.Join(t.TempDir(), "no.yaml"), nil); !fault.Is(err, fault.NotFound) {
+	if _, err := config.Load(filepath.Join(t.TempDir(), "no.yaml"), nil); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("an absent file: %v, want NotFound", err)
 	}
 	fifo := filepath.Join(t.TempDir(), "fifo")
@@ -252,11 +252,11 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, path := range map[string]string{"a directory": t.TempDir(), "a FIFO": fifo, "a device": "/dev/zero"} {
-		if _, err := config.Load(path, nil); !fault.Is(err, fault.Invalid) {
+		if _, err := config.Load(path, nil); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%s: %v, want Invalid", what, err)
 		}
 	}
-	if _, err := config.Load(write(t, strings.Repeat("#", 2<<20)), nil); !fault.Is(err, fault.Invalid) {
+	if _, err := config.Load(write(t, strings.Repeat("#", 2<<20)), nil); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a file of 2 MiB: %v, want Invalid", err)
 	}
 }
@@ -288,7 +288,7 @@ func TestEnvironment(t *testing.T) {
 		"AGENTFENSE_STORAGE_DB_PATH=db":          `AGENTFENSE_STORAGE_DB_PATH: "db": want an absolute path`,
 		"AGENTFENSE_RUNTIME_MAX_TIMEOUT=":        `AGENTFENSE_RUNTIME_MAX_TIMEOUT: "": want a duration such as 30s, 10m or 24h, or 0`,
 	} {
-		if _, err := config.Load("", []string{variable}); !fault.Is(err, fault.Invalid) || err.Error() != want {
+		if _, err := config.Load("", []string{variable}); !errdefs.Is(err, errdefs.Invalid) || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", variable, err, want)
 		}
 	}
@@ -341,7 +341,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		c, err := config.Load(path, nil)
 		if err != nil {
-			if !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), path+":") {
+			if !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), path+":") {
 				t.Errorf("Load: %v, want Invalid that begins with the file", err)
 			}
 			return

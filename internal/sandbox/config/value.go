@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // value is what a key is given.
@@ -26,7 +26,7 @@ type value struct {
 }
 
 func (v value) bad(want string) error {
-	return fault.New(fault.Invalid, "%s: want %s", vpath.Quote(v.text), want)
+	return errdefs.New(errdefs.Invalid, "%s: want %s", vpath.Quote(v.text), want)
 }
 
 // optional takes "" as it is, and anything else by set.
@@ -200,14 +200,14 @@ func oneOf[T ~string](v value, to *T, words ...T) error {
 		names[i] = string(w)
 	}
 	if near := policy.Nearest(v.text, names); near != "" {
-		return fault.New(fault.Invalid, "%s: did you mean %q?", vpath.Quote(v.text), near)
+		return errdefs.New(errdefs.Invalid, "%s: did you mean %q?", vpath.Quote(v.text), near)
 	}
 	return v.bad("one of " + strings.Join(names, ", "))
 }
 
 func setRuntimeType(c *Config, v value) error {
 	if v.text == "mock" {
-		return fault.New(fault.Invalid, `"mock" would run commands without any isolation: use bwrap or docker`)
+		return errdefs.New(errdefs.Invalid, `"mock" would run commands without any isolation: use bwrap or docker`)
 	}
 	return oneOf(v, &c.Runtime.Type, Bwrap, Docker)
 }
@@ -294,7 +294,7 @@ func ParseBytes(s string) (int64, error) {
 	}[unit]
 	n, err := strconv.ParseFloat(digits, 64)
 	if !ok || err != nil || !(n > 0) || n*scale > math.MaxInt64/2 {
-		return 0, fault.New(fault.Invalid, "size %q: want a positive number with K, M, G or T, such as 512M", s)
+		return 0, errdefs.New(errdefs.Invalid, "size %q: want a positive number with K, M, G or T, such as 512M", s)
 	}
 	return int64(n * scale), nil
 }

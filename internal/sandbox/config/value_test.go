@@ -3,8 +3,8 @@ package config_test
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 func TestParseBytes(t *testing.T) {
@@ -20,7 +20,7 @@ func TestParseBytes(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "0", "-1", "M", "1X", "1MM", "NaN", "9999999T", "1 M"} {
-		if got, err := config.ParseBytes(bad); !fault.Is(err, fault.Invalid) {
+		if got, err := config.ParseBytes(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("ParseBytes(%q) = %d, %v, want Invalid", bad, got, err)
 		}
 	}

@@ -15,11 +15,9 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ignore"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
 // Bounds of what is read: of one file in bytes, and of files that include one
@@ -43,9 +41,9 @@ func (u User) Check() error {
 	for _, v := range []struct{ field, value string }{{"name", u.Name}, {"email", u.Email}} {
 		switch {
 		case len(v.value) > maxValue:
-			return fault.New(fault.Invalid, "git_user.%s: longer than %d bytes", v.field, maxValue)
+			return errdefs.New(errdefs.Invalid, "git_user.%s: longer than %d bytes", v.field, maxValue)
 		case strings.ContainsFunc(v.value, unicode.IsControl):
-			return fault.New(fault.Invalid, "git_user.%s: has a control character", v.field)
+			return errdefs.New(errdefs.Invalid, "git_user.%s: has a control character", v.field)
 		}
 	}
 	return nil
@@ -135,7 +133,7 @@ func (r *reader) includes(v variable, path string) bool {
 
 // readFile reads a regular file, also by a link of the user's.
 func readFile(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return "", err
 	}

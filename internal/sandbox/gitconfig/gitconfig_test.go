@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/gitconfig"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
 // world is a home directory with files, and the environment of its user.
@@ -57,18 +57,18 @@ func TestASentUserIsChecked(t *testing.T) {
 	tests := []struct {
 		name string
 		user gitconfig.User
-		kind fault.Kind
+		kind errdefs.Kind
 	}{
 		{"nobody", gitconfig.User{}, 0},
 		{"quotes and other letters", gitconfig.User{Name: `Ä "B" #`, Email: "a@b.c"}, 0},
-		{"a line of its own", gitconfig.User{Name: "a\n[core]"}, fault.Invalid},
-		{"a NUL", gitconfig.User{Email: "a\x00"}, fault.Invalid},
-		{"too long", gitconfig.User{Email: strings.Repeat("a", 1025)}, fault.Invalid},
+		{"a line of its own", gitconfig.User{Name: "a\n[core]"}, errdefs.Invalid},
+		{"a NUL", gitconfig.User{Email: "a\x00"}, errdefs.Invalid},
+		{"too long", gitconfig.User{Email: strings.Repeat("a", 1025)}, errdefs.Invalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.user.Check()
-			if tt.kind == 0 && err != nil || tt.kind != 0 && !fault.Is(err, tt.kind) {
+			if tt.kind == 0 && err != nil || tt.kind != 0 && !errdefs.Is(err, tt.kind) {
 				t.Errorf("Check() = %v, want kind %v", err, tt.kind)
 			}
 		})
@@ -76,7 +76,7 @@ func TestASentUserIsChecked(t *testing.T) {
 }
 
 func TestTheUserIsWhomGitTakes(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	tests := []struct {
 		name  string
 		files map[string]string
@@ -140,7 +140,7 @@ func TestWhatIsNoConfigurationCountsForNothing(t *testing.T) {
 
 // TestWhatIsWrittenIsWhatGitReads: git reads back every value, and no other variable.
 func TestWhatIsWrittenIsWhatGitReads(t *testing.T) {
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	name := "A \"B\" \\ # ; \t\n[alias]\n x = !false"
 	c := gitconfig.Inside{User: gitconfig.User{Name: name, Email: "a@b"}, Safe: []string{"/w #1", "*"}}
 	path := filepath.Join(t.TempDir(), "config")

@@ -3,7 +3,7 @@ package gitconfig
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // variable is one assignment of a file: its section and name in lower case, the
@@ -19,7 +19,7 @@ type parser struct {
 	section, sub string
 }
 
-var errSyntax = fault.New(fault.Invalid, "git configuration: not in git's syntax")
+var errSyntax = errdefs.New(errdefs.Invalid, "git configuration: not in git's syntax")
 
 // parse returns the assignments of a file in order. Errors: Invalid.
 func parse(text string) ([]variable, error) {

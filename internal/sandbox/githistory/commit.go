@@ -11,17 +11,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // commitMax is the size in bytes of the largest commit that ReadCommit takes,
 // before and after inflating.
 const commitMax = 1 << 20
 
+// subjectMax is how many bytes of a message a Commit has.
+const subjectMax = 4 << 10
+
 // Commit is what a commit object says.
 type Commit struct {
 	Parents []string // ids
-	Subject string   // first line of the message; hostile text
+	Subject string   // first line of the message, at most 4 KiB; hostile text
 }
 
 // LooseName returns where the object with this id lies below a directory of
@@ -39,7 +42,7 @@ func LooseName(id string) string {
 func ReadCommit(id string, r io.Reader) (Commit, error) {
 	body, err := readLoose(id, "commit", r)
 	if err != nil {
-		return Commit{}, fault.New(fault.Precondition, "git object %q: %w", id, err)
+		return Commit{}, errdefs.New(errdefs.Precondition, "git object %q: %w", id, err)
 	}
 	return parseCommit(body), nil
 }
@@ -60,6 +63,11 @@ func readLoose(id, kind string, r io.Reader) ([]byte, error) {
 	if len(content) > commitMax {
 		return nil, errors.New("too large")
 	}
+	return checkObject(id, kind, content)
+}
+
+// checkObject returns the body of an object whose header and body are content.
+func checkObject(id, kind string, content []byte) ([]byte, error) {
 	if hashOf(content, len(id)) != id {
 		return nil, errors.New("its content has another id")
 	}
@@ -86,9 +94,10 @@ func parseCommit(body []byte) Commit {
 	headers, message, _ := strings.Cut(string(body), "\n\n")
 	for line := range strings.Lines(headers) {
 		if id, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "parent "); ok && isObjectID(id) {
-			c.Parents = append(c.Parents, id)
+			c.Parents = append(c.Parents, strings.Clone(id)) // without the message
 		}
 	}
-	c.Subject, _, _ = strings.Cut(strings.TrimLeft(message, "\n"), "\n")
+	subject, _, _ := strings.Cut(strings.TrimLeft(message, "\n"), "\n")
+	c.Subject = strings.Clone(subject[:min(len(subject), subjectMax)])
 	return c
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // loose returns an object and its id.
@@ -64,7 +64,7 @@ func TestReadCommitRefusesWhatGitWouldRefuse(t *testing.T) {
 		"no deflated data":              {id, []byte("commit")},
 		"what inflates to too much":     {bombID, bomb},
 	} {
-		if _, err := ReadCommit(c.id, bytes.NewReader(c.content)); !fault.Is(err, fault.Precondition) {
+		if _, err := ReadCommit(c.id, bytes.NewReader(c.content)); !errdefs.Is(err, errdefs.Precondition) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}
 	}

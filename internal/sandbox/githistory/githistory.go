@@ -1,9 +1,9 @@
 // Package githistory asks git which paths the commits of a hostile repository
-// have. Nothing of the repository runs, and nothing of its configuration is
-// read: git works on an empty repository made for the question, which only
-// borrows the directories of objects, by handle. Hooks, helpers, fetching and
-// replacements are off besides. Every question ends with its context, and its
-// memory is bounded. Git has the rights of the caller.
+// have, and for commits that are in packs. Nothing of the repository runs, and nothing of its
+// configuration is read: git works on an empty repository made for the question, which only borrows
+// the directories of objects, by handle. Hooks, helpers, fetching and replacements are off besides.
+// Every question ends with its context, and its memory is bounded. Git has the rights of the
+// caller.
 //
 // The package reads the refs itself. It does not look at work trees or indexes
 // (package gitindex does), and knows no policy.
@@ -26,7 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // memoryMax bounds git's address space: objects may unpack to any size.
@@ -38,6 +38,13 @@ const killPatience = time.Second
 // Objects are the object directories of a repository, open; the first is its
 // own.
 type Objects []*os.File
+
+// Close closes them.
+func (o Objects) Close() {
+	for _, dir := range o {
+		dir.Close()
+	}
+}
 
 // Paths calls do for each path that a commit reachable from the tips adds,
 // changes or removes, some of them several times, those of late commits first,
@@ -54,20 +61,20 @@ func Paths(ctx context.Context, o Objects, tips, shallow []string, do func(path 
 		stdin:   strings.Join(tips, "\n") + "\n",
 		hash:    len(tips[0]),
 		shallow: shallow,
-	}, do)
+	}, names(do))
 }
 
 // Changed calls do for each path that the commit or tree base has and tip has
 // not, or has otherwise, until do returns false. Errors: as Paths.
 func Changed(ctx context.Context, o Objects, base, tip string, do func(path string, gone bool) bool) error {
 	if !isObjectID(base) || !isObjectID(tip) {
-		return fault.New(fault.Invalid, "git: %q or %q is no object", base, tip)
+		return errdefs.New(errdefs.Invalid, "git: %q or %q is no object", base, tip)
 	}
 	status := ""
 	return o.ask(ctx, question{
 		args: []string{"diff-tree", "-r", "-z", "--name-status", "--no-renames", "--no-ext-diff", "--no-textconv", "--diff-filter=DMT", base, tip},
 		hash: len(base),
-	}, func(field string) bool {
+	}, names(func(field string) bool {
 		if status == "" {
 			status = field
 			return true
@@ -75,7 +82,7 @@ func Changed(ctx context.Context, o Objects, base, tip string, do func(path stri
 		gone := status == "D"
 		status = ""
 		return do(field, gone)
-	})
+	}))
 }
 
 // question is one run of git.
@@ -84,6 +91,7 @@ type question struct {
 	stdin   string
 	hash    int // digits of an object id
 	shallow []string
+	walled  bool // git reads only what it must, whatever links and alternates say
 }
 
 // settings turn off what could run a program or leave the directories of
@@ -114,19 +122,40 @@ func environment(scratch string, n int) []string {
 // inherited names the ith of the child's extra files, in the child.
 func inherited(i int) string { return fmt.Sprintf("/proc/self/fd/%d", 3+i) }
 
-func (o Objects) ask(ctx context.Context, q question, do func(path string) bool) error {
+// ask puts a question to git, and has read take the answer until it returns false.
+func (o Objects) ask(ctx context.Context, q question, read func(out io.Reader) (more bool)) error {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return fault.New(fault.Unsupported, "git is not installed")
+		return errdefs.New(errdefs.Unsupported, "git is not installed")
 	}
 	if err := o.checkAlternates(); err != nil {
 		return err
 	}
 	scratch, err := q.makeScratch()
 	if err != nil {
-		return fault.New(fault.Internal, "git: %w", err)
+		return errdefs.New(errdefs.Internal, "git: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
+	done := make(chan error, 1)
+	go func() {
+		// PR_SET_PDEATHSIG counts the death of the thread, which is ours meanwhile. One
+		// behind a wall ends with this goroutine.
+		runtime.LockOSThread()
+		if q.walled {
+			err = o.wallIn(scratch, git)
+		} else {
+			defer runtime.UnlockOSThread()
+		}
+		if err == nil {
+			err = o.run(ctx, q, git, scratch, read)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// run has git answer on the calling thread.
+func (o Objects) run(ctx context.Context, q question, git, scratch string, read func(out io.Reader) (more bool)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	args := []string{"--no-pager", "--no-replace-objects"}
@@ -138,9 +167,6 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 	cmd.Stdin = strings.NewReader(q.stdin)
 	var complaint head
 	cmd.Stderr = &complaint
-	// PR_SET_PDEATHSIG counts the death of the thread, which is ours meanwhile.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = killPatience
@@ -149,12 +175,11 @@ func (o Objects) ask(ctx context.Context, q question, do func(path string) bool)
 		err = cmd.Start()
 	}
 	if err != nil {
-		return fault.New(fault.Internal, "git: %w", err)
+		return errdefs.New(errdefs.Internal, "git: %w", err)
 	}
 	limit := unix.Rlimit{Cur: memoryMax, Max: memoryMax}
 	_ = unix.Prlimit(cmd.Process.Pid, unix.RLIMIT_AS, &limit, nil) // it may have ended
-	wanted := eachName(out, do)
-	if !wanted {
+	if !read(out) {
 		cancel(errEnough)
 	}
 	return explain(ctx, cmd.Wait(), complaint.line())
@@ -168,7 +193,7 @@ const alternatesMax = 64 << 10
 func (o Objects) checkAlternates() error {
 	for _, dir := range o {
 		if _, err := readFile(int(dir.Fd()), "info/alternates", alternatesMax); err != nil {
-			return fault.New(fault.Precondition, "git: objects/info/alternates: %w", err)
+			return errdefs.New(errdefs.Precondition, "git: objects/info/alternates: %w", err)
 		}
 	}
 	return nil
@@ -182,9 +207,9 @@ func explain(ctx context.Context, err error, complaint string) error {
 	case errors.Is(context.Cause(ctx), errEnough):
 		return nil
 	case ctx.Err() != nil:
-		return fault.New(fault.Deadline, "git: it takes too long")
+		return errdefs.New(errdefs.Deadline, "git: it takes too long")
 	case err != nil:
-		return fault.New(fault.Precondition, "git: %q", complaint)
+		return errdefs.New(errdefs.Precondition, "git: %q", complaint)
 	}
 	return nil
 }
@@ -216,6 +241,11 @@ func (q *question) makeScratch() (string, error) {
 // nameMax is the longest path that is told; no checkout can have a longer one
 // (PATH_MAX, linux/limits.h).
 const nameMax = 4096
+
+// names reads an answer of names for ask.
+func names(do func(string) bool) func(io.Reader) bool {
+	return func(out io.Reader) bool { return eachName(out, do) }
+}
 
 // eachName calls do for each name of out, which end with NUL, with "" for one that
 // is too long, and reports whether do wanted them all.

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // repo is a repository of the host.
@@ -27,7 +27,7 @@ type repo struct {
 
 func newRepo(t *testing.T, format string) *repo {
 	t.Helper()
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	r := &repo{t, t.TempDir()}
 	r.git("init", "-q", "-b", "main", "--object-format="+format)
 	return r
@@ -197,12 +197,20 @@ func TestAHostileRepositoryRunsNothing(t *testing.T) {
 	if want := []string{".env", ".gitattributes", "b", "c"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
+	dir, o := r.open()
+	refs, err := ReadRefs(int(dir.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if commits, err := Commits(t.Context(), o, refs.Tips(), []string{first}, nil, 10, false); err != nil || len(commits) != 2 {
+		t.Errorf("commits: got %v, %v", commits, err)
+	}
 	// An object that is missing is not fetched.
 	object := filepath.Join(r.dir, ".git/objects", first[:2], first[2:])
 	if err := os.Remove(object); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.history(); !fault.Is(err, fault.Precondition) {
+	if _, err := r.history(); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("with an object missing: %v", err)
 	}
 	if _, err := os.Lstat(mark); err == nil {
@@ -210,11 +218,6 @@ func TestAHostileRepositoryRunsNothing(t *testing.T) {
 	}
 	// One that nobody writes ends with the context.
 	if err := unix.Mkfifo(object, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	dir, o := r.open()
-	refs, err := ReadRefs(int(dir.Fd()))
-	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -271,7 +274,7 @@ func TestChangedIsWhatTheTipLacksOrHasOtherwise(t *testing.T) {
 	if err != nil || !maps.Equal(got, map[string]bool{"dir/.env": true, "c/.env": false}) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if err := Changed(t.Context(), o, base, "--output=x", nil); !fault.Is(err, fault.Invalid) {
+	if err := Changed(t.Context(), o, base, "--output=x", nil); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("an option for an object: %v", err)
 	}
 }
@@ -302,7 +305,7 @@ func TestALongHistoryEndsWithTheContextOrWithTheAsker(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	err = Paths(ctx, o, refs.Tips(), nil, func(string) bool { cancel(); return true })
-	if !fault.Is(err, fault.Deadline) {
+	if !errdefs.Is(err, errdefs.Deadline) {
 		t.Errorf("with a context that ends: %v", err)
 	}
 	told := 0
@@ -328,7 +331,7 @@ func TestAListOfAlternatesIsRegularAndBounded(t *testing.T) {
 			}
 			_, o := r.open()
 			err := Paths(t.Context(), o, []string{tip}, nil, func(string) bool { return true })
-			if !fault.Is(err, fault.Precondition) || !strings.Contains(err.Error(), "alternates") {
+			if !errdefs.Is(err, errdefs.Precondition) || !strings.Contains(err.Error(), "alternates") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // The digits of an object's id.
@@ -42,14 +42,14 @@ func (r Refs) Tips() []string {
 }
 
 // ReadRefs reads the refs of the repository whose git directory is open as dir,
-// with the commit that is checked out as HEAD. Errors: Unsupported where they are kept in another form or
-// place, or are too many; Invalid where they are malformed; else of the kind of
-// the host's error.
+// with the commit that is checked out as HEAD. Errors: Unsupported where they are kept in another
+// form or place, or are too many; Invalid where they are malformed; else of the kind of the host's
+// error.
 func ReadRefs(dir int) (Refs, error) {
 	for name, why := range map[string]string{"reftable": "the refs are a reftable", "commondir": "the objects are in another directory"} {
 		var st unix.Stat_t
 		if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
-			return nil, fault.New(fault.Unsupported, "git: %s", why)
+			return nil, errdefs.New(errdefs.Unsupported, "git: %s", why)
 		}
 	}
 	refs, err := ReadPacked(dir)
@@ -107,13 +107,18 @@ func ReadShallow(dir int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(strings.Fields(string(text)), func(s string) bool { return !isObjectID(s) }), nil
+	return ParseShallow(text), nil
+}
+
+// ParseShallow reads the content of a file "shallow".
+func ParseShallow(text []byte) []string {
+	return slices.DeleteFunc(strings.Fields(string(text)), func(s string) bool { return !isObjectID(s) })
 }
 
 // readFile reads a regular file beneath dir; one that is absent is empty.
 func readFile(dir int, name string, most int64) ([]byte, error) {
-	text, err := hostfile.ReadRegular(dir, name, most)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || fault.Is(err, fault.NotFound) {
+	text, err := safefs.ReadRegular(dir, name, most)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
 	return text, err
@@ -153,14 +158,14 @@ type looseRefs struct {
 
 func (l *looseRefs) read(at string, depth int) error {
 	if depth > maxDepth {
-		return fault.New(fault.Unsupported, "git: refs are nested deeper than %d directories", maxDepth)
+		return errdefs.New(errdefs.Unsupported, "git: refs are nested deeper than %d directories", maxDepth)
 	}
-	fd, err := hostfile.OpenDir(l.dir, at, unix.O_RDONLY)
+	fd, err := safefs.OpenDir(l.dir, at, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
-		return fault.New(hostfile.Kind(err), "git: %w", err)
+		return errdefs.New(safefs.Kind(err), "git: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), at)
 	defer f.Close()
@@ -169,7 +174,7 @@ func (l *looseRefs) read(at string, depth int) error {
 		return tooMany()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return fault.New(hostfile.Kind(err), "git: %w", err)
+		return errdefs.New(safefs.Kind(err), "git: %w", err)
 	}
 	for _, e := range entries {
 		name := path.Join(at, e.Name())
@@ -196,7 +201,7 @@ func (l *looseRefs) readOne(name string) error {
 	return nil
 }
 
-func tooMany() error { return fault.New(fault.Unsupported, "git: more than %d refs", maxRefs) }
+func tooMany() error { return errdefs.New(errdefs.Unsupported, "git: more than %d refs", maxRefs) }
 
 // isObjectID reports whether s is the id of an object, in full.
 func isObjectID(s string) bool {

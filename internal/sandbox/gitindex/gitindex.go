@@ -1,6 +1,7 @@
 // Package gitindex reads and writes the index file of git (gitformat-index(5)):
 // versions 2, 3 and 4, SHA-1 and SHA-256. It changes nothing in an index but
-// the skip-worktree bits of its entries.
+// the skip-worktree bits of its entries. It also tells which path is an index and
+// where its entries lie.
 //
 // The file is hostile: Parse bounds what it takes and refuses what git would
 // refuse. Pure: it opens no file and starts no program. A split index is not
@@ -12,9 +13,10 @@ import (
 	"crypto/sha1" //nolint:gosec // git's checksum
 	"crypto/sha256"
 	"encoding/binary"
+	"io"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // MaxBytes is the size of the largest index that Parse takes: some 500,000
@@ -73,14 +75,14 @@ type extension struct {
 // index, an unknown version or a file above MaxBytes.
 func Parse(data []byte) (*Index, error) {
 	if len(data) > MaxBytes {
-		return nil, fault.New(fault.Unsupported, "git index: larger than %d bytes", MaxBytes)
+		return nil, errdefs.New(errdefs.Unsupported, "git index: larger than %d bytes", MaxBytes)
 	}
 	if len(data) < headerSize || string(data[:4]) != "DIRC" {
 		return nil, invalid("no index file")
 	}
 	version := binary.BigEndian.Uint32(data[4:])
 	if version < 2 || version > 4 {
-		return nil, fault.New(fault.Unsupported, "git index: version %d is unknown (want 2, 3 or 4)", version)
+		return nil, errdefs.New(errdefs.Unsupported, "git index: version %d is unknown (want 2, 3 or 4)", version)
 	}
 	var err error
 	for _, size := range []int{sha1.Size, sha256.Size} {
@@ -97,6 +99,15 @@ func Parse(data []byte) (*Index, error) {
 		err = invalid("the checksum is wrong")
 	}
 	return nil, err
+}
+
+// Read parses what r reads. Errors: those of Parse and of r.
+func Read(r io.Reader) (*Index, error) {
+	content, err := io.ReadAll(io.LimitReader(r, MaxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	return Parse(content)
 }
 
 // checkTrailer reports whether data ends with its hash, or with zeros, as git
@@ -134,7 +145,7 @@ func (x *Index) parse(body []byte, count uint32) error {
 			return err
 		}
 		if names += len(e.path); names > MaxBytes {
-			return fault.New(fault.Unsupported, "git index: its names take more than %d bytes", MaxBytes)
+			return errdefs.New(errdefs.Unsupported, "git index: its names take more than %d bytes", MaxBytes)
 		}
 		x.entries = append(x.entries, e)
 		body, previous = rest, e.path
@@ -222,7 +233,7 @@ func (x *Index) parseExtensions(body []byte) error {
 		}
 		e := extension{signature: string(body[:4]), data: body[extHead : extHead+size]}
 		if e.signature == "link" {
-			return fault.New(fault.Unsupported, "git index: it is split (core.splitIndex); its entries are in another file")
+			return errdefs.New(errdefs.Unsupported, "git index: it is split (core.splitIndex); its entries are in another file")
 		}
 		x.extensions = append(x.extensions, e)
 		body = body[extHead+size:]
@@ -231,7 +242,7 @@ func (x *Index) parseExtensions(body []byte) error {
 }
 
 func invalid(format string, args ...any) error {
-	return fault.New(fault.Invalid, "git index: "+format, args...)
+	return errdefs.New(errdefs.Invalid, "git index: "+format, args...)
 }
 
 func (e *entry) described() Entry {
@@ -338,14 +349,30 @@ func (e *entry) append(out []byte, version uint32) []byte {
 
 // Same reports whether a and b say the same to git: they differ at most in the
 // stat data of their entries, in the version and in what git derives.
-func Same(a, b *Index) bool {
-	return slices.EqualFunc(a.entries, b.entries, func(a, b entry) bool {
-		const meaning = flagAssumeValid | flagStage
-		return a.path == b.path && a.mode() == b.mode() && a.extended == b.extended &&
-			a.flags&meaning == b.flags&meaning && bytes.Equal(a.fixed[statSize:], b.fixed[statSize:])
-	}) && slices.EqualFunc(a.meant(), b.meant(), func(a, b extension) bool {
-		return a.signature == b.signature && bytes.Equal(a.data, b.data)
-	})
+func Same(a, b *Index) bool { return a.Sum() == b.Sum() }
+
+// Sum is the SHA-256 of what the index says to git, see Same.
+func (x *Index) Sum() (sum [sha256.Size]byte) {
+	const meaning = flagAssumeValid | flagStage
+	h := sha256.New()
+	field := func(b []byte) {
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b)))) // a hash takes everything
+		_, _ = h.Write(b)
+	}
+	for i := range x.entries {
+		e := &x.entries[i]
+		b := binary.BigEndian.AppendUint32(nil, e.mode())
+		b = binary.BigEndian.AppendUint16(b, e.extended)
+		b = binary.BigEndian.AppendUint16(b, e.flags&meaning)
+		field([]byte(e.path))
+		field(append(b, e.fixed[statSize:]...))
+	}
+	field(nil) // an entry has a path
+	for _, e := range x.meant() {
+		field([]byte(e.signature))
+		field(e.data)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // meant are the extensions that are not derived.

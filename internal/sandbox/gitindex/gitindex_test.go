@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // repository makes a repository in which two files are tracked and returns
 // what runs git in it.
 func repository(t *testing.T, format string) (dir string, git func(args ...string) string) {
 	t.Helper()
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	dir = t.TempDir()
 	git = func(args ...string) string {
 		cmd := exec.Command("git", args...)
@@ -159,19 +159,19 @@ func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		data []byte
-		want fault.Kind
+		want errdefs.Kind
 	}{
-		{"nothing", nil, fault.Invalid},
-		{"another file", []byte("[core]\n\tfsmonitor = touch pwned\n"), fault.Invalid},
-		{"a file that is cut off", whole[:len(whole)-30], fault.Invalid},
-		{"a changed byte", flipped, fault.Invalid},
-		{"more entries than there is room for", many, fault.Invalid},
-		{"an unknown version", unknown, fault.Unsupported},
-		{"a split index", split, fault.Unsupported},
-		{"a file that is too large", make([]byte, MaxBytes+1), fault.Unsupported},
+		{"nothing", nil, errdefs.Invalid},
+		{"another file", []byte("[core]\n\tfsmonitor = touch pwned\n"), errdefs.Invalid},
+		{"a file that is cut off", whole[:len(whole)-30], errdefs.Invalid},
+		{"a changed byte", flipped, errdefs.Invalid},
+		{"more entries than there is room for", many, errdefs.Invalid},
+		{"an unknown version", unknown, errdefs.Unsupported},
+		{"a split index", split, errdefs.Unsupported},
+		{"a file that is too large", make([]byte, MaxBytes+1), errdefs.Unsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if _, err := Parse(c.data); !fault.Is(err, c.want) {
+			if _, err := Parse(c.data); !errdefs.Is(err, c.want) {
 				t.Errorf("got %v, want the kind %v", err, c.want)
 			}
 		})

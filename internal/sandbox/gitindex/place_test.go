@@ -1,9 +1,9 @@
-package sandbox
+package gitindex
 
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestWorkTreeOf(t *testing.T) {
@@ -17,7 +17,7 @@ func TestWorkTreeOf(t *testing.T) {
 		"/a.git/index":             "",
 		"/.git/refs/heads/x/index": "",
 	} {
-		if got, ok := workTreeOf(p); got != want || ok != (want != "") {
+		if got, ok := WorkTreeOf(p); got != want || ok != (want != "") {
 			t.Errorf("%s: got %q, %v, want %q", p, got, ok, want)
 		}
 	}
@@ -39,7 +39,7 @@ func TestTrackedPathTakesNoNameThatGitWouldNotCheckOut(t *testing.T) {
 		{"/a", "", ""},
 		{"/a", "/", ""},
 	} {
-		if got, ok := trackedPath(c.root, c.name); got != c.want || ok != (c.want != "") {
+		if got, ok := TrackedPath(c.root, c.name); got != c.want || ok != (c.want != "") {
 			t.Errorf("%s in %s: got %q, %v, want %q", c.name, c.root, got, ok, c.want)
 		}
 	}

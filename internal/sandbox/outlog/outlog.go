@@ -60,5 +60,5 @@ type Record struct {
 type Exit struct {
 	Code   int    `json:"code"`
 	Signal int    `json:"signal,omitempty"` // non-zero: ended by this signal
-	Reason string `json:"reason,omitempty"` // supervise.Reason
+	Reason string `json:"reason,omitempty"` // api.Reason
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func open(t *testing.T, dir string) *Writer {
@@ -209,7 +209,7 @@ func TestFollowEndsWithTheWriter(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	alive := func() bool { cancel(); return true }
-	if err := Read(ctx, dir, alive, func(Record) error { return nil }); !fault.Is(err, fault.Canceled) {
+	if err := Read(ctx, dir, alive, func(Record) error { return nil }); !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("a canceled follow: %v", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // followPause is how often a log is looked at that is followed.
@@ -42,7 +42,7 @@ func Read(ctx context.Context, dir string, alive func() bool, do func(Record) er
 		}
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.Canceled, "logs: %w", ctx.Err())
+			return errdefs.New(errdefs.Canceled, "logs: %w", ctx.Err())
 		case <-time.After(followPause):
 		}
 	}
@@ -118,7 +118,7 @@ func (r *reader) drain(ctx context.Context) error {
 		}
 		r.use(next)
 	}
-	return fault.New(fault.Canceled, "logs: %w", ctx.Err())
+	return errdefs.New(errdefs.Canceled, "logs: %w", ctx.Err())
 }
 
 // records reads lines to the end of the file. A line that is no record was cut
@@ -128,7 +128,7 @@ func (r *reader) records() error {
 		piece, err := r.buf.ReadSlice('\n')
 		r.part = append(r.part, piece...)
 		if len(r.part) > maxLineBytes {
-			return fault.New(fault.Precondition, "output log in %s: damaged: a line of more than %d bytes", r.dir, maxLineBytes)
+			return errdefs.New(errdefs.Precondition, "output log in %s: damaged: a line of more than %d bytes", r.dir, maxLineBytes)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
@@ -136,7 +136,7 @@ func (r *reader) records() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fault.New(fault.Internal, "output log: %w", err)
+			return errdefs.New(errdefs.Internal, "output log: %w", err)
 		}
 		line := bytes.TrimSpace(r.part)
 		r.part = r.part[:0]
@@ -170,7 +170,7 @@ func openLog(dir, name string) (*os.File, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, fault.New(fault.Internal, "output log: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "output log: %w", err)
 	}
 	return f, nil
 }

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 // BoundAudit bounds the audit logs from now on, in place of what the environment
@@ -27,7 +27,7 @@ type auditFile struct {
 func (h *Home) auditFiles() ([]auditFile, error) {
 	entries, err := os.ReadDir(h.auditDir())
 	if err != nil {
-		return nil, hostError("audit logs", err)
+		return nil, HostError("audit logs", err)
 	}
 	var files []auditFile
 	for _, e := range entries {
@@ -39,7 +39,7 @@ func (h *Home) auditFiles() ([]auditFile, error) {
 			continue // removed meanwhile
 		}
 		if err != nil {
-			return nil, hostError("audit logs", err)
+			return nil, HostError("audit logs", err)
 		}
 		files = append(files, auditFile{filepath.Join(h.auditDir(), e.Name()), info.Size(), info.ModTime()})
 	}
@@ -63,7 +63,7 @@ func (h *Home) auditSize(owner string, enough int64) (int64, error) {
 	}
 	for _, f := range files {
 		of, err := audit.OwnerOf(f.path)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err != nil && !errdefs.Is(err, errdefs.NotFound) {
 			return 0, err
 		}
 		if of == owner {
@@ -84,7 +84,7 @@ func (h *Home) checkAuditRoom(owner string) error {
 	if err != nil || used < budget {
 		return err
 	}
-	return fault.New(fault.Exhausted,
+	return errdefs.New(errdefs.Exhausted,
 		"audit logs: they have %d bytes, and the budget is %d: delete those of removed sandboxes with `agentfense audit --prune 24h`, or raise audit.max_bytes_per_owner", used, budget)
 }
 
@@ -115,7 +115,7 @@ func (h *Home) pruneLogs(now time.Time, age time.Duration) (n int, err error) {
 				n++
 			}
 		}
-		if !fault.Is(err, fault.NotFound) { // removed meanwhile
+		if !errdefs.Is(err, errdefs.NotFound) { // removed meanwhile
 			errs = append(errs, err)
 		}
 	}

@@ -1,11 +1,11 @@
-package sandbox
+package record
 
 import (
 	"errors"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // OpenLog opens the sandbox's audit log for something that is about to be done.
@@ -28,16 +28,16 @@ func (s *Sandbox) openLog() (*audit.Log, error) {
 	if r.Served != nil {
 		o.CodebaseID, o.UserID = r.Served.CodebaseID, r.Served.OwnerID
 	}
-	o.Budget.Bytes = s.home.audit.MaxBytesPerSandbox
-	if most := s.home.audit.MaxBytesPerOwner; most > 0 {
+	o.Budget.Bytes = s.Home.audit.MaxBytesPerSandbox
+	if most := s.Home.audit.MaxBytesPerOwner; most > 0 {
 		o.Budget.OwnerBytes = most
-		o.Budget.OwnerUsed = func() (int64, error) { return s.home.auditSize(o.UserID, most/2) }
+		o.Budget.OwnerUsed = func() (int64, error) { return s.Home.auditSize(o.UserID, most/2) }
 	}
 	return audit.Open(s.AuditPath(), o)
 }
 
-// log appends one event to the sandbox's audit log.
-func (s *Sandbox) log(ev audit.Event) error {
+// Log appends one event to the sandbox's audit log.
+func (s *Sandbox) Log(ev audit.Event) error {
 	l, err := s.openLog()
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *Sandbox) ReplaceRules(rules []policy.Rule, note, why string, also func(
 
 // createdEvent tells what the sandbox was made of.
 func (s *Sandbox) createdEvent() audit.SandboxCreated {
-	r := &s.record
+	r := &s.Stored
 	e := audit.SandboxCreated{
 		Source: audit.Text(r.Source.Path), Workspace: audit.Text(r.Workspace),
 		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote,

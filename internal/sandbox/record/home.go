@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"errors"
@@ -8,10 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/statedir"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/statedir"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 // auditSuffix ends the name of an audit log.
@@ -44,13 +44,13 @@ func OpenHome(getenv func(string) string) (*Home, error) {
 func OpenHomeAt(dir string) (*Home, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "state directory %s: %w", dir, err)
+		return nil, errdefs.New(errdefs.Precondition, "state directory %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, hostError("state directory", err)
+		return nil, HostError("state directory", err)
 	}
 	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return nil, hostError("state directory", err)
+		return nil, HostError("state directory", err)
 	}
 	if err := checkPrivate(dir); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func OpenHomeAt(dir string) (*Home, error) {
 	}
 	for _, sub := range []string{h.sandboxesDir(), h.auditDir()} {
 		if err := os.Mkdir(sub, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, hostError("state directory", err)
+			return nil, HostError("state directory", err)
 		}
 		if err := checkPrivate(sub); err != nil {
 			return nil, err
@@ -75,15 +75,15 @@ func OpenHomeAt(dir string) (*Home, error) {
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return fault.New(fault.Precondition, "state directory %s: %w", dir, err)
+		return errdefs.New(errdefs.Precondition, "state directory %s: %w", dir, err)
 	}
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
-		return fault.New(fault.Precondition, "state directory %s: not a directory", dir)
+		return errdefs.New(errdefs.Precondition, "state directory %s: not a directory", dir)
 	case st.Uid != uint32(os.Geteuid()):
-		return fault.New(fault.Precondition, "state directory %s: belongs to uid %d, not to you (uid %d): set AGENTFENSE_HOME to a directory of your own", dir, st.Uid, os.Geteuid())
+		return errdefs.New(errdefs.Precondition, "state directory %s: belongs to uid %d, not to you (uid %d): set AGENTFENSE_HOME to a directory of your own", dir, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return fault.New(fault.Precondition, "state directory %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+		return errdefs.New(errdefs.Precondition, "state directory %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
 	}
 	return nil
 }
@@ -105,17 +105,17 @@ func (h *Home) sandboxDir(name string) string { return filepath.Join(h.sandboxes
 func (h *Home) locked(do func() error) error {
 	f, err := os.OpenFile(filepath.Join(h.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return hostError("state directory", err)
+		return HostError("state directory", err)
 	}
 	defer f.Close()
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		return hostError("state directory", &os.PathError{Op: "lock", Path: f.Name(), Err: err})
+	if err := Flock(f, unix.LOCK_EX); err != nil {
+		return HostError("state directory", &os.PathError{Op: "lock", Path: f.Name(), Err: err})
 	}
 	return do()
 }
 
-// hostError gives an error of the host's file system the kind a caller can
+// HostError gives an error of the host's file system the kind a caller can
 // act on.
-func hostError(what string, err error) error {
-	return fault.New(hostfile.Kind(err), "%s: %w", what, err)
+func HostError(what string, err error) error {
+	return errdefs.New(safefs.Kind(err), "%s: %w", what, err)
 }

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"context"
@@ -12,28 +12,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Purpose says what a holder does with a sandbox it has locked.
-type Purpose string
+// LockReason says what a holder does with a sandbox it has locked.
+type LockReason string
 
 // The purposes.
 const (
-	PurposeSupervise Purpose = "supervisor"
-	PurposeApply     Purpose = "apply"
-	PurposeDiscard   Purpose = "discard"
-	PurposeRemove    Purpose = "rm"
-	PurposeClear     Purpose = "clearing up"
-	PurposeRebase    Purpose = "rebase"
+	PurposeSupervise LockReason = "supervisor"
+	PurposeApply     LockReason = "apply"
+	PurposeDiscard   LockReason = "discard"
+	PurposeRemove    LockReason = "rm"
+	PurposeClear     LockReason = "clearing up"
+	PurposeRebase    LockReason = "rebase"
 )
 
 // Owner is who holds a sandbox's lock. It is read from the lock file and only
 // informs: whether the lock is held the kernel says, so that a process that
 // died, or another that got its pid, never counts as the holder.
 type Owner struct {
-	PID     int     `json:"pid"`
-	Purpose Purpose `json:"purpose"`
+	PID     int        `json:"pid"`
+	Purpose LockReason `json:"purpose"`
 }
 
 // HeldError is the cause of the Precondition that Lock returns while another
@@ -61,12 +61,12 @@ type Lock struct{ file *os.File }
 // TryLock takes the sandbox's lock, or says who has it.
 // Errors: Precondition with a *HeldError cause; NotFound if the sandbox was
 // removed meanwhile.
-func (s *Sandbox) TryLock(purpose Purpose) (*Lock, error) {
-	return s.home.tryLock(s.record.Name, purpose)
+func (s *Sandbox) TryLock(purpose LockReason) (*Lock, error) {
+	return s.Home.tryLock(s.Stored.Name, purpose)
 }
 
 // Lock is TryLock that waits until the holder is done or ctx ends.
-func (s *Sandbox) Lock(ctx context.Context, purpose Purpose) (*Lock, error) {
+func (s *Sandbox) Lock(ctx context.Context, purpose LockReason) (*Lock, error) {
 	const interval = 20 * time.Millisecond
 	for {
 		l, err := s.TryLock(purpose)
@@ -83,17 +83,17 @@ func (s *Sandbox) Lock(ctx context.Context, purpose Purpose) (*Lock, error) {
 
 // Holder returns who holds the sandbox's lock, if anybody does.
 func (s *Sandbox) Holder() (Owner, bool, error) {
-	f, err := os.Open(s.home.lockPath(s.record.Name))
+	f, err := os.Open(s.Home.lockPath(s.Stored.Name))
 	if errors.Is(err, os.ErrNotExist) {
 		return Owner{}, false, nil
 	}
 	if err != nil {
-		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
+		return Owner{}, false, HostError("sandbox "+s.Stored.Name, err)
 	}
 	defer f.Close()
 	held, err := isLocked(f)
 	if err != nil {
-		return Owner{}, false, hostError("sandbox "+s.record.Name, err)
+		return Owner{}, false, HostError("sandbox "+s.Stored.Name, err)
 	}
 	if !held {
 		return Owner{}, false, nil
@@ -110,7 +110,7 @@ func (s *Sandbox) HasSupervisor() bool {
 // isLocked reports whether another has the lock of f. A shared lock on the way
 // of one who wants the whole makes that one wait its interval, no more.
 func isLocked(f *os.File) (bool, error) {
-	err := flock(f, unix.LOCK_SH|unix.LOCK_NB)
+	err := Flock(f, unix.LOCK_SH|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil
 	}
@@ -122,24 +122,24 @@ const lockFile = "lock"
 
 func (h *Home) lockPath(name string) string { return filepath.Join(h.sandboxDir(name), lockFile) }
 
-func (h *Home) tryLock(name string, purpose Purpose) (*Lock, error) {
+func (h *Home) tryLock(name string, purpose LockReason) (*Lock, error) {
 	f, err := os.OpenFile(h.lockPath(name), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, noSandbox(name)
 	}
 	if err != nil {
-		return nil, hostError("sandbox "+name, err)
+		return nil, HostError("sandbox "+name, err)
 	}
-	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := Flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fault.New(fault.Precondition, "%w", &HeldError{Name: name, Owner: readOwner(f)})
+			return nil, errdefs.New(errdefs.Precondition, "%w", &HeldError{Name: name, Owner: readOwner(f)})
 		}
-		return nil, hostError("sandbox "+name, err)
+		return nil, HostError("sandbox "+name, err)
 	}
 	// Between open and flock the sandbox may have been removed, and another
 	// of its name made.
-	if !isAt(f, h.lockPath(name)) {
+	if !IsAt(f, h.lockPath(name)) {
 		f.Close()
 		return nil, noSandbox(name)
 	}
@@ -147,7 +147,7 @@ func (h *Home) tryLock(name string, purpose Purpose) (*Lock, error) {
 	err = l.write(Owner{PID: os.Getpid(), Purpose: purpose})
 	if err != nil && purpose == PurposeSupervise { // the others may be what frees a full disk
 		l.Release()
-		return nil, hostError("sandbox "+name, err)
+		return nil, HostError("sandbox "+name, err)
 	}
 	return l, nil
 }
@@ -179,7 +179,7 @@ func (l *Lock) SetSupervised(is bool) error {
 		mode |= supervised
 	}
 	if err := unix.Fchmod(int(l.file.Fd()), mode); err != nil {
-		return fault.New(fault.Internal, "lock: %w", err)
+		return errdefs.New(errdefs.Internal, "lock: %w", err)
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (l *Lock) SetSupervised(is bool) error {
 // Supervised reports whether a supervisor holds the sandbox, or held it and did
 // not say that nothing of it is left.
 func (s *Sandbox) Supervised() bool {
-	st, err := os.Stat(s.home.lockPath(s.record.Name))
+	st, err := os.Stat(s.Home.lockPath(s.Stored.Name))
 	return err == nil && st.Mode()&supervised != 0
 }
 
@@ -210,8 +210,8 @@ func readOwner(f *os.File) Owner {
 	return o
 }
 
-// isAt reports whether f is the file that path names now.
-func isAt(f *os.File, path string) bool {
+// IsAt reports whether f is the file that path names now.
+func IsAt(f *os.File, path string) bool {
 	have, err := f.Stat()
 	if err != nil {
 		return false
@@ -220,7 +220,8 @@ func isAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(have, named)
 }
 
-func flock(f *os.File, how int) error {
+// Flock is flock(2), which goes on after a signal.
+func Flock(f *os.File, how int) error {
 	for {
 		err := unix.Flock(int(f.Fd()), how)
 		if !errors.Is(err, unix.EINTR) {
@@ -230,5 +231,5 @@ func flock(f *os.File, how int) error {
 }
 
 func noSandbox(name string) error {
-	return fault.New(fault.NotFound, "sandbox %s: no such sandbox", name)
+	return errdefs.WithReason(errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", name), errdefs.SandboxNotFound)
 }

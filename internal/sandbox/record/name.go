@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"math/rand/v2"

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"bytes"
@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // SchemaVersion is the version of the record's file format. It grows with
@@ -103,7 +103,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil {
-		return fault.New(fault.Invalid, "duration %q: %w", text, err)
+		return errdefs.New(errdefs.Invalid, "duration %q: %w", text, err)
 	}
 	*d = Duration(v)
 	return nil
@@ -139,13 +139,13 @@ func (r *Record) clone() Record {
 func (r *Record) check() error {
 	switch {
 	case !r.ID.IsValid():
-		return fault.New(fault.Precondition, "id %q is malformed", r.ID)
+		return errdefs.New(errdefs.Precondition, "id %q is malformed", r.ID)
 	case !filepath.IsAbs(string(r.Source.Path)) || r.Source.Ino == 0:
-		return fault.New(fault.Precondition, "source %s is no absolute path with its identity", r.Source.Path)
+		return errdefs.New(errdefs.Precondition, "source %s is no absolute path with its identity", r.Source.Path)
 	case !filepath.IsAbs(r.Workspace):
-		return fault.New(fault.Precondition, "workspace %q is no absolute path", r.Workspace)
+		return errdefs.New(errdefs.Precondition, "workspace %q is no absolute path", r.Workspace)
 	case r.CreatedAt.IsZero():
-		return fault.New(fault.Precondition, "created_at is missing")
+		return errdefs.New(errdefs.Precondition, "created_at is missing")
 	}
 	if err := r.checkRuntime(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (r *Record) check() error {
 		return err
 	}
 	if err := policy.CheckMarks(r.Marks); err != nil {
-		return fault.New(fault.Precondition, "%w", err)
+		return errdefs.New(errdefs.Precondition, "%w", err)
 	}
 	if r.Name == string(r.ID) {
 		return nil
@@ -167,16 +167,16 @@ func (r *Record) check() error {
 func (r *Record) checkRuntime() error {
 	switch {
 	case r.Runtime != RuntimeBwrap && r.Runtime != RuntimeDocker:
-		return fault.New(fault.Precondition, "runtime %q is unknown", r.Runtime)
+		return errdefs.New(errdefs.Precondition, "runtime %q is unknown", r.Runtime)
 	case (r.Runtime == RuntimeDocker) != (r.Image != ""):
-		return fault.New(fault.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
+		return errdefs.New(errdefs.Precondition, "image %q does not go with runtime %s", r.Image, r.Runtime)
 	case r.Net != NetNone && r.Net != NetHost && (r.Net != NetBridge || r.Runtime != RuntimeDocker):
-		return fault.New(fault.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
+		return errdefs.New(errdefs.Precondition, "network %q does not go with runtime %s", r.Net, r.Runtime)
 	case r.UID == nil:
 	case r.Runtime == RuntimeDocker && *r.UID != r.HostUID:
-		return fault.New(fault.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
+		return errdefs.New(errdefs.Precondition, "user %d inside does not go with runtime docker, where it is %d", *r.UID, r.HostUID)
 	case r.Runtime != RuntimeDocker && *r.UID > maxUID:
-		return fault.New(fault.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
+		return errdefs.New(errdefs.Precondition, "user %d inside: want 0 to %d", *r.UID, maxUID)
 	}
 	return nil
 }
@@ -202,16 +202,16 @@ func readRecord(dir string) (Record, error) {
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return Record{}, fault.New(fault.Precondition, "sandbox record %s: missing", path)
+		return Record{}, errdefs.New(errdefs.Precondition, "sandbox record %s: missing", path)
 	case err != nil:
-		return Record{}, hostError("sandbox record", err)
+		return Record{}, HostError("sandbox record", err)
 	}
 	r, err := decodeRecord(text)
 	if err == nil && r.Name != filepath.Base(dir) {
-		err = fault.New(fault.Precondition, "it is of sandbox %q", r.Name)
+		err = errdefs.New(errdefs.Precondition, "it is of sandbox %q", r.Name)
 	}
 	if err != nil {
-		return Record{}, fault.New(fault.Precondition, "sandbox record %s: %w", path, err)
+		return Record{}, errdefs.New(errdefs.Precondition, "sandbox record %s: %w", path, err)
 	}
 	return r, nil
 }
@@ -221,19 +221,19 @@ func decodeRecord(text []byte) (Record, error) {
 		SchemaVersion int `json:"schema_version"`
 	}
 	if err := json.Unmarshal(text, &version); err != nil {
-		return Record{}, fault.New(fault.Precondition, "damaged: %w", err)
+		return Record{}, errdefs.New(errdefs.Precondition, "damaged: %w", err)
 	}
 	if version.SchemaVersion < 1 || version.SchemaVersion > SchemaVersion {
-		return Record{}, fault.New(fault.Precondition, "has schema version %d, this agentfense knows %d", version.SchemaVersion, SchemaVersion)
+		return Record{}, errdefs.New(errdefs.Precondition, "has schema version %d, this agentfense knows %d", version.SchemaVersion, SchemaVersion)
 	}
 	var r Record
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&r); err != nil {
-		return Record{}, fault.New(fault.Precondition, "damaged: %w", err)
+		return Record{}, errdefs.New(errdefs.Precondition, "damaged: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, fault.New(fault.Precondition, "damaged: text behind the record")
+		return Record{}, errdefs.New(errdefs.Precondition, "damaged: text behind the record")
 	}
 	if err := r.check(); err != nil {
 		return Record{}, err
@@ -250,21 +250,21 @@ func decodeRecord(text []byte) (Record, error) {
 func isWhatWeWrite(text []byte, r *Record) error {
 	again, err := json.Marshal(r)
 	if err != nil {
-		return fault.New(fault.Precondition, "damaged: %w", err)
+		return errdefs.New(errdefs.Precondition, "damaged: %w", err)
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
-		return fault.New(fault.Precondition, "damaged: %w", err)
+		return errdefs.New(errdefs.Precondition, "damaged: %w", err)
 	}
 	if !bytes.Equal(compact.Bytes(), again) {
-		return fault.New(fault.Precondition, "damaged: not in the form that agentfense writes")
+		return errdefs.New(errdefs.Precondition, "damaged: not in the form that agentfense writes")
 	}
 	return nil
 }
 
-// alias is the path inside at which the runtimes show the workspace too, where
+// Alias is the path inside at which the runtimes show the workspace too, where
 // it lies elsewhere (isolate.Workspace); "" where something else is in its place.
-func (r Record) alias() string {
+func (r Record) Alias() string {
 	const alias = "/workspace"
 	taken := func(path string) bool { return path == alias || strings.HasPrefix(path, alias+"/") }
 	if taken(r.Workspace) || slices.ContainsFunc(r.Mounts, func(m Mount) bool { return taken(string(m.Target)) }) {

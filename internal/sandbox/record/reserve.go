@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"cmp"
@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // The reserve is room on the state directory's disk that is given up when the
@@ -42,7 +42,7 @@ func (h *Home) keepReserve() {
 	}
 	defer dir.Close()
 	var st unix.Statfs_t
-	if flock(dir, unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Fstatfs(int(dir.Fd()), &st) != nil {
+	if Flock(dir, unix.LOCK_EX|unix.LOCK_NB) != nil || unix.Fstatfs(int(dir.Fd()), &st) != nil {
 		return // somebody needs the room just now
 	}
 	share := int64(st.Blocks) * st.Bsize / (reservePart * reserveFiles)
@@ -56,7 +56,7 @@ func (h *Home) keepReserve() {
 
 // keepFile makes a file of allocated blocks, whole or not at all.
 func keepFile(dir int, name string, size int64) error {
-	fd, err := hostfile.Open(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
+	fd, err := safefs.Open(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (h *Home) MakeRoom() (done func()) {
 	if err != nil {
 		return h.keepReserve
 	}
-	if flock(dir, unix.LOCK_SH) == nil && h.isFull() {
+	if Flock(dir, unix.LOCK_SH) == nil && h.isFull() {
 		for i := range reserveFiles {
 			_ = unix.Unlinkat(int(dir.Fd()), strconv.Itoa(i), 0)
 		}

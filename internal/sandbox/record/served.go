@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"maps"
@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 )
 
 // Served is what the record of a server's sandbox holds besides.

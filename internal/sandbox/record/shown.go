@@ -1,14 +1,16 @@
-package sandbox
+package record
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // What was shown last of sandboxes of servers: a file of this directory of the
@@ -22,16 +24,16 @@ const (
 // that is what its last command left.
 func (h *Home) ShownOf(id ID) (string, error) {
 	if !id.IsValid() {
-		return "", fault.New(fault.Internal, "sandbox %q: not an id", id)
+		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
 	}
 	text, err := os.ReadFile(filepath.Join(h.dir, shownDir, string(id)))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
 	case err != nil:
-		return "", hostError("what was shown", err)
+		return "", HostError("what was shown", err)
 	case !IsDigest(string(text)):
-		return "", fault.New(fault.Precondition, "what was shown of %s: the note is damaged: run agentfense diff again", id)
+		return "", errdefs.New(errdefs.Precondition, "what was shown of %s: the note is damaged: run agentfense diff again", id)
 	}
 	return string(text), nil
 }
@@ -39,26 +41,26 @@ func (h *Home) ShownOf(id ID) (string, error) {
 // SetShownOf notes what ShownOf returns.
 func (h *Home) SetShownOf(id ID, digest string) error {
 	if !id.IsValid() {
-		return fault.New(fault.Internal, "sandbox %q: not an id", id)
+		return errdefs.New(errdefs.Internal, "sandbox %q: not an id", id)
 	}
 	dir := filepath.Join(h.dir, shownDir)
 	return h.locked(func() error {
 		if digest == "" {
-			err := hostfile.IgnoreAbsent(os.Remove(filepath.Join(dir, string(id))))
+			err := safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, string(id))))
 			if err != nil {
-				return hostError("what was shown", err)
+				return HostError("what was shown", err)
 			}
 			return nil
 		}
 		err := os.Mkdir(dir, 0o700)
 		if err == nil || errors.Is(err, os.ErrExist) {
-			err = hostfile.WriteDurably(dir, string(id), []byte(digest))
+			err = safefs.WriteDurably(dir, string(id), []byte(digest))
 		}
 		if err == nil {
 			err = forgetOldest(dir)
 		}
 		if err != nil {
-			return hostError("what was shown", err)
+			return HostError("what was shown", err)
 		}
 		return nil
 	})
@@ -79,7 +81,13 @@ func forgetOldest(dir string) error {
 	}
 	slices.SortFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(at(b), at(a)) })
 	for _, e := range entries[maxShown:] {
-		err = errors.Join(err, hostfile.IgnoreAbsent(os.Remove(filepath.Join(dir, e.Name()))))
+		err = errors.Join(err, safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, e.Name()))))
 	}
 	return err
+}
+
+// IsDigest reports whether text has the form of a digest.
+func IsDigest(text string) bool {
+	raw, err := hex.DecodeString(text)
+	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
 }

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"cmp"
@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // HostPath is a path on the host: bytes, escaped by vpath.Escape in JSON and
@@ -49,7 +49,7 @@ type Source struct {
 func (h *Home) ResolveSource(path string) (Source, error) {
 	abs, err := filepath.Abs(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return Source{}, fault.New(fault.Precondition, "source %s: the current directory has been removed", HostPath(path))
+		return Source{}, errdefs.New(errdefs.Precondition, "source %s: the current directory has been removed", HostPath(path))
 	}
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
@@ -70,8 +70,8 @@ func (h *Home) ResolveSource(path string) (Source, error) {
 		return Source{}, sourceError(abs, err)
 	}
 	for _, ours := range []string{h.dir, h.sandboxesDir(), h.auditDir()} {
-		if abs == ours || ours != h.dir && isBelow(abs, ours) {
-			return Source{}, fault.New(fault.Invalid, "source %s: it is the state directory itself", s.Path)
+		if abs == ours || ours != h.dir && IsBelow(abs, ours) {
+			return Source{}, errdefs.New(errdefs.Invalid, "source %s: it is the state directory itself", s.Path)
 		}
 	}
 	return s, nil
@@ -90,9 +90,9 @@ func (s Source) Open() (*os.File, error) {
 		f.Close()
 		return nil, sourceError(string(s.Path), err)
 	}
-	if !s.isSame(now) {
+	if !s.IsSame(now) {
 		f.Close()
-		return nil, fault.New(fault.Precondition, "source %s: another directory stands there now than the sandbox was made of", s.Path)
+		return nil, errdefs.New(errdefs.Precondition, "source %s: another directory stands there now than the sandbox was made of", s.Path)
 	}
 	return f, nil
 }
@@ -105,10 +105,10 @@ func (s Source) open() (*os.File, error) {
 	return os.NewFile(uintptr(fd), string(s.Path)), nil
 }
 
-// isSame compares identities. The device of a file system without a disk of
+// IsSame compares identities. The device of a file system without a disk of
 // its own (btrfs, NFS, overlay, tmpfs: major 0) gets a new number at each
 // mount, so it says nothing after a reboot.
-func (s Source) isSame(other Source) bool {
+func (s Source) IsSame(other Source) bool {
 	if s.Path != other.Path || s.Ino != other.Ino {
 		return false
 	}
@@ -121,14 +121,14 @@ func (s Source) isSame(other Source) bool {
 // CheckSource refuses to run the sandbox on another source than its own.
 // Errors: Precondition, naming both.
 func (s *Sandbox) CheckSource(other Source) error {
-	own := s.record.Source
+	own := s.Stored.Source
 	switch {
-	case own.isSame(other):
+	case own.IsSame(other):
 		return nil
 	case own.Path != other.Path:
-		return fault.New(fault.Precondition, "sandbox %s: made of %s, not of %s", s.Name(), own.Path, other.Path)
+		return errdefs.New(errdefs.Precondition, "sandbox %s: made of %s, not of %s", s.Name(), own.Path, other.Path)
 	}
-	return fault.New(fault.Precondition, "sandbox %s: made of another directory that stood at %s, not of the one there now", s.Name(), own.Path)
+	return errdefs.New(errdefs.Precondition, "sandbox %s: made of another directory that stood at %s, not of the one there now", s.Name(), own.Path)
 }
 
 // Reserved returns the paths inside the source that no sandbox may reach: the
@@ -140,7 +140,7 @@ func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 	for dir := cmp.Or(h.outer, h.dir); ; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
 		if err := unix.Stat(dir, &st); err != nil {
-			return nil, hostError("state directory", &os.PathError{Op: "stat", Path: dir, Err: err})
+			return nil, HostError("state directory", &os.PathError{Op: "stat", Path: dir, Err: err})
 		}
 		if st.Dev == s.Dev && st.Ino == s.Ino || dir == string(s.Path) {
 			p, err := vpath.Parse(rest)
@@ -153,7 +153,8 @@ func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 	}
 }
 
-func isBelow(path, dir string) bool {
+// IsBelow reports whether path lies below dir. Both are clean and absolute.
+func IsBelow(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
@@ -175,22 +176,22 @@ func (s *Source) identify(f *os.File) error {
 
 // sourceError says in words what a person can do about it.
 func sourceError(path string, err error) error {
-	kind, shown := hostfile.Kind(err), HostPath(path)
+	kind, shown := safefs.Kind(err), HostPath(path)
 	switch kind {
-	case fault.NotFound:
-		return fault.New(kind, "source %s: no such directory", shown)
-	case fault.Denied:
-		return fault.New(kind, "source %s: not readable: %w", shown, unwrapErrno(err))
-	case fault.Invalid:
-		return fault.New(kind, "source %s: not a directory", shown)
-	case fault.Unavailable:
-		return fault.New(kind, "source %s: its file system does not answer: %w", shown, unwrapErrno(err))
+	case errdefs.NotFound:
+		return errdefs.New(kind, "source %s: no such directory", shown)
+	case errdefs.Denied:
+		return errdefs.New(kind, "source %s: not readable: %w", shown, UnwrapErrno(err))
+	case errdefs.Invalid:
+		return errdefs.New(kind, "source %s: not a directory", shown)
+	case errdefs.Unavailable:
+		return errdefs.New(kind, "source %s: its file system does not answer: %w", shown, UnwrapErrno(err))
 	}
-	return fault.New(kind, "source %s: %w", shown, err)
+	return errdefs.New(kind, "source %s: %w", shown, err)
 }
 
-// unwrapErrno drops the path that the os package puts before the cause.
-func unwrapErrno(err error) error {
+// UnwrapErrno drops the path that the os package puts before the cause.
+func UnwrapErrno(err error) error {
 	if errno, is := errors.AsType[unix.Errno](err); is {
 		return errno
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"crypto/rand"
@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 // Names that no sandbox can have: those half made and half removed.
@@ -39,11 +39,11 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 		}
 	}
 	r = r.clone()
-	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, ident.NewSandbox(), time.Now().UTC()
+	r.SchemaVersion, r.ID, r.CreatedAt = SchemaVersion, id.NewSandbox(), time.Now().UTC()
 	if r.Name == "" && r.Served != nil {
 		r.Name = string(r.ID)
 	}
-	s := &Sandbox{home: h, record: r}
+	s := &Sandbox{Home: h, Stored: r}
 	if err := h.locked(s.make); err != nil {
 		return nil, err
 	}
@@ -52,12 +52,12 @@ func (h *Home) Create(r Record) (*Sandbox, error) {
 
 // make lets the sandbox's directory appear, whole. The home is locked.
 func (s *Sandbox) make() error {
-	h := s.home
+	h := s.Home
 	// What resists is left for the next time.
 	_ = h.sweepLocked(func(string) error { return nil })
 	owner := ""
-	if s.record.Served != nil {
-		owner = s.record.Served.OwnerID
+	if s.Stored.Served != nil {
+		owner = s.Stored.Served.OwnerID
 	}
 	if err := h.checkAuditRoom(owner); err != nil {
 		return err
@@ -66,21 +66,21 @@ func (s *Sandbox) make() error {
 	if err != nil {
 		return err
 	}
-	s.record.setUIDs(hostUID)
-	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.record.ID))
+	s.Stored.setUIDs(hostUID)
+	making := filepath.Join(h.sandboxesDir(), makingPrefix+string(s.Stored.ID))
 	// With its layers' directory, so that it can be looked at before it runs.
 	if err := os.MkdirAll(filepath.Join(making, layersDir), 0o700); err != nil {
-		return hostError("sandbox", err)
+		return HostError("sandbox", err)
 	}
 	for try := 0; ; try++ {
 		err := s.appear(making, try)
 		if err == nil {
 			return nil
 		}
-		if fault.Is(err, fault.Exists) && s.record.Name == "" && try < 16 {
+		if errdefs.Is(err, errdefs.Exists) && s.Stored.Name == "" && try < 16 {
 			continue
 		}
-		return errors.Join(err, os.RemoveAll(making), s.home.forgetLog(s.ID()))
+		return errors.Join(err, os.RemoveAll(making), s.Home.forgetLog(s.ID()))
 	}
 }
 
@@ -88,45 +88,45 @@ func (s *Sandbox) make() error {
 // of it first, so that none is there of which the log does not; the home is
 // locked, so nobody else can take the name.
 func (s *Sandbox) appear(making string, try int) error {
-	r := s.record
+	r := s.Stored
 	if r.Name == "" {
 		r.Name = proposeName(try)
 	}
 	if err := r.check(); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(s.home.sandboxDir(r.Name)); err == nil {
-		return fault.New(fault.Exists, "sandbox %s: exists already", r.Name)
+	if _, err := os.Lstat(s.Home.sandboxDir(r.Name)); err == nil {
+		return errdefs.New(errdefs.Exists, "sandbox %s: exists already", r.Name)
 	}
 	text, err := r.encode()
 	if err != nil {
-		return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
+		return errdefs.New(errdefs.Internal, "sandbox %s: %w", r.Name, err)
 	}
 	// The locks are there from the start: they must be had on a full disk, too.
-	for _, name := range []string{lockFile, turnFile} {
+	for _, name := range []string{lockFile, ApplyLockFile} {
 		if err := os.WriteFile(filepath.Join(making, name), nil, 0o600); err != nil {
-			return hostError("sandbox "+r.Name, err)
+			return HostError("sandbox "+r.Name, err)
 		}
 	}
-	if err := hostfile.WriteDurably(making, recordFile, text); err != nil {
-		return hostError("sandbox "+r.Name, err)
+	if err := safefs.WriteDurably(making, recordFile, text); err != nil {
+		return HostError("sandbox "+r.Name, err)
 	}
-	named := Sandbox{home: s.home, record: r}
-	crash.At("create sandbox: recorded")
-	if err := named.log(named.createdEvent()); err != nil {
+	named := Sandbox{Home: s.Home, Stored: r}
+	failpoint.At("create sandbox: recorded")
+	if err := named.Log(named.createdEvent()); err != nil {
 		return err
 	}
-	crash.At("create sandbox: logged")
-	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
+	failpoint.At("create sandbox: logged")
+	err = unix.Renameat2(unix.AT_FDCWD, making, unix.AT_FDCWD, s.Home.sandboxDir(r.Name), unix.RENAME_NOREPLACE)
 	if err == nil {
-		if err = hostfile.SyncDir(s.home.sandboxesDir()); err != nil {
-			err = errors.Join(err, os.Rename(s.home.sandboxDir(r.Name), making))
+		if err = safefs.SyncDir(s.Home.sandboxesDir()); err != nil {
+			err = errors.Join(err, os.Rename(s.Home.sandboxDir(r.Name), making))
 		}
 	}
 	if err != nil {
-		return hostError("sandbox "+r.Name, err)
+		return HostError("sandbox "+r.Name, err)
 	}
-	s.record = r
+	s.Stored = r
 	return nil
 }
 
@@ -143,7 +143,7 @@ func (h *Home) Open(name string) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sandbox{home: h, record: r}, nil
+	return &Sandbox{Home: h, Stored: r}, nil
 }
 
 // openID looks first where a server's sandbox is.
@@ -151,8 +151,8 @@ func (h *Home) openID(id ID) (*Sandbox, error) {
 	r, err := readRecord(h.sandboxDir(string(id)))
 	switch {
 	case err == nil:
-		return &Sandbox{home: h, record: r}, nil
-	case !fault.Is(err, fault.NotFound):
+		return &Sandbox{Home: h, Stored: r}, nil
+	case !errdefs.Is(err, errdefs.NotFound):
 		return nil, err
 	}
 	all, err := h.List()
@@ -169,7 +169,7 @@ func (h *Home) openID(id ID) (*Sandbox, error) {
 func (h *Home) List() ([]*Sandbox, error) {
 	entries, err := os.ReadDir(h.sandboxesDir())
 	if err != nil {
-		return nil, hostError("sandboxes", err)
+		return nil, HostError("sandboxes", err)
 	}
 	var all []*Sandbox
 	var damaged []error
@@ -181,7 +181,7 @@ func (h *Home) List() ([]*Sandbox, error) {
 		switch {
 		case err == nil:
 			all = append(all, s)
-		case !fault.Is(err, fault.NotFound): // removed since ReadDir
+		case !errdefs.Is(err, errdefs.NotFound): // removed since ReadDir
 			damaged = append(damaged, err)
 		}
 	}
@@ -192,22 +192,22 @@ func (h *Home) List() ([]*Sandbox, error) {
 // identity (ID, Name, Source, HostUID, CreatedAt) stays whatever change does.
 // Errors: those of change; NotFound if the sandbox was removed.
 func (s *Sandbox) Update(change func(*Record) error) error {
-	source := s.record.Source
-	return s.update(func(r *Record) error {
+	source := s.Stored.Source
+	return s.UpdateSource(func(r *Record) error {
 		err := change(r)
 		r.Source = source
 		return err
 	})
 }
 
-// update is Update that may change the source, too.
-func (s *Sandbox) update(change func(*Record) error) error {
-	return s.home.locked(func() error {
+// UpdateSource is Update that may change the source, too.
+func (s *Sandbox) UpdateSource(change func(*Record) error) error {
+	return s.Home.locked(func() error {
 		r, err := readRecord(s.Dir())
 		if err != nil {
 			return err
 		}
-		if r.ID != s.record.ID {
+		if r.ID != s.Stored.ID {
 			return noSandbox(s.Name())
 		}
 		before := r
@@ -218,16 +218,16 @@ func (s *Sandbox) update(change func(*Record) error) error {
 		r.SchemaVersion, r.ID, r.Name = SchemaVersion, before.ID, before.Name
 		r.HostUID, r.CreatedAt = before.HostUID, before.CreatedAt
 		if err := r.check(); err != nil {
-			return fault.New(fault.Precondition, "sandbox %s: %w", r.Name, err)
+			return errdefs.New(errdefs.Precondition, "sandbox %s: %w", r.Name, err)
 		}
 		text, err := r.encode()
 		if err != nil {
-			return fault.New(fault.Internal, "sandbox %s: %w", r.Name, err)
+			return errdefs.New(errdefs.Internal, "sandbox %s: %w", r.Name, err)
 		}
-		if err := hostfile.WriteDurably(s.Dir(), recordFile, text); err != nil {
-			return hostError("sandbox "+r.Name, err)
+		if err := safefs.WriteDurably(s.Dir(), recordFile, text); err != nil {
+			return HostError("sandbox "+r.Name, err)
 		}
-		s.record = r
+		s.Stored = r
 		return nil
 	})
 }
@@ -246,7 +246,7 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 		switch {
 		case err == nil:
 			name = s.Name()
-		case fault.Is(err, fault.NotFound):
+		case errdefs.Is(err, errdefs.NotFound):
 			return err
 		} // else it is damaged, and called by its ID
 	}
@@ -270,16 +270,16 @@ func (h *Home) RemoveIf(name string, check func(*Sandbox) error) error {
 	}
 	err = h.locked(func() error {
 		if err := os.Rename(h.sandboxDir(name), gone); err != nil {
-			return hostError("sandbox "+name, err)
+			return HostError("sandbox "+name, err)
 		}
-		crash.At("destroy: gone")
+		failpoint.At("destroy: gone")
 		if openErr != nil {
 			return nil // damaged: it has no ID to log under
 		}
-		return s.log(audit.SandboxDestroyed{})
+		return s.Log(audit.SandboxDestroyed{})
 	})
-	crash.At("destroy: logged")
-	if fault.Is(err, fault.Exhausted) {
+	failpoint.At("destroy: logged")
+	if errdefs.Is(err, errdefs.Exhausted) {
 		return h.removeUnlogged(gone)
 	}
 	return errors.Join(err, removeTree(gone))
@@ -293,15 +293,18 @@ func (h *Home) removeUnlogged(gone string) error {
 		return err
 	}
 	err := h.locked(func() error { return h.logGone(gone) })
-	if fault.Is(err, fault.Exhausted) {
+	if errdefs.Is(err, errdefs.Exhausted) {
 		return nil
 	}
 	return errors.Join(err, removeTree(gone))
 }
 
 func removeTree(dir string) error {
-	if err := hostfile.RemoveTree(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return hostError("remove", err)
+	if err := safefs.RemoveTree(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return HostError("remove", err)
 	}
 	return nil
 }
+
+// ApplyLockFile is the file of the apply lock in the sandbox's directory.
+const ApplyLockFile = "apply.lock"

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 )
 
 // Sweep deletes what a crash left half made or half removed. before is called
@@ -24,7 +24,7 @@ func (h *Home) Sweep(before func(dir string) error) error {
 func (h *Home) sweepLocked(before func(dir string) error) error {
 	entries, err := os.ReadDir(h.sandboxesDir())
 	if err != nil {
-		return hostError("sandboxes", err)
+		return HostError("sandboxes", err)
 	}
 	var errs []error
 	for _, e := range entries {
@@ -39,8 +39,8 @@ func (h *Home) sweepLocked(before func(dir string) error) error {
 		}
 		err := before(dir)
 		if err == nil {
-			if err = hostfile.RemoveTree(dir); err != nil {
-				err = hostError("remove", err)
+			if err = safefs.RemoveTree(dir); err != nil {
+				err = HostError("remove", err)
 			}
 		}
 		errs = append(errs, err)
@@ -65,7 +65,7 @@ func (h *Home) logGone(gone string) error {
 	if err != nil {
 		return nil
 	}
-	s := Sandbox{home: h, record: r}
+	s := Sandbox{Home: h, Stored: r}
 	last := audit.Kind("")
 	err = audit.Read(s.AuditPath(), func(r audit.Record) error {
 		last = r.Event.Kind()
@@ -74,10 +74,10 @@ func (h *Home) logGone(gone string) error {
 	if last == audit.KindSandboxDestroyed {
 		return nil
 	}
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return err
 	}
-	return s.log(audit.SandboxDestroyed{})
+	return s.Log(audit.SandboxDestroyed{})
 }
 
 // forgetLog removes the log of a sandbox that never appeared.

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // A server that asks for no token trusts whoever reaches its loopback address.
@@ -22,12 +22,12 @@ import (
 func (h *Home) Tokenless() (release func(), err error) {
 	f, err := os.OpenFile(h.tokenlessPath(), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, hostError("state directory", err)
+		return nil, HostError("state directory", err)
 	}
 	release = func() { f.Close() }
-	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := Flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		release()
-		return nil, fault.New(fault.Precondition, "another server of %s asks for no token", h.dir)
+		return nil, errdefs.New(errdefs.Precondition, "another server of %s asks for no token", h.dir)
 	}
 	if err := h.checkNoHostNetwork(); err != nil {
 		release()
@@ -42,7 +42,7 @@ func (h *Home) checkNoHostNetwork() error {
 		return err
 	}
 	for _, b := range boxes {
-		if b.record.Net != NetHost {
+		if b.Stored.Net != NetHost {
 			continue
 		}
 		owner, held, err := b.Holder()
@@ -50,8 +50,8 @@ func (h *Home) checkNoHostNetwork() error {
 			return err
 		}
 		if held && owner.Purpose != PurposeApply && owner.Purpose != PurposeDiscard && owner.Purpose != PurposeRemove {
-			return fault.New(fault.Precondition, "sandbox %s runs on the host's network and could command a server that asks for no token: "+
-				"stop it (agentfense stop %s), or serve with tokens", b.record.Name, b.record.Name)
+			return errdefs.New(errdefs.Precondition, "sandbox %s runs on the host's network and could command a server that asks for no token: "+
+				"stop it (agentfense stop %s), or serve with tokens", b.Stored.Name, b.Stored.Name)
 		}
 	}
 	return nil
@@ -61,23 +61,23 @@ func (h *Home) checkNoHostNetwork() error {
 // that asks for no token. The caller holds the sandbox's lock.
 // Errors: Precondition.
 func (s *Sandbox) CheckNetwork() error {
-	if s.record.Net != NetHost {
+	if s.Stored.Net != NetHost {
 		return nil
 	}
-	f, err := os.Open(s.home.tokenlessPath())
+	f, err := os.Open(s.Home.tokenlessPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return hostError("state directory", err)
+		return HostError("state directory", err)
 	}
 	defer f.Close()
 	held, err := isLocked(f)
 	if err != nil {
-		return hostError("state directory", err)
+		return HostError("state directory", err)
 	}
 	if held {
-		return fault.New(fault.Precondition, "a server of this state directory asks for no token (--no-auth), "+
+		return errdefs.New(errdefs.Precondition, "a server of this state directory asks for no token (--no-auth), "+
 			"and a command on the host's network could command it: serve with tokens, or run without --net host")
 	}
 	return nil

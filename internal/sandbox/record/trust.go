@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"crypto/sha256"
@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // trustVersion is the version of the trust store's format.
@@ -48,10 +48,10 @@ func (h *Home) Trust(path string, content []byte) error {
 		t.Files[HostPath(path).String()] = digest(content)
 		text, err := json.MarshalIndent(t, "", "  ")
 		if err != nil {
-			return fault.New(fault.Internal, "trust store: %w", err)
+			return errdefs.New(errdefs.Internal, "trust store: %w", err)
 		}
-		if err := hostfile.WriteDurably(h.dir, trustFile, append(text, '\n')); err != nil {
-			return hostError("trust store", err)
+		if err := safefs.WriteDurably(h.dir, trustFile, append(text, '\n')); err != nil {
+			return HostError("trust store", err)
 		}
 		return nil
 	})
@@ -65,13 +65,13 @@ func (h *Home) readTrust() (trust, error) {
 		return t, nil
 	}
 	if err != nil {
-		return t, hostError("trust store", err)
+		return t, HostError("trust store", err)
 	}
 	if err := json.Unmarshal(text, &t); err != nil {
-		return t, fault.New(fault.Precondition, "trust store %s: damaged: %w", path, err)
+		return t, errdefs.New(errdefs.Precondition, "trust store %s: damaged: %w", path, err)
 	}
 	if t.SchemaVersion != trustVersion || t.Files == nil {
-		return t, fault.New(fault.Precondition, "trust store %s: has schema version %d, this agentfense knows %d", path, t.SchemaVersion, trustVersion)
+		return t, errdefs.New(errdefs.Precondition, "trust store %s: has schema version %d, this agentfense knows %d", path, t.SchemaVersion, trustVersion)
 	}
 	return t, nil
 }

@@ -1,12 +1,12 @@
-package sandbox
+package record
 
 import (
 	"math/rand/v2"
 	"os"
 	"strconv"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // The host uids of sandboxes run by root: above what systemd gives to
@@ -32,7 +32,7 @@ func ParseUser(text string) (*uint32, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n > maxUID {
-		return nil, fault.New(fault.Invalid, "user %s: want a user's number from 0 to %d", vpath.Quote(text), maxUID)
+		return nil, errdefs.New(errdefs.Invalid, "user %s: want a user's number from 0 to %d", vpath.Quote(text), maxUID)
 	}
 	return new(uint32(n)), nil
 }
@@ -40,7 +40,7 @@ func ParseUser(text string) (*uint32, error) {
 // CheckUser refuses a user that the runtime cannot have. Errors: Invalid.
 func CheckUser(uid *uint32, runtime string) error {
 	if uid != nil && runtime == RuntimeDocker {
-		return fault.New(fault.Invalid, "user %d: a container's users are the host's, so it runs as the sandbox's own: leave the user out, or use runtime bwrap", *uid)
+		return errdefs.New(errdefs.Invalid, "user %d: a container's users are the host's, so it runs as the sandbox's own: leave the user out, or use runtime bwrap", *uid)
 	}
 	return nil
 }
@@ -83,12 +83,12 @@ func (h *Home) freeUIDLocked() (uint32, error) {
 	}
 	taken := make(map[uint32]bool, len(all))
 	for _, s := range all {
-		taken[s.record.HostUID] = true
+		taken[s.Stored.HostUID] = true
 	}
 	for range 1000 {
 		if uid := firstUID + rand.Uint32N(lastUID-firstUID+1); !taken[uid] {
 			return uid, nil
 		}
 	}
-	return 0, fault.New(fault.Exhausted, "sandbox: no host uid is free")
+	return 0, errdefs.New(errdefs.Exhausted, "sandbox: no host uid is free")
 }

@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"crypto/sha256"
@@ -13,19 +13,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/statedir"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // A directory that was uploaded for a sandbox of a server is remembered as a
 // sandbox in a state directory of its own, uploadsDir of the home: with the
 // directory as its source, the rules that were sent, and the manifest of what was
 // uploaded beside its record. What the server sends of the changes becomes its
-// delta, and Apply brings that into the directory.
+// delta, and apply.Upload brings that into the directory.
 const (
 	uploadsDir   = "uploads"
 	manifestFile = "uploaded.json"
@@ -34,6 +36,7 @@ const (
 // Uploaded lists the files of an upload as they were.
 type Uploaded struct {
 	entries map[vpath.Path]layer.Base
+	indexes map[vpath.Path][]byte // what git indexes say, as gitindex.Index.Sum
 }
 
 // Add adds an entry, which info describes. The content of a regular file is read
@@ -41,34 +44,55 @@ type Uploaded struct {
 func (u *Uploaded) Add(p vpath.Path, info fs.FileInfo, target string, content *os.File) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return fault.New(fault.Internal, "upload %s: not a file of this host", p)
+		return errdefs.New(errdefs.Internal, "upload %s: not a file of this host", p)
 	}
-	base := layer.Base{
-		Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mode: st.Mode, Nlink: uint32(st.Nlink),
-		Mtime: unix.Timespec(st.Mtim), Ctime: unix.Timespec(st.Ctim),
-	}
+	var sum []byte
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		sum := sha256.Sum256([]byte(target))
-		base.SHA256 = sum[:]
+		of := sha256.Sum256([]byte(target))
+		sum = of[:]
 	case content != nil && st.Size <= layer.ContentMax:
 		h := sha256.New()
 		_, err := io.Copy(h, io.NewSectionReader(content, 0, st.Size))
 		if err != nil {
-			return hostError("upload "+p.String(), err)
+			return HostError("upload "+p.String(), err)
 		}
-		base.SHA256 = h.Sum(nil)
+		sum = h.Sum(nil)
+	}
+	if _, isIndex := gitindex.WorkTreeOf(p); isIndex && content != nil {
+		if x, err := gitindex.Read(io.NewSectionReader(content, 0, st.Size)); err == nil {
+			if u.indexes == nil {
+				u.indexes = map[vpath.Path][]byte{}
+			}
+			of := x.Sum()
+			u.indexes[p] = of[:]
+		}
+	}
+	u.AddEntry(p, UploadedEntry{
+		Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mode: st.Mode, Nlink: uint32(st.Nlink),
+		Mtime: unix.Timespec(st.Mtim), Ctime: unix.Timespec(st.Ctim), SHA256: sum,
+	})
+	return nil
+}
+
+// UploadedEntry describes an entry as it was uploaded.
+type UploadedEntry = layer.Base
+
+// AddEntry adds an entry. A sum counts only if it is a SHA-256, of a content of at most
+// layer.ContentMax bytes.
+func (u *Uploaded) AddEntry(p vpath.Path, e UploadedEntry) {
+	if len(e.SHA256) != sha256.Size || e.Size > layer.ContentMax {
+		e.SHA256 = nil
 	}
 	if u.entries == nil {
 		u.entries = map[vpath.Path]layer.Base{}
 	}
-	u.entries[p] = base
-	return nil
+	u.entries[p] = e
 }
 
 // Upload is what is remembered of the directory of a server's sandbox.
 type Upload struct {
-	sandbox  *Sandbox
+	Sandbox  *Sandbox
 	manifest uploadManifest
 }
 
@@ -79,6 +103,9 @@ type uploadManifest struct {
 	CodebaseID    string `json:"codebase_id"`
 	// Entries are by escaped path.
 	Entries map[string]layer.Base `json:"entries"`
+	// Indexes are what the git indexes among the entries say, by escaped path. git
+	// writes an index again without changing what it says.
+	Indexes map[string][]byte `json:"indexes,omitempty"`
 }
 
 // uploads is the state directory of what was uploaded.
@@ -86,7 +113,7 @@ func (h *Home) uploads() (*Home, error) {
 	u := &Home{dir: filepath.Join(h.dir, uploadsDir), audit: h.audit, outer: h.dir}
 	for _, dir := range []string{u.dir, u.sandboxesDir(), u.auditDir()} {
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, hostError("state directory", err)
+			return nil, HostError("state directory", err)
 		}
 		if err := checkPrivate(dir); err != nil {
 			return nil, err
@@ -96,11 +123,11 @@ func (h *Home) uploads() (*Home, error) {
 }
 
 // uploadName is what is remembered of a server's sandbox called by.
-func uploadName(id ID) (string, error) {
-	if !id.IsValid() {
-		return "", fault.New(fault.Internal, "sandbox %q: not an id", id)
+func uploadName(key ID) (string, error) {
+	if !key.IsValid() {
+		return "", errdefs.New(errdefs.Internal, "sandbox %q: not an id", key)
 	}
-	return strings.TrimPrefix(string(id), ident.SandboxPrefix), nil
+	return strings.TrimPrefix(string(key), id.SandboxPrefix), nil
 }
 
 // RememberUpload remembers that the directory source was uploaded into a codebase
@@ -120,25 +147,29 @@ func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []p
 	if err != nil {
 		return err
 	}
-	u := Upload{sandbox: sb, manifest: uploadManifest{
+	u := Upload{Sandbox: sb, manifest: uploadManifest{
 		SchemaVersion: SchemaVersion, ID: id, CodebaseID: codebaseID, Entries: make(map[string]layer.Base, len(files.entries)),
 	}}
 	for p, base := range files.entries {
 		u.manifest.Entries[p.String()] = base
 	}
-	if err := u.store(); err != nil {
+	for p, sum := range files.indexes {
+		u.SetIndex(p, sum)
+	}
+	if err := u.Store(); err != nil {
 		return errors.Join(err, home.Remove(name))
 	}
 	return nil
 }
 
-func (u *Upload) store() error {
+// Store writes the record of the upload durably.
+func (u *Upload) Store() error {
 	text, err := json.Marshal(u.manifest)
 	if err == nil {
-		err = hostfile.WriteDurably(u.sandbox.Dir(), manifestFile, text)
+		err = safefs.WriteDurably(u.Sandbox.Dir(), manifestFile, text)
 	}
 	if err != nil {
-		return hostError("what was uploaded", err)
+		return HostError("what was uploaded", err)
 	}
 	return nil
 }
@@ -158,63 +189,109 @@ func (h *Home) Upload(id ID) (*Upload, error) {
 		return nil, err
 	}
 	u := &Upload{}
-	if u.sandbox, err = home.Open(name); err != nil {
+	if u.Sandbox, err = home.Open(name); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(u.sandbox.Dir(), manifestFile)
+	path := filepath.Join(u.Sandbox.Dir(), manifestFile)
 	text, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it was killed before it had written it
 		return nil, noSandbox(string(id))
 	case err != nil:
-		return nil, hostError("what was uploaded", err)
+		return nil, HostError("what was uploaded", err)
 	}
 	if err := json.Unmarshal(text, &u.manifest); err != nil {
-		return nil, fault.New(fault.Precondition, "what was uploaded, %s: damaged: %w", path, err)
+		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: damaged: %w", path, err)
 	}
 	if m := u.manifest; m.SchemaVersion < 1 || m.SchemaVersion > SchemaVersion || m.ID != id {
-		return nil, fault.New(fault.Precondition, "what was uploaded, %s: of sandbox %q and schema version %d, which are not known here", path, m.ID, m.SchemaVersion)
+		return nil, errdefs.New(errdefs.Precondition, "what was uploaded, %s: of sandbox %q and schema version %d, which are not known here", path, m.ID, m.SchemaVersion)
 	}
 	return u, nil
 }
 
+// FindUpload is Home.Upload of the user's state directory, which need not be there.
+func FindUpload(getenv func(string) string, id ID) (*Upload, error) {
+	dir, err := statedir.Path(getenv)
+	if err != nil {
+		return nil, noSandbox(string(id))
+	}
+	if _, err := os.Lstat(filepath.Join(dir, uploadsDir)); errors.Is(err, fs.ErrNotExist) {
+		return nil, noSandbox(string(id))
+	}
+	home, err := OpenHome(getenv)
+	if err != nil {
+		return nil, err
+	}
+	return home.Upload(id)
+}
+
 // Record describes the directory as a sandbox of this host would.
-func (u *Upload) Record() Record { return u.sandbox.Record() }
+func (u *Upload) Record() Record { return u.Sandbox.Record() }
 
 // ForgetUpload forgets what RememberUpload remembers.
 func (h *Home) ForgetUpload(id ID) error {
 	u, err := h.Upload(id)
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := u.sandbox.home.Remove(u.sandbox.Name()); err != nil {
+	return u.Forget()
+}
+
+// Forget is Home.ForgetUpload.
+func (u *Upload) Forget() error {
+	if err := u.Sandbox.Home.Remove(u.Sandbox.Name()); err != nil {
 		return err
 	}
-	return u.sandbox.home.forgetLog(u.sandbox.ID())
+	return u.Sandbox.Home.forgetLog(u.Sandbox.ID())
 }
 
 // Source is the directory.
-func (u *Upload) Source() Source { return u.sandbox.record.Source }
+func (u *Upload) Source() Source { return u.Sandbox.Stored.Source }
 
 // CodebaseID is the codebase into which it was uploaded.
 func (u *Upload) CodebaseID() string { return u.manifest.CodebaseID }
 
 // SetRules makes rules those of the sandbox from now on.
 func (u *Upload) SetRules(rules []policy.Rule) error {
-	return u.sandbox.Update(func(r *Record) error {
+	return u.Sandbox.Update(func(r *Record) error {
 		r.SetRules(rules, "")
 		return nil
 	})
 }
 
-// base is what was uploaded at p, nil for nothing.
-func (u *Upload) base(p vpath.Path) *layer.Base {
+// Index is the sum of what the git index at p said when it was uploaded, nil if that
+// is not known.
+func (u *Upload) Index(p vpath.Path) []byte { return u.manifest.Indexes[p.String()] }
+
+// SetIndex notes what Index returns, where p is a git index; nil for nothing.
+func (u *Upload) SetIndex(p vpath.Path, sum []byte) {
+	switch _, isIndex := gitindex.WorkTreeOf(p); {
+	case sum == nil || !isIndex:
+		delete(u.manifest.Indexes, p.String())
+	case u.manifest.Indexes == nil:
+		u.manifest.Indexes = map[string][]byte{p.String(): sum}
+	default:
+		u.manifest.Indexes[p.String()] = sum
+	}
+}
+
+// Base is what was uploaded at p, nil for nothing.
+func (u *Upload) Base(p vpath.Path) *layer.Base {
 	b, was := u.manifest.Entries[p.String()]
 	if !was {
 		return nil
 	}
 	return &b
+}
+
+// SetBase notes what Base returns; nil, or what is Absent, for nothing.
+func (u *Upload) SetBase(p vpath.Path, b *layer.Base) {
+	if b == nil || b.Absent {
+		delete(u.manifest.Entries, p.String())
+		return
+	}
+	u.manifest.Entries[p.String()] = *b
 }

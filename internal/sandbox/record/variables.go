@@ -1,4 +1,4 @@
-package sandbox
+package record
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // variablesFile keeps the variables of a sandbox's commands. It has mode 0600, and
@@ -31,11 +31,11 @@ func (s *Sandbox) Variables() ([]string, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, hostError("variables", err)
+		return nil, HostError("variables", err)
 	}
 	var v variables
 	if err := json.Unmarshal(text, &v); err != nil || v.SchemaVersion != 1 {
-		return nil, fault.New(fault.Precondition, "sandbox %[1]s: %[2]s is damaged or newer than this agentfense: remove %[3]s and give --env again", s.Name(), variablesFile, HostPath(filepath.Join(s.Dir(), variablesFile)))
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s is damaged or newer than this agentfense: remove %[3]s and give --env again", s.Name(), variablesFile, HostPath(filepath.Join(s.Dir(), variablesFile)))
 	}
 	list := make([]string, len(v.Variables))
 	for i, b := range v.Variables {
@@ -48,7 +48,13 @@ func (s *Sandbox) Variables() ([]string, error) {
 // the value that the caller of each command has. One that is kept already is
 // replaced.
 func (s *Sandbox) RememberVariables(given []string) error {
-	return s.home.locked(func() error {
+	return s.rememberVariables(given, func(string) bool { return true })
+}
+
+// rememberVariables is RememberVariables of those that keep wants. The others are
+// forgotten.
+func (s *Sandbox) rememberVariables(given []string, keep func(string) bool) error {
+	return s.Home.locked(func() error {
 		kept, err := s.Variables()
 		if err != nil {
 			return err
@@ -56,7 +62,9 @@ func (s *Sandbox) RememberVariables(given []string) error {
 		for _, g := range given {
 			name := nameOf(g)
 			kept = slices.DeleteFunc(kept, func(k string) bool { return nameOf(k) == name })
-			kept = append(kept, g)
+			if keep(g) {
+				kept = append(kept, g)
+			}
 		}
 		slices.SortFunc(kept, func(a, b string) int { return strings.Compare(nameOf(a), nameOf(b)) })
 		v := variables{SchemaVersion: 1}
@@ -65,14 +73,23 @@ func (s *Sandbox) RememberVariables(given []string) error {
 		}
 		text, err := json.Marshal(v)
 		if err != nil {
-			return fault.New(fault.Internal, "variables: %w", err)
+			return errdefs.New(errdefs.Internal, "variables: %w", err)
 		}
-		if err := hostfile.WriteDurably(s.Dir(), variablesFile, append(text, '\n')); err != nil {
-			return hostError("sandbox "+s.Name(), err)
+		if err := safefs.WriteDurably(s.Dir(), variablesFile, append(text, '\n')); err != nil {
+			return HostError("sandbox "+s.Name(), err)
 		}
 		return nil
 	})
 }
+
+// RememberNames keeps of variables for commands on the server the names of those whose
+// value the caller of each command has. The server keeps the others.
+func (u *Upload) RememberNames(given []string) error {
+	return u.Sandbox.rememberVariables(given, func(v string) bool { return !strings.Contains(v, "=") })
+}
+
+// Names returns what RememberNames keeps.
+func (u *Upload) Names() ([]string, error) { return u.Sandbox.Variables() }
 
 func nameOf(variable string) string {
 	name, _, _ := strings.Cut(variable, "=")

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"slices"
@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // The bounds of looking for other names of a path.
@@ -28,7 +30,7 @@ func (m *marker) linksTo() aliases {
 	}
 	m.aliases = aliases{}
 	for p, c := range m.tree.delta {
-		if c.Info.Mode&typeBits != unix.S_IFLNK {
+		if c.Info.Mode&record.TypeBits != unix.S_IFLNK {
 			continue
 		}
 		if target, err := m.tree.stack.Readlink(p); err == nil {
@@ -51,7 +53,7 @@ func (m *marker) addSourceLinks(dir vpath.Path, left *int) (hidden []vpath.Path)
 	}
 	for _, e := range entries {
 		p := dir.Child(e.Name)
-		switch e.Mode & typeBits {
+		switch e.Mode & record.TypeBits {
 		case unix.S_IFDIR:
 			if strings.HasPrefix(e.Name, ".") {
 				hidden = append(hidden, p)
@@ -85,7 +87,7 @@ func (m *marker) addAlias(link vpath.Path, target string) {
 const byTheLink = ", by the link "
 
 // byLinks returns the mark that p deserves by its other names.
-func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *Mark) {
+func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *RiskFlag) {
 	links := m.linksTo()
 	if len(links) == 0 {
 		return nil
@@ -95,7 +97,7 @@ func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *Mark) {
 		at := names[i]
 		if i > 0 {
 			if found := m.lookUp(at, isDir); found != nil {
-				mark = graver(mark, &Mark{found.Risk, found.Reason + byTheLink + quote(at)})
+				mark = graver(mark, &RiskFlag{found.Risk, found.Reason + byTheLink + changes.Quote(at)})
 			}
 		}
 		for end := at; !end.IsRoot(); end = end.Dir() {
@@ -106,7 +108,7 @@ func (m *marker) byLinks(p vpath.Path, isDir bool) (mark *Mark) {
 				}
 			}
 			if len(names) > maxAliases {
-				return graver(mark, &Mark{TrustedLater, "links lead to it by too many names"})
+				return graver(mark, &RiskFlag{TrustedLater, "links lead to it by too many names"})
 			}
 		}
 	}

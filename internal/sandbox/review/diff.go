@@ -1,4 +1,7 @@
-package sandbox
+// Package review shows the changes of a sandbox to a person: as a list, a patch, a
+// summary or JSON, with groups, renames, risk marks and what they do to git. A
+// review has a digest, so that apply takes what was shown and nothing else.
+package review
 
 import (
 	"cmp"
@@ -9,24 +12,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/textdiff"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // FileDiff is one changed path. Directories are listed only where nothing
 // listed below them tells of them.
 type FileDiff struct {
 	Path   vpath.Path
-	Status Status
-	Old    *Side // nil: absent
-	New    *Side // nil: absent
-	Mark   *Mark // nil: none
+	Status changes.Status
+	Old    *Side     // nil: absent
+	New    *Side     // nil: absent
+	Mark   *RiskFlag // nil: none
 	// Own says that it is an own entry: made where the policy hides what the source
 	// has. LeftOut says why no apply takes the change, "" if one may.
 	Own     bool
 	LeftOut string
+	// NotPlaced says why an apply as this user will fail here, "" if it is not known to.
+	NotPlaced string
 	// Stale says that the source has changed since the sandbox saw it: apply
 	// will refuse. The diff is against what the sandbox saw.
 	Stale bool
@@ -36,7 +43,7 @@ type FileDiff struct {
 	// content. RenamedTo is the reverse, at the deleted path. "": none is known.
 	RenamedFrom, RenamedTo vpath.Path
 
-	change change
+	Change changes.Change
 }
 
 // Side is a file before or after.
@@ -65,54 +72,54 @@ func (c *Content) isShown() bool { return !c.Binary && !c.TooLarge && !c.Unknown
 // supervisor.
 type Review struct {
 	name  string // the sandbox's
-	id    ID
+	id    record.ID
 	files []FileDiff
 	// groups are those of files, by name.
 	groups []Group
-	work   *work // nil: of ReviewOf
+	work   *changes.Work // nil: made by Of
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
 	paths   []vpath.Path // that were asked for
-	implied manifest     // directories that are not listed
-	shown   manifest     // files whose contents were compared
+	implied Manifest     // directories that are not listed
+	shown   Manifest     // files whose contents were compared
 	digest  string       // see Remember
 }
 
-// ReviewOf shows changes that are known from elsewhere. digest names what is
+// Of shows changes that are known from elsewhere. digest names what is
 // shown, "" for a list of names.
-func ReviewOf(name string, id ID, digest string, files []FileDiff, groups []Group, content func(*FileDiff) (Content, error)) *Review {
+func Of(name string, id record.ID, digest string, files []FileDiff, groups []Group, content func(*FileDiff) (Content, error)) *Review {
 	sortFiles(files, nil)
 	return &Review{name: name, id: id, digest: digest, files: files, groups: groups, content: content}
 }
 
-// Review opens the changes at and below the paths; without paths, all.
+// Open opens the changes at and below the paths; without paths, all.
 // Without its source (see SourceLost) the changes are compared with what was
 // recorded of it. Errors: NotFound if nothing changed at a path; those of
 // Source.Open.
-func (s *Sandbox) Review(paths ...vpath.Path) (*Review, error) {
-	w, err := s.openToRead()
+func Open(s *record.Sandbox, paths ...vpath.Path) (*Review, error) {
+	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := w.changes(paths, true)
+	changes, err := w.Changes(paths, true)
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, w.Close())
 	}
-	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: manifest{}, shown: manifest{}}
-	if r.files, r.groups, err = w.fileDiffs(changes, r.implied); err != nil {
-		return nil, errors.Join(err, w.close())
+	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: Manifest{}, shown: Manifest{}}
+	if r.files, r.groups, err = FileDiffs(w, changes, r.implied); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	r.content = r.compare
 	return r, nil
 }
 
-// Close releases what Review opened.
+// Close releases what Open opened.
 func (r *Review) Close() error {
 	if r.work == nil {
 		return nil
 	}
-	return r.work.close()
+	return r.work.Close()
 }
 
 // Files returns the changed paths: those in no group first, and of them those
@@ -123,73 +130,80 @@ func (r *Review) Files() []FileDiff { return r.files }
 // Groups returns what the changes are shown in, by name.
 func (r *Review) Groups() []Group { return r.groups }
 
-// fileDiffs lists changes, and the groups that they are in. Directories that it
+// FileDiffs lists changes, and the groups that they are in. Directories that it
 // leaves out it adds to left.
-func (w *work) fileDiffs(changes []change, left manifest) ([]FileDiff, []Group, error) {
-	var files, out []FileDiff // out: what no apply takes
-	silent := implied(changes)
-	for _, c := range slices.Backward(changes) {
-		if c.status == 0 || c.kept != "" {
-			continue
-		}
-		if silent[c.Path] {
-			if !c.isOwn() {
-				left[c.Path] = entryOf(&c, "")
-			}
-			continue
-		}
-		f := FileDiff{Path: c.Path.Plain(), Status: c.status, Stale: !c.fresh, Own: c.isOwn(), LeftOut: c.leftOut(), change: c}
-		f.Old, f.New = w.sides(&c)
-		var err error
-		if c.leftOut() != "" {
-			out = append(out, f)
-			continue
-		}
-		if f.Mark, err = w.mark(&f); err != nil {
-			return nil, nil, err
-		}
-		files = append(files, f)
+func FileDiffs(w *changes.Work, changes []changes.Change, left Manifest) ([]FileDiff, []Group, error) {
+	if len(changes) == 0 {
+		return nil, []Group{}, nil // most runs change nothing, and need no marks either
 	}
-	removing := w.markRemovals(files)
-	groups, err := w.group(files)
+	m, err := marks(w)
 	if err != nil {
 		return nil, nil, err
 	}
-	w.findRenames(files)
+	var files, out []FileDiff // out: what no apply takes
+	silent := Implied(changes)
+	for _, c := range slices.Backward(changes) {
+		if !c.IsListed() {
+			continue
+		}
+		if silent[c.Path] {
+			if !c.IsOwn() {
+				left[c.Path] = EntryOf(&c, "")
+			}
+			continue
+		}
+		f := FileDiff{Path: c.Path.Plain(), Status: c.Status, Stale: !c.Fresh, Own: c.IsOwn(), LeftOut: c.LeftOut(), NotPlaced: w.CannotPlace(&c), Change: c}
+		f.Old, f.New = sides(w, &c)
+		if c.LeftOut() != "" {
+			out = append(out, f)
+			continue
+		}
+		f.Mark = m.ofDiff(&f)
+		files = append(files, f)
+	}
+	removing := markRemovals(w, files)
+	groups := group(w, files, m)
+	findRenames(w, files)
 	sortFiles(files, removing)
 	sortFiles(out, nil)
 	return append(files, out...), groups, nil
 }
 
-// implied are the directories among changes that are not listed: something
-// listed below tells of them.
-func implied(changes []change) map[vpath.Path]bool {
+// Implied are the directories among changes that are not listed: something
+// listed below tells of them. An own entry, which no apply takes, tells of own
+// directories alone.
+func Implied(list []changes.Change) map[vpath.Path]bool {
 	told := map[vpath.Path]bool{} // directories with a listed change below
+	toldOwn := map[vpath.Path]bool{}
 	silent := map[vpath.Path]bool{}
-	for _, c := range slices.Backward(changes) {
-		if c.status == 0 || c.kept != "" {
+	for _, c := range slices.Backward(list) {
+		if !c.IsListed() {
 			continue
 		}
-		if told[c.Path] && c.status != Modified && c.isDirOnly() {
+		tells := told
+		if c.IsOwn() {
+			tells = toldOwn
+		}
+		if tells[c.Path] && c.Status != changes.Modified && isDirOnly(&c) {
 			silent[c.Path] = true
 		}
 		for dir := range c.Path.Ancestors() {
-			told[dir] = true
+			tells[dir] = true
 		}
 	}
 	return silent
 }
 
 // isDirOnly reports whether neither side is anything but a directory.
-func (c *change) isDirOnly() bool {
-	was := c.baseMode()
-	return (was == 0 || isDir(was)) && (c.Kind == layer.Deleted || isDir(c.Info.Mode))
+func isDirOnly(c *changes.Change) bool {
+	was := c.BaseMode()
+	return (was == 0 || record.IsDir(was)) && (c.Kind == layer.Deleted || record.IsDir(c.Info.Mode))
 }
 
 // sortFiles sorts as Files says.
 func sortFiles(files []FileDiff, removing map[vpath.Path]bool) {
 	slices.SortFunc(files, func(a, b FileDiff) int {
-		return cmp.Or(first(a.Group == "", b.Group == ""), first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
+		return cmp.Or(first(a.LeftOut == "", b.LeftOut == ""), first(a.Group == "", b.Group == ""), first(removing[a.Path], removing[b.Path]), cmp.Compare(b.risk(), a.risk()), cmp.Compare(a.Path, b.Path))
 	})
 }
 
@@ -202,21 +216,21 @@ func (f *FileDiff) risk() Risk {
 
 // isDirOnly reports whether neither side is anything but a directory.
 func (f *FileDiff) isDirOnly() bool {
-	return (f.Old == nil || isDir(f.Old.Mode)) && (f.New == nil || isDir(f.New.Mode))
+	return (f.Old == nil || record.IsDir(f.Old.Mode)) && (f.New == nil || record.IsDir(f.New.Mode))
 }
 
-func (w *work) sides(c *change) (before, after *Side) {
-	if mode := c.baseMode(); mode != 0 {
+func sides(w *changes.Work, c *changes.Change) (before, after *Side) {
+	if mode := c.BaseMode(); mode != 0 {
 		before = &Side{Mode: mode &^ (unix.S_ISUID | unix.S_ISGID), SizeBytes: c.Base.Size}
-		if mode&typeBits == unix.S_IFLNK && c.fresh {
+		if mode&record.TypeBits == unix.S_IFLNK && c.Fresh {
 			// Unreadable or gone by now, it is shown without.
-			before.Target, _ = w.stack.SourceReadlink(c.Path)
+			before.Target, _ = w.Stack.SourceReadlink(c.Path)
 		}
 	}
 	if c.Kind != layer.Deleted {
 		after = &Side{Mode: c.Info.Mode, SizeBytes: c.Info.Size}
-		if c.Info.Mode&typeBits == unix.S_IFLNK {
-			after.Target, _ = w.stack.Readlink(c.Path)
+		if c.Info.Mode&record.TypeBits == unix.S_IFLNK {
+			after.Target, _ = w.Stack.Readlink(c.Path)
 		}
 	}
 	return before, after
@@ -228,9 +242,9 @@ func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
 
 func (r *Review) compare(f *FileDiff) (Content, error) {
 	var c Content
-	entry := entryOf(&f.change, "")
+	entry := EntryOf(&f.Change, "")
 	if f.New != nil {
-		entry = entryOf(&f.change, f.New.Target)
+		entry = EntryOf(&f.Change, f.New.Target)
 	}
 	before, err := r.oldContent(f, &c)
 	if err != nil {
@@ -240,12 +254,12 @@ func (r *Review) compare(f *FileDiff) (Content, error) {
 	if err != nil {
 		return c, err
 	}
-	if entry.SHA256 = after.sum; !f.Own && (!entry.isRegular() || after.sum != "") {
+	if entry.SHA256 = after.sum; !f.Own && (!entry.IsRegular() || after.sum != "") {
 		r.shown[f.Path] = entry
 	}
 	c.SHA256 = after.sum
 	switch {
-	case f.change.sameContent && before.sum == after.sum && after.sum != "":
+	case f.Change.SameContent && before.sum == after.sum && after.sum != "":
 		c = Content{SHA256: after.sum} // only the mode differs
 	case textdiff.IsBinary(before.head) || textdiff.IsBinary(after.head):
 		c = Content{Binary: true, SHA256: after.sum}
@@ -267,11 +281,11 @@ func (r *Review) newContent(f *FileDiff, c *Content) (sideContent, error) {
 	if f.New == nil {
 		return sideContent{}, nil
 	}
-	switch f.New.Mode & typeBits {
+	switch f.New.Mode & record.TypeBits {
 	case unix.S_IFLNK:
 		return sideContent{head: []byte(f.New.Target)}, nil
 	case unix.S_IFREG:
-		return readSide(c, true, func() (*os.File, error) { return r.work.stack.OpenDelta(f.change.Path) })
+		return readSide(c, true, func() (*os.File, error) { return r.work.Stack.OpenDelta(f.Change.Path) })
 	}
 	return sideContent{}, nil
 }
@@ -280,16 +294,16 @@ func (r *Review) oldContent(f *FileDiff, c *Content) (sideContent, error) {
 	if f.Old == nil {
 		return sideContent{}, nil
 	}
-	switch f.Old.Mode & typeBits {
+	switch f.Old.Mode & record.TypeBits {
 	case unix.S_IFLNK:
 		if f.Stale {
 			c.Unknown = true
 		}
 		return sideContent{head: []byte(f.Old.Target)}, nil
 	case unix.S_IFREG:
-		side, err := readSide(c, f.change.sameContent, func() (*os.File, error) { return r.openOld(f) })
-		if f.Stale && f.change.Base.SHA256 != nil {
-			side.sum = hex.EncodeToString(f.change.Base.SHA256)
+		side, err := readSide(c, f.Change.SameContent, func() (*os.File, error) { return r.openOld(f) })
+		if f.Stale && f.Change.Base.SHA256 != nil {
+			side.sum = hex.EncodeToString(f.Change.Base.SHA256)
 		}
 		return side, err
 	}
@@ -300,16 +314,16 @@ func (r *Review) oldContent(f *FileDiff, c *Content) (sideContent, error) {
 // what was kept of it.
 func (r *Review) openOld(f *FileDiff) (*os.File, error) {
 	if f.Stale {
-		return r.work.stack.BaseContent(f.change.Base)
+		return r.work.Stack.BaseContent(f.Change.Base)
 	}
-	return r.work.stack.OpenSource(f.Path)
+	return r.work.Stack.OpenSource(f.Path)
 }
 
 // readSide reads one side as far as it is shown and, with whole, sums all of it
 // up; what cannot be had is noted in c.
 func readSide(c *Content, whole bool, open func() (*os.File, error)) (sideContent, error) {
 	f, err := open()
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
+	if errdefs.Is(err, errdefs.NotFound) || errdefs.Is(err, errdefs.Denied) {
 		c.Unknown = true
 		return sideContent{}, nil
 	}
@@ -319,7 +333,7 @@ func readSide(c *Content, whole bool, open func() (*os.File, error)) (sideConten
 	defer f.Close()
 	var side sideContent
 	if side.sum, side.head, err = readContent(f, textdiff.SizeLimit+1, whole); err != nil {
-		return side, fault.New(diskKind(err), "diff: %w", err)
+		return side, errdefs.New(record.DiskKind(err), "diff: %w", err)
 	}
 	if len(side.head) > textdiff.SizeLimit {
 		c.TooLarge = true

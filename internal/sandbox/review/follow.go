@@ -1,13 +1,14 @@
-package sandbox
+package review
 
 import (
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxFollowed is how many symbolic links a path may lead through, as for the
@@ -36,12 +37,12 @@ func (v *View) follow(path vpath.Path) (ViewEntry, error) {
 		if err != nil {
 			return ViewEntry{}, err
 		}
-		if next.Mode&typeBits != unix.S_IFLNK {
+		if next.Mode&record.TypeBits != unix.S_IFLNK {
 			entry = next
 			continue
 		}
 		if followed++; followed > maxFollowed {
-			return ViewEntry{}, fault.New(fault.Invalid, "%s: leads through more than %d symbolic links", path, maxFollowed)
+			return ViewEntry{}, errdefs.New(errdefs.Invalid, "%s: leads through more than %d symbolic links", path, maxFollowed)
 		}
 		if next.Permission < policy.Read {
 			return ViewEntry{}, nameOnly(next)
@@ -87,9 +88,9 @@ func descend(dir vpath.Path, name string, path vpath.Path) (vpath.Path, error) {
 }
 
 func outside(path vpath.Path) error {
-	return fault.New(fault.Denied, "%s: a symbolic link leads out of the workspace, where a command inside can read alone", path)
+	return errdefs.New(errdefs.Denied, "%s: a symbolic link leads out of the workspace, where a command inside can read alone", path)
 }
 
 func nameOnly(e ViewEntry) error {
-	return fault.New(fault.Denied, "%s: the policy shows its name only (%s)", e.Path, e.Permission)
+	return errdefs.New(errdefs.Denied, "%s: the policy shows its name only (%s)", e.Path, e.Permission)
 }

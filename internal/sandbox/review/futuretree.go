@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"path"
@@ -6,9 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // futureTree is the source as it may be after an apply: what the delta makes,
@@ -62,14 +63,14 @@ func (t *futureTree) source(p vpath.Path) sourceEntry {
 	above := t.source(p.Dir())
 	c := t.delta[p]
 	switch {
-	case above.opaque || !isDir(above.mode):
+	case above.opaque || !record.IsDir(above.mode):
 	case c != nil && c.Kind == layer.Created && c.Base != nil && c.Base.Absent:
 	default:
 		info, err := t.stack.SourceInfo(p)
 		switch {
 		case err == nil:
 			e = sourceEntry{info.Mode, info.Mounted}
-		case !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition):
+		case !errdefs.Is(err, errdefs.NotFound) && !errdefs.Is(err, errdefs.Precondition):
 			e.opaque = true
 		}
 	}
@@ -92,17 +93,17 @@ type place struct {
 }
 
 // ofLink returns the mark that a link at p deserves by where it leads.
-func (m *marker) ofLink(p vpath.Path, target string) *Mark {
+func (m *marker) ofLink(p vpath.Path, target string) *RiskFlag {
 	ends, why := m.follow(p, target)
 	if why != "" {
-		return &Mark{TrustedLater, why}
+		return &RiskFlag{TrustedLater, why}
 	}
-	var mark *Mark
+	var mark *RiskFlag
 	for _, end := range ends {
 		mark = graver(mark, m.ofEnd(end))
 	}
 	if mark == nil && m.table.IsDirOfMarks(p.Base()) {
-		mark = &Mark{TrustedLater, "link in place of a directory in which tools look"}
+		mark = &RiskFlag{TrustedLater, "link in place of a directory in which tools look"}
 	}
 	return mark
 }
@@ -171,7 +172,7 @@ func (t *futureTree) ways(p vpath.Path) (targets []string, straight, opaque bool
 	if source.opaque {
 		return nil, false, true
 	}
-	sourceLink := source.mode&typeBits == unix.S_IFLNK
+	sourceLink := source.mode&record.TypeBits == unix.S_IFLNK
 	c := t.delta[p]
 	straight = !sourceLink
 	if sourceLink {
@@ -183,7 +184,7 @@ func (t *futureTree) ways(p vpath.Path) (targets []string, straight, opaque bool
 	}
 	switch {
 	case c == nil:
-	case c.Info.Mode&typeBits != unix.S_IFLNK:
+	case c.Info.Mode&record.TypeBits != unix.S_IFLNK:
 		straight = true
 	default:
 		target, err := t.stack.Readlink(p)
@@ -197,7 +198,7 @@ func (t *futureTree) ways(p vpath.Path) (targets []string, straight, opaque bool
 }
 
 // ofEnd returns the mark of a link that ends at p.
-func (m *marker) ofEnd(p vpath.Path) *Mark {
+func (m *marker) ofEnd(p vpath.Path) *RiskFlag {
 	if p.IsRoot() {
 		return nil
 	}
@@ -206,9 +207,9 @@ func (m *marker) ofEnd(p vpath.Path) *Mark {
 	mark := m.byPath(p, false)
 	switch {
 	case mark != nil:
-		return &Mark{TrustedLater, "link to where a mark is: " + mark.Reason}
+		return &RiskFlag{TrustedLater, "link to where a mark is: " + mark.Reason}
 	case inGit || strings.EqualFold(foldedPath(p).Base(), ".git") || m.repositoryAt(p) != noRepository:
-		return &Mark{TrustedLater, "link into a git repository's own directory"}
+		return &RiskFlag{TrustedLater, "link into a git repository's own directory"}
 	}
 	return nil
 }

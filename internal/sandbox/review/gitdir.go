@@ -1,10 +1,10 @@
-package sandbox
+package review
 
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/risk"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/risk"
 )
 
 // repository says whether git will take a directory for a repository. It does

@@ -1,17 +1,20 @@
-package sandbox
+package review
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// gitDirOf takes the path of what lies in a git directory apart: the directory
+// GitDirOf takes the path of what lies in a git directory apart: the directory
 // called .git that is nearest to the root, and the path below it.
-func gitDirOf(p vpath.Path) (dir vpath.Path, rel string, ok bool) {
+func GitDirOf(p vpath.Path) (dir vpath.Path, rel string, ok bool) {
 	for d := range p.Ancestors() {
 		if d.Base() == ".git" {
 			return d, strings.TrimPrefix(string(p), string(d)+"/"), true
@@ -32,10 +35,10 @@ const (
 func (g *grouper) placeGit(f *FileDiff, dir vpath.Path, rel string) {
 	switch {
 	case isSampleHook(f, rel):
-		f.Group = quote(dir) + "/hooks"
+		f.Group = changes.Quote(dir) + "/hooks"
 		g.groups[f.Group] = &Group{Lines: []string{"sample hooks, which git does not run"}}
 	case isGitRecord(f, rel):
-		f.Group = quote(dir)
+		f.Group = changes.Quote(dir)
 		g.groups[f.Group] = &Group{}
 	}
 }
@@ -44,7 +47,7 @@ func isSampleHook(f *FileDiff, rel string) bool {
 	name, ok := strings.CutPrefix(rel, "hooks/")
 	usual := f.Mark == nil || f.Mark.Reason == gitHook || f.Mark.Reason == executable
 	return ok && !strings.Contains(name, "/") && strings.HasSuffix(name, ".sample") && usual &&
-		f.Status == Added && f.New.Mode&typeBits == unix.S_IFREG
+		f.Status == changes.Added && f.New.Mode&record.TypeBits == unix.S_IFREG
 }
 
 // isGitRecord reports whether f is what git writes with a commit, by its exact
@@ -62,13 +65,13 @@ func isGitRecord(f *FileDiff, rel string) bool {
 	case "refs", "logs":
 		return isFile || isDir
 	}
-	return isFile && slices.Contains([]string{"HEAD", "ORIG_HEAD", "index", "packed-refs", "COMMIT_EDITMSG", "description"}, rel)
+	return isFile && slices.Contains([]string{"HEAD", "ORIG_HEAD", "index", "packed-refs", "COMMIT_EDITMSG", "FETCH_HEAD", "description"}, rel)
 }
 
 // isPlainFile reports whether a side is a regular file that is not executable,
 // or nothing.
 func isPlainFile(s *Side) bool {
-	return s == nil || s.Mode&typeBits == unix.S_IFREG && s.Mode&0o111 == 0
+	return s == nil || s.Mode&record.TypeBits == unix.S_IFREG && s.Mode&0o111 == 0
 }
 
 // isObjectFile reports whether a name below a directory of objects is that of a
@@ -93,8 +96,8 @@ func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 func (g *grouper) tellGit(files []FileDiff) {
 	stories := map[vpath.Path]*gitStory{}
 	for i := range files {
-		dir, rel, ok := gitDirOf(files[i].Path)
-		if !ok || g.groups[quote(dir)] == nil {
+		dir, rel, ok := GitDirOf(files[i].Path)
+		if !ok || g.groups[changes.Quote(dir)] == nil {
 			continue
 		}
 		s := stories[dir]
@@ -104,7 +107,9 @@ func (g *grouper) tellGit(files []FileDiff) {
 		}
 		s.changed[rel] = &files[i]
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), storyPatience)
+	defer cancel()
 	for dir, s := range stories {
-		g.groups[quote(dir)].Lines = s.lines()
+		g.groups[changes.Quote(dir)].Lines = s.lines(ctx)
 	}
 }

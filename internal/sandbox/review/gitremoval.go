@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"context"
@@ -12,9 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/githistory"
-	"github.com/agentfense/agentfense/internal/gitindex"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/githistory"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // What a review asks git at most.
@@ -26,8 +28,9 @@ const (
 // markRemovals marks the changes with which git would lose files that the
 // sandbox was not shown: an index without them, or with others in their place, and
 // refs whose commit lacks them, or has others, although the one before has them.
+// An index with hidden files that the source's lacks is marked less gravely.
 // What cannot be looked at is marked, too. It returns their paths.
-func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
+func markRemovals(w *changes.Work, files []FileDiff) map[vpath.Path]bool {
 	marked := map[vpath.Path]bool{}
 	ctx, cancel := context.WithTimeout(context.Background(), removalPatience)
 	defer cancel()
@@ -44,12 +47,15 @@ func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
 			continue
 		}
 		reason := ""
-		if root, ok := workTreeOf(f.Path); ok {
-			reason = w.indexRemoves(f, root)
+		if root, ok := gitindex.WorkTreeOf(f.Path); ok {
+			var adds string
+			if reason, adds = indexChanges(w, f, root); reason == "" && adds != "" {
+				f.Mark = &RiskFlag{TrustedLater, adds}
+			}
 		} else if root, name, ok := refOf(f.Path); ok {
 			r := repositories[root]
 			if r == nil {
-				r = w.openRepository(root)
+				r = openRepository(w, root)
 				repositories[root] = r
 			}
 			if asked++; asked > maxChangedRefs && r.err == nil {
@@ -58,7 +64,7 @@ func (w *work) markRemovals(files []FileDiff) map[vpath.Path]bool {
 			reason = r.removes(ctx, f, name)
 		}
 		if reason != "" {
-			f.Mark = &Mark{RunsOnHost, reason}
+			f.Mark = &RiskFlag{RunsOnHost, reason}
 			marked[f.Path] = true
 		}
 	}
@@ -101,41 +107,54 @@ func (l *losses) reason(what string) string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s %s hidden %s", what, how, quote(slices.Min(list)))
+		return fmt.Sprintf("%s %s hidden %s", what, how, changes.Quote(slices.Min(list)))
 	}
-	return fmt.Sprintf("%s %s hidden %s and %d more", what, how, quote(slices.Min(list)), len(list)-1)
+	return fmt.Sprintf("%s %s hidden %s and %d more", what, how, changes.Quote(slices.Min(list)), len(list)-1)
 }
 
-// indexRemoves says which hidden file that the source's index has the index f lacks
-// or has otherwise.
-func (w *work) indexRemoves(f *FileDiff, root vpath.Path) string {
-	was := w.hiddenEntries(w.sourceIndex(f.Path), root)
-	if len(was) == 0 {
-		return ""
+// indexChanges says which hidden file that the source's index has the index f lacks
+// or has otherwise, and which it has besides: git keeps the content of these, made
+// inside, in objects that an apply takes.
+func indexChanges(w *changes.Work, f *FileDiff, root vpath.Path) (lacks, adds string) {
+	was := hiddenEntries(w, w.SourceIndex(f.Path), root)
+	if f.Status == changes.Deleted {
+		return compareIndex(was, nil)
 	}
-	now := map[vpath.Path]string{}
-	if f.Status != Deleted {
-		x := w.deltaIndex(f.Path)
-		if x == nil {
-			return "git index, not checked for removed hidden files: it cannot be read, or is split"
-		}
-		now = w.hiddenEntries(x, root)
+	x := w.DeltaIndex(f.Path)
+	if x == nil && len(was) > 0 {
+		return "git index, not checked for removed hidden files: it cannot be read, or is split", ""
 	}
+	return compareIndex(was, hiddenEntries(w, x, root))
+}
+
+func compareIndex(was, now map[vpath.Path]string) (lacks, adds string) {
 	var lost losses
 	for p, entries := range was {
 		if is := now[p]; is != entries {
 			lost.note(p, is == "")
 		}
 	}
-	return lost.reason("git index")
+	var added []vpath.Path
+	for p := range now {
+		if was[p] == "" {
+			added = append(added, p)
+		}
+	}
+	switch n := len(added); {
+	case n == 1:
+		adds = fmt.Sprintf("git index with %s, which the policy hides: its content in .git is applied", changes.Quote(added[0]))
+	case n > 1:
+		adds = fmt.Sprintf("git index with %s and %d more, which the policy hides: their content in .git is applied", changes.Quote(slices.Min(added)), n-1)
+	}
+	return lost.reason("git index"), adds
 }
 
 // hiddenEntries are what x says of files that a policy of the sandbox hides.
-func (w *work) hiddenEntries(x *gitindex.Index, root vpath.Path) map[vpath.Path]string {
+func hiddenEntries(w *changes.Work, x *gitindex.Index, root vpath.Path) map[vpath.Path]string {
 	entries := map[vpath.Path]string{}
 	if x != nil {
 		x.Entries(func(e gitindex.Entry) {
-			if p, ok := trackedPath(root, e.Path); ok && w.wasHidden(p) {
+			if p, ok := gitindex.TrackedPath(root, e.Path); ok && w.WasHidden(p) {
 				entries[p] += fmt.Sprintf("%o %x %d\n", e.Mode, e.Object, e.Stage)
 			}
 		})
@@ -162,7 +181,7 @@ const refTable = "reftable/"
 // changedRepository is a repository of the source of which the delta changes
 // refs.
 type changedRepository struct {
-	work    *work
+	work    *changes.Work
 	root    vpath.Path
 	refs    githistory.Refs // the source's
 	packed  githistory.Refs // those of them that come to count without their file
@@ -171,16 +190,16 @@ type changedRepository struct {
 	err     error
 }
 
-func (w *work) openRepository(root vpath.Path) *changedRepository {
+func openRepository(w *changes.Work, root vpath.Path) *changedRepository {
 	r := &changedRepository{work: w, root: root}
 	git := root.Child(".git")
-	dir, err := w.stack.OpenSourceDir(git)
+	dir, err := w.Stack.OpenSourceDir(git)
 	if err != nil {
 		return r // the source has no such repository: nothing is lost
 	}
 	defer dir.Close()
-	if w.sandbox.record.Served != nil && os.Geteuid() == 0 {
-		r.err = errors.New("a server that runs as root does not ask git about what its clients made")
+	if !mayAskGit(w) {
+		r.err = errRootServer
 		return r
 	}
 	if r.refs, r.err = githistory.ReadRefs(int(dir.Fd())); r.err != nil {
@@ -189,24 +208,11 @@ func (w *work) openRepository(root vpath.Path) *changedRepository {
 	if r.packed, r.err = githistory.ReadPacked(int(dir.Fd())); r.err != nil {
 		return r
 	}
-	of := git.Child("objects")
-	if r.objects, r.err = w.stack.OpenDeltaDirs(of); r.err != nil {
-		return r
-	}
-	objects, err := w.stack.OpenSourceDir(of)
-	if err != nil {
-		r.err = err
-		return r
-	}
-	r.objects = append(r.objects, objects)
+	r.objects, r.err = openObjects(w, git.Child("objects"))
 	return r
 }
 
-func (r *changedRepository) close() {
-	for _, f := range r.objects {
-		f.Close()
-	}
-}
+func (r *changedRepository) close() { r.objects.Close() }
 
 // removes says which hidden files a changed ref, or file of refs, lacks.
 func (r *changedRepository) removes(ctx context.Context, f *FileDiff, name string) string {
@@ -227,8 +233,8 @@ func (r *changedRepository) removes(ctx context.Context, f *FileDiff, name strin
 // tracksHidden reports whether the source's index has hidden files.
 func (r *changedRepository) tracksHidden() bool {
 	if r.tracks == nil {
-		x := r.work.sourceIndex(r.root.Child(".git").Child("index"))
-		found := len(r.work.hiddenEntries(x, r.root)) > 0
+		x := r.work.SourceIndex(r.root.Child(".git").Child("index"))
+		found := len(hiddenEntries(r.work, x, r.root)) > 0
 		r.tracks = &found
 	}
 	return *r.tracks
@@ -249,8 +255,8 @@ func (r *changedRepository) lost(ctx context.Context, f *FileDiff, name string) 
 			continue
 		}
 		err := githistory.Changed(ctx, r.objects, base, tip, func(name string, gone bool) bool {
-			p, ok := trackedPath(r.root, name)
-			return !ok || !r.work.wasHidden(p) || lost.note(p, gone)
+			p, ok := gitindex.TrackedPath(r.root, name)
+			return !ok || !r.work.WasHidden(p) || lost.note(p, gone)
 		})
 		if err != nil {
 			return lost, err
@@ -267,7 +273,7 @@ func (r *changedRepository) tips(f *FileDiff, name string) (githistory.Refs, err
 	switch {
 	case strings.HasPrefix(name, refTable):
 		return nil, errors.New("the refs are a reftable")
-	case f.Status != Deleted:
+	case f.Status != changes.Deleted:
 		err = r.readTips(f, name, tips)
 	case r.packed[name] != "":
 		tips[name] = r.packed[name]
@@ -285,10 +291,10 @@ func (r *changedRepository) tips(f *FileDiff, name string) (githistory.Refs, err
 
 // readTips adds what the delta's file at f says.
 func (r *changedRepository) readTips(f *FileDiff, name string, tips githistory.Refs) error {
-	if f.New == nil || f.New.Mode&typeBits != unix.S_IFREG {
+	if f.New == nil || f.New.Mode&record.TypeBits != unix.S_IFREG {
 		return errors.New("it is no file")
 	}
-	file, err := r.work.stack.OpenDelta(f.Path)
+	file, err := r.work.Stack.OpenDelta(f.Path)
 	if err != nil {
 		return err
 	}

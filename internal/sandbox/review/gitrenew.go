@@ -1,12 +1,14 @@
-package sandbox
+package review
 
 import (
 	"os"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/gitindex"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // RenewIndex brings the delta's index of the repository at the root up to date
@@ -34,13 +36,13 @@ type indexRenewal struct {
 }
 
 func (r *indexRenewal) run() error {
-	root, _ := workTreeOf(r.path)
-	x := readIndex(func() (*os.File, error) { return r.stack.OpenDelta(r.path) })
+	root, _ := gitindex.WorkTreeOf(r.path)
+	x := changes.ReadIndex(func() (*os.File, error) { return r.stack.OpenDelta(r.path) })
 	if x == nil {
 		return nil
 	}
-	source := readIndex(func() (*os.File, error) { return r.stack.OpenSource(r.path) })
-	changed := takeOff(x, source, root, func(p vpath.Path) bool { return r.wasHidden(p) && !r.hidden(p) })
+	source := changes.ReadIndex(func() (*os.File, error) { return r.stack.OpenSource(r.path) })
+	changed := changes.TakeOff(x, source, root, func(p vpath.Path) bool { return r.wasHidden(p) && !r.hidden(p) })
 	changed = skipHidden(x, root, r.hidden) || changed
 	if stale, err := r.isStale(x, root); err != nil || stale {
 		if err == nil {
@@ -65,7 +67,7 @@ func (r *indexRenewal) isStale(x *gitindex.Index, root vpath.Path) (bool, error)
 	if !known || base.Absent {
 		return false, nil
 	}
-	was := readIndex(func() (*os.File, error) { return r.stack.BaseContent(&base) })
+	was := changes.ReadIndex(func() (*os.File, error) { return r.stack.BaseContent(&base) })
 	if was == nil {
 		return false, nil
 	}
@@ -74,7 +76,7 @@ func (r *indexRenewal) isStale(x *gitindex.Index, root vpath.Path) (bool, error)
 		return false, nil
 	}
 	matches, err := r.stack.SourceMatches(r.path, &base)
-	if fault.Is(err, fault.Denied) {
+	if errdefs.Is(err, errdefs.Denied) {
 		return false, nil
 	}
 	return !matches, err
@@ -89,8 +91,8 @@ func (r *indexRenewal) write(content []byte) error {
 		return err
 	}
 	lock := r.path + ".lock"
-	f, _, err := r.stack.Create(lock, info.Mode&permBits)
-	if fault.Is(err, fault.Exists) {
+	f, _, err := r.stack.Create(lock, info.Mode&record.PermBits)
+	if errdefs.Is(err, errdefs.Exists) {
 		return nil
 	}
 	if err != nil {

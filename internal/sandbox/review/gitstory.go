@@ -1,17 +1,21 @@
-package sandbox
+package review
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/githistory"
-	"github.com/agentfense/agentfense/internal/textdiff"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/githistory"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // What the story of a repository tells at most.
@@ -20,12 +24,15 @@ const (
 	maxStoryLines   = 32
 	maxSubjects     = 3  // of a branch
 	maxSubject      = 60 // characters
+
+	storyPatience = 2 * time.Second // for git, in all
 )
 
 // gitStory tells the changes of a git directory as commits, branches and tags. It
-// reads the refs and the new commits itself: no git runs.
+// reads the refs and the new loose commits itself. Git is asked only for commits of
+// packs that the sandbox made.
 type gitStory struct {
-	work    *work
+	work    *changes.Work
 	dir     vpath.Path
 	changed map[string]*FileDiff // by the path below dir
 
@@ -34,6 +41,8 @@ type gitStory struct {
 	oldHeadID, headID string          // the commits, where no ref is
 	read              int             // commits
 	told              map[string]bool // commits that a line has named
+	packed            map[string]githistory.Commit
+	unread            error // why packed may lack some
 }
 
 // storyCommit is a commit of the delta.
@@ -43,10 +52,11 @@ type storyCommit struct {
 }
 
 // lines are the story, a change a line, those with commits first.
-func (s *gitStory) lines() []string {
+func (s *gitStory) lines(ctx context.Context) []string {
 	if err := s.readRefs(); err != nil {
 		return []string{"branches and tags that cannot be read: " + vpath.Escape(err.Error())}
 	}
+	s.readPacks(ctx)
 	var with, without []string
 	tell := func(line string, commits int) {
 		switch {
@@ -72,6 +82,9 @@ func (s *gitStory) lines() []string {
 		return []string{s.tellRest()}
 	case len(all) > maxStoryLines:
 		all = append(all[:maxStoryLines], fmt.Sprintf("%d more branches and tags changed", len(all)-maxStoryLines))
+	}
+	if s.unread != nil {
+		all = append(all, "new commits in packs are not listed: "+vpath.Escape(s.unread.Error()))
 	}
 	return all
 }
@@ -182,16 +195,19 @@ func (s *gitStory) untold(list []storyCommit) []storyCommit {
 	return fresh
 }
 
-// commit reads a commit that the delta has, or, unless onlyNew, the source.
+// commit reads a commit that is new, or, unless onlyNew, a loose one of the source.
 func (s *gitStory) commit(id string, onlyNew bool) (c githistory.Commit, err error) {
+	if c, ok := s.packed[id]; ok {
+		return c, nil
+	}
 	name := githistory.LooseName(id)
 	if name == "" {
 		return c, errors.New("no object")
 	}
 	p := s.dir + "/objects/" + vpath.Path(name)
-	f, err := s.work.stack.OpenDelta(p)
+	f, err := s.work.Stack.OpenDelta(p)
 	if err != nil && !onlyNew {
-		f, err = s.work.stack.OpenSource(p)
+		f, err = s.work.Stack.OpenSource(p)
 	}
 	if err != nil {
 		return c, err
@@ -213,7 +229,7 @@ func countCommits(list []storyCommit) string {
 	if len(list) > maxStoryCommits {
 		return fmt.Sprintf("more than %d commits", maxStoryCommits)
 	}
-	return count(len(list), "commit")
+	return Count(len(list), "commit")
 }
 
 // subjects are the first lines of the messages, for a terminal.
@@ -255,7 +271,7 @@ func refName(name string) string {
 func (s *gitStory) readRefs() error {
 	s.before, s.after = githistory.Refs{}, githistory.Refs{}
 	var loose, packed githistory.Refs
-	dir, err := s.work.stack.OpenSourceDir(s.dir)
+	dir, err := s.work.Stack.OpenSourceDir(s.dir)
 	switch {
 	case isAbsent(err):
 		loose, packed = githistory.Refs{}, githistory.Refs{}
@@ -323,10 +339,10 @@ func (s *gitStory) readRef(f *FileDiff) ([]byte, error) {
 	if f.New == nil {
 		return nil, nil
 	}
-	if f.New.Mode&typeBits != unix.S_IFREG {
-		return nil, fmt.Errorf("%s is no regular file", quote(f.Path))
+	if f.New.Mode&record.TypeBits != unix.S_IFREG {
+		return nil, fmt.Errorf("%s is no regular file", changes.Quote(f.Path))
 	}
-	file, err := s.work.stack.OpenDelta(f.Path)
+	file, err := s.work.Stack.OpenDelta(f.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"cmp"
@@ -8,14 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // Group is several changes that a review shows as one.
 //
-// A change is in a group only if git ignores it, if it lies below a directory
-// that a tool generates and that is new, or if it is git's own record of
-// commits. A change with a mark is in a group only where the mark is usual for
+// A change is in a group only if it lies below a directory that git ignores, that a
+// tool made and that is new, or that is a cache, if Python compiled it, or if it is
+// git's own record of commits. A change with a mark is in a group only where the mark is usual for
 // what the group holds; the group then shows the mark. A change of a file that
 // git tracks is in no group, and neither is one at which the source has changed
 // since.
@@ -32,7 +34,7 @@ type Group struct {
 
 // GroupMark is a mark that changes of a group have.
 type GroupMark struct {
-	Mark
+	RiskFlag
 	Paths []vpath.Path // that have it
 }
 
@@ -46,6 +48,7 @@ type groupKind struct {
 	beside  []string
 	inside  []string
 	expects func(f *FileDiff) bool // the mark of f is usual
+	isCache bool                   // with the evidence, nothing in it is anybody's work
 }
 
 // lockfiles say what node_modules holds: those of npm, yarn, pnpm and bun.
@@ -56,7 +59,7 @@ var (
 	venvKind    = groupKind{what: "Python virtual environment", inside: []string{"pyvenv.cfg"}, expects: isInstalled}
 	modulesKind = groupKind{what: "packages of a lock file", beside: lockfiles, expects: isInstalled}
 	targetKind  = groupKind{what: "built by cargo", inside: []string{"CACHEDIR.TAG"}, expects: isInstalled}
-	cacheKind   = groupKind{what: "cache", inside: []string{"CACHEDIR.TAG"}, expects: unmarked}
+	cacheKind   = groupKind{what: "cache", inside: []string{"CACHEDIR.TAG"}, expects: unmarked, isCache: true}
 
 	compiledKind = groupKind{what: "compiled Python", expects: hasReason("compiled python")}
 	ignoredKind  = groupKind{what: "git ignores it", expects: unmarked}
@@ -86,12 +89,12 @@ func isInstalled(f *FileDiff) bool {
 		reason, _, _ := strings.Cut(f.Mark.Reason, byTheLink)
 		return reason == "installed program" || reason == executable
 	}
-	return f.New != nil && f.New.Mode&typeBits == unix.S_IFREG
+	return f.New != nil && f.New.Mode&record.TypeBits == unix.S_IFREG
 }
 
 // grouper puts changes into groups.
 type grouper struct {
-	work   *work
+	work   *changes.Work
 	marker *marker
 	known  map[vpath.Path]*groupKind // directories by what they are, nil for others
 	news   map[vpath.Path]bool
@@ -102,11 +105,7 @@ type grouper struct {
 
 // group puts those of files into groups that belong there, and returns the
 // groups by name.
-func (w *work) group(files []FileDiff) ([]Group, error) {
-	m, err := w.marks()
-	if err != nil {
-		return nil, err
-	}
+func group(w *changes.Work, files []FileDiff, m *marker) []Group {
 	g := &grouper{
 		work: w, marker: m, known: map[vpath.Path]*groupKind{}, news: map[vpath.Path]bool{},
 		ignore: &gitIgnored{work: w}, groups: map[string]*Group{}, what: map[string]*groupKind{},
@@ -120,7 +119,7 @@ func (w *work) group(files []FileDiff) ([]Group, error) {
 			return []string{kind.what}
 		}
 		return g.groups[name].Lines
-	}), nil
+	})
 }
 
 // GroupsOf are the groups that the files name, by name. lines says what a group
@@ -163,7 +162,7 @@ func (g *Group) add(f *FileDiff) {
 	mark := *f.Mark
 	mark.Reason, _, _ = strings.Cut(mark.Reason, byTheLink)
 	for i := range g.Marks {
-		if g.Marks[i].Mark == mark {
+		if g.Marks[i].RiskFlag == mark {
 			g.Marks[i].Paths = append(g.Marks[i].Paths, f.Path)
 			return
 		}
@@ -173,7 +172,7 @@ func (g *Group) add(f *FileDiff) {
 
 // Title is the first line that shows the group.
 func (g *Group) Title() string {
-	title := fmt.Sprintf("%s: %s", g.Name, count(g.Count, "file"))
+	title := fmt.Sprintf("%s: %s", g.Name, Count(g.Count, "file"))
 	if len(g.Lines) > 0 {
 		title += ", " + g.Lines[0]
 	}
@@ -182,10 +181,10 @@ func (g *Group) Title() string {
 
 // place puts f into its group, if it has one.
 func (g *grouper) place(f *FileDiff) {
-	if f.Stale || f.Status == Retyped {
+	if f.Stale || f.Status == changes.Retyped {
 		return
 	}
-	if dir, rel, ok := gitDirOf(f.Path); ok {
+	if dir, rel, ok := GitDirOf(f.Path); ok {
 		g.placeGit(f, dir, rel)
 		return
 	}
@@ -194,11 +193,12 @@ func (g *grouper) place(f *FileDiff) {
 		if kind == nil {
 			continue
 		}
-		if (f.Status == Added && g.isNew(dir) || g.ignore.has(dir)) && kind.expects(f) {
-			f.Group = quote(dir)
+		if g.takes(dir, kind, f) {
+			f.Group = changes.Quote(dir)
 			g.what[f.Group] = kind
+			return
 		}
-		return
+		break
 	}
 	if g.isCompiled(f) {
 		f.Group = compiledGroup
@@ -206,12 +206,32 @@ func (g *grouper) place(f *FileDiff) {
 	}
 }
 
+// takes reports whether f is in the group of the directory dir.
+func (g *grouper) takes(dir vpath.Path, kind *groupKind, f *FileDiff) bool {
+	if !kind.expects(f) {
+		return false
+	}
+	if f.Status == changes.Added && g.isNew(dir) {
+		return true
+	}
+	return g.isGenerated(dir, kind) && !g.ignore.isElse(f.Path.Dir())
+}
+
+// isGenerated reports whether a directory that the source has holds nothing but what
+// tools generate: git ignores it, or it is a cache without a tracked file.
+func (g *grouper) isGenerated(dir vpath.Path, kind *groupKind) bool {
+	return g.ignore.has(dir) || kind.isCache && g.hasEvidence(dir, kind, g.sourceHasFile) && !g.ignore.mayTrack(dir)
+}
+
 // compiledGroup is the group of what Python compiles, in whichever directory.
 const compiledGroup = "__pycache__"
 
+// isCompiled reports whether f is what Python compiles: new, or where git tracks
+// nothing.
 func (g *grouper) isCompiled(f *FileDiff) bool {
-	return f.Path.Dir().Base() == "__pycache__" && len(f.Path.Base()) > 4 && f.Path.Base()[len(f.Path.Base())-4:] == ".pyc" &&
-		f.Status == Added && f.New != nil && f.New.Mode&typeBits == unix.S_IFREG && f.Mark != nil && compiledKind.expects(f)
+	dir := f.Path.Dir()
+	return dir.Base() == compiledGroup && strings.HasSuffix(f.Path.Base(), ".pyc") && f.Mark != nil && compiledKind.expects(f) &&
+		isPlainFile(f.Old) && isPlainFile(f.New) && (f.Status == changes.Added || !g.ignore.mayTrack(dir))
 }
 
 // kindOf says what the directory is, nil for one of which each change is shown.
@@ -223,10 +243,10 @@ func (g *grouper) kindOf(dir vpath.Path) *groupKind {
 		return kind
 	}
 	kind := generatedDirs[dir.Base()]
-	if kind != nil && (!g.hasEvidence(dir, kind) || !g.isNew(dir) && !g.ignore.has(dir)) {
+	if kind != nil && (!g.hasEvidence(dir, kind, g.hasFile) || !g.isNew(dir) && !g.isGenerated(dir, kind)) {
 		kind = nil
 	}
-	if kind == nil && g.ignore.has(dir) {
+	if kind == nil && dir.Base() != compiledGroup && g.ignore.has(dir) {
 		kind = &ignoredKind
 	}
 	g.known[dir] = kind
@@ -235,15 +255,15 @@ func (g *grouper) kindOf(dir vpath.Path) *groupKind {
 
 // hasEvidence reports whether what the tool leaves in the directory, or beside it
 // or above, is there: a name alone shows nothing.
-func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind) bool {
+func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind, hasFile func(vpath.Path) bool) bool {
 	for _, name := range kind.inside {
-		if g.hasFile(dir.Child(name)) {
+		if hasFile(dir.Child(name)) {
 			return true
 		}
 	}
 	for above := range dir.Ancestors() {
 		for _, name := range kind.beside {
-			if g.hasFile(above.Child(name)) {
+			if hasFile(above.Child(name)) {
 				return true
 			}
 		}
@@ -253,9 +273,13 @@ func (g *grouper) hasEvidence(dir vpath.Path, kind *groupKind) bool {
 
 func (g *grouper) hasFile(p vpath.Path) bool {
 	if c := g.marker.tree.delta[p]; c != nil {
-		return c.Info.Mode&typeBits == unix.S_IFREG
+		return c.Info.Mode&record.TypeBits == unix.S_IFREG
 	}
-	return g.marker.tree.source(p).mode&typeBits == unix.S_IFREG
+	return g.sourceHasFile(p)
+}
+
+func (g *grouper) sourceHasFile(p vpath.Path) bool {
+	return g.marker.tree.source(p).mode&record.TypeBits == unix.S_IFREG
 }
 
 // isNew reports whether the sandbox made the directory where the source has
@@ -265,9 +289,9 @@ func (g *grouper) isNew(dir vpath.Path) bool {
 		return is
 	}
 	c := g.marker.tree.delta[dir]
-	is := c != nil && isDir(c.Info.Mode) && c.Base != nil && c.Base.Absent
+	is := c != nil && record.IsDir(c.Info.Mode) && c.Base != nil && c.Base.Absent
 	if is {
-		_, err := g.work.stack.SourceInfo(dir)
+		_, err := g.work.Stack.SourceInfo(dir)
 		is = isAbsent(err)
 	}
 	g.news[dir] = is

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"bufio"
@@ -9,9 +9,11 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/textdiff"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // WriteNameStatus writes a line for each changed path: git's letter, a tab
@@ -22,9 +24,9 @@ func (r *Review) WriteNameStatus(w io.Writer) error {
 		switch {
 		case f.RenamedTo != "":
 		case f.RenamedFrom != "":
-			fmt.Fprintf(b, "R100\t%s\t%s\n", quote(f.RenamedFrom), quote(f.Path))
+			fmt.Fprintf(b, "R100\t%s\t%s\n", changes.Quote(f.RenamedFrom), changes.Quote(f.Path))
 		default:
-			fmt.Fprintf(b, "%s\t%s\n", f.Status, quote(f.Path))
+			fmt.Fprintf(b, "%s\t%s\n", f.Status, changes.Quote(f.Path))
 		}
 	}
 	return b.Flush()
@@ -65,9 +67,9 @@ func (r *Review) WriteStat(w io.Writer, verbose bool) error {
 		pad := width - utf8.RuneCountInString(row.name)
 		fmt.Fprintf(b, " %s%s | %s\n", row.name, strings.Repeat(" ", pad), row.text)
 	}
-	sum := fmt.Sprintf(" %s changed, %d inserted, %d deleted", count(len(r.files), "file"), inserted, deleted)
+	sum := fmt.Sprintf(" %s changed, %d inserted, %d deleted", Count(len(r.files), "file"), inserted, deleted)
 	if n := r.grouped(); n > 0 && !verbose {
-		sum += fmt.Sprintf(" (lines of %s in groups not counted)", count(n, "file"))
+		sum += fmt.Sprintf(" (lines of %s in groups not counted)", Count(n, "file"))
 	}
 	fmt.Fprintln(b, sum)
 	return b.Flush()
@@ -88,15 +90,18 @@ type statRow struct {
 }
 
 func (r *Review) statRow(f *FileDiff) (statRow, error) {
-	row := statRow{name: quote(f.Path)}
+	row := statRow{name: changes.Quote(f.Path)}
 	var err error
 	if f.RenamedFrom != "" {
-		row.name, row.text = quote(f.RenamedFrom)+" => "+row.name, "renamed"
+		row.name, row.text = changes.Quote(f.RenamedFrom)+" => "+row.name, "renamed"
 	} else if row.text, row.inserted, row.deleted, err = r.statOf(f); err != nil {
 		return row, err
 	}
 	if f.LeftOut != "" {
 		row.text += fmt.Sprintf("  [%s]", f.LeftOut)
+	}
+	if f.NotPlaced != "" {
+		row.text += "  [cannot be applied: " + f.NotPlaced + "]"
 	}
 	if f.Mark != nil {
 		row.text += fmt.Sprintf("  [%s: %s]", f.Mark.Risk, f.Mark.Reason)
@@ -106,7 +111,7 @@ func (r *Review) statRow(f *FileDiff) (statRow, error) {
 
 // groupRows are a group's lines, of which the first has its marks.
 func groupRows(g *Group) []statRow {
-	rows := []statRow{{name: g.Name, text: count(g.Count, "file")}}
+	rows := []statRow{{name: g.Name, text: Count(g.Count, "file")}}
 	for i, line := range g.Lines {
 		if i == 0 {
 			rows[0].text += ", " + line
@@ -156,7 +161,8 @@ func scale(inserted, deleted int) (plus, minus int) {
 	return max(plus, min(inserted, 1)), max(minus, min(deleted, 1))
 }
 
-func count(n int, what string) string {
+// Count writes a number with its unit: "1 file", "3 files".
+func Count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -171,17 +177,18 @@ const ReviewVersion = 2
 // jsonHead is the beginning of the JSON form of a Review; its "files" follow.
 // Paths and link targets are escaped by vpath.Escape, modes are octal.
 type jsonHead struct {
-	SchemaVersion int    `json:"schema_version"`
-	Sandbox       string `json:"sandbox"`
-	ID            ID     `json:"id"`
+	SchemaVersion int       `json:"schema_version"`
+	Sandbox       string    `json:"sandbox"`
+	ID            record.ID `json:"id"`
 }
 
 type jsonFile struct {
-	Path   string `json:"path"`
-	Status Status `json:"status"`
-	*Mark
+	Path   string         `json:"path"`
+	Status changes.Status `json:"status"`
+	*RiskFlag
 	Own         bool       `json:"own,omitempty"`
 	LeftOut     string     `json:"left_out,omitempty"` // why no apply takes it
+	NotPlaced   string     `json:"cannot_apply,omitempty"`
 	Group       string     `json:"group,omitempty"`
 	RenamedFrom string     `json:"renamed_from,omitempty"`
 	RenamedTo   string     `json:"renamed_to,omitempty"`
@@ -240,7 +247,7 @@ type jsonLine struct {
 func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest string, err error) {
 	head, err := json.Marshal(jsonHead{SchemaVersion: ReviewVersion, Sandbox: r.name, ID: r.id})
 	if err != nil {
-		return "", fault.New(fault.Internal, "diff: %w", err)
+		return "", errdefs.New(errdefs.Internal, "diff: %w", err)
 	}
 	b := bufio.NewWriter(w)
 	b.Write(head[:len(head)-1])
@@ -253,7 +260,7 @@ func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest
 		}
 		text, err := json.Marshal(jsonOf(f, &c))
 		if err != nil {
-			return "", fault.New(fault.Internal, "diff: %w", err)
+			return "", errdefs.New(errdefs.Internal, "diff: %w", err)
 		}
 		if i > 0 {
 			b.WriteByte(',')
@@ -265,7 +272,7 @@ func (r *Review) WriteJSON(w io.Writer, remember func() (string, error)) (digest
 	}
 	groups, err := json.Marshal(JSONGroups(r.groups))
 	if err != nil {
-		return "", fault.New(fault.Internal, "diff: %w", err)
+		return "", errdefs.New(errdefs.Internal, "diff: %w", err)
 	}
 	fmt.Fprintf(b, "],\"groups\":%s,\"digest\":%q}\n", vpath.EscapeJSON(groups), digest)
 	return digest, b.Flush()
@@ -277,7 +284,7 @@ func Written(p vpath.Path) string { return vpath.Escape(p.Rel()) }
 
 func jsonOf(f *FileDiff, c *Content) jsonFile {
 	j := jsonFile{
-		Path: Written(f.Path), Status: f.Status, Mark: f.Mark, Own: f.Own, LeftOut: f.LeftOut, Group: f.Group, Stale: f.Stale,
+		Path: Written(f.Path), Status: f.Status, RiskFlag: f.Mark, Own: f.Own, LeftOut: f.LeftOut, NotPlaced: f.NotPlaced, Group: f.Group, Stale: f.Stale,
 		Old: jsonSideOf(f.Old), New: jsonSideOf(f.New),
 		Binary: c.Binary, TooLarge: c.TooLarge, Unknown: c.Unknown, Inserted: c.Inserted, Deleted: c.Deleted,
 	}
@@ -311,5 +318,5 @@ func jsonSideOf(s *Side) *jsonSide {
 	if s == nil {
 		return nil
 	}
-	return &jsonSide{Mode: fmt.Sprintf("%06o", s.Mode), SizeBytes: s.SizeBytes, Target: HostPath(s.Target).String()}
+	return &jsonSide{Mode: fmt.Sprintf("%06o", s.Mode), SizeBytes: s.SizeBytes, Target: record.HostPath(s.Target).String()}
 }

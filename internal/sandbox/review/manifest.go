@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"crypto/sha256"
@@ -12,15 +12,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// manifest is what a review showed, by path.
-type manifest map[vpath.Path]shownEntry
+// Manifest is what a review showed, by path.
+type Manifest map[vpath.Path]ShownEntry
 
-// shownEntry is what apply makes of a path, as a review showed it.
-type shownEntry struct {
+// ShownEntry is what apply makes of a path, as a review showed it.
+type ShownEntry struct {
 	// Mode is the type and the permission bits that apply would set, 0 for a
 	// deletion.
 	Mode   uint32 `json:"mode,omitempty"`
@@ -38,9 +40,9 @@ type shownEntry struct {
 // grows with every change of the form.
 const digestHeader = "agentfense review 1\n"
 
-// digest names the manifest. It covers paths, types, modes, link targets and
+// Digest names the manifest. It covers paths, types, modes, link targets and
 // contents: one line for each path, the fields escaped and separated by tabs.
-func (m manifest) digest() string {
+func (m Manifest) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(digestHeader))
 	for _, p := range slices.Sorted(maps.Keys(m)) {
@@ -50,49 +52,43 @@ func (m manifest) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// IsDigest reports whether text has the form of a digest.
-func IsDigest(text string) bool {
-	raw, err := hex.DecodeString(text)
-	return err == nil && len(raw) == sha256.Size && hex.EncodeToString(raw) == text
-}
-
-// encode returns the stored form of the manifest.
-func (m manifest) encode() ([]byte, error) {
-	named := make(map[string]shownEntry, len(m))
+// Encode returns the stored form of the manifest.
+func (m Manifest) Encode() ([]byte, error) {
+	named := make(map[string]ShownEntry, len(m))
 	for p, e := range m {
 		named[p.String()] = e
 	}
 	return json.Marshal(named)
 }
 
-// decodeManifest reads the stored form of the manifest that digest names.
+// DecodeManifest reads the stored form of the manifest that digest names.
 // Errors: Precondition if it is another.
-func decodeManifest(text []byte, digest string) (manifest, error) {
-	var named map[string]shownEntry
+func DecodeManifest(text []byte, digest string) (Manifest, error) {
+	var named map[string]ShownEntry
 	if err := json.Unmarshal(text, &named); err != nil {
-		return nil, fault.New(fault.Precondition, "review %s: damaged: %w", digest, err)
+		return nil, errdefs.New(errdefs.Precondition, "review %s: damaged: %w", digest, err)
 	}
-	m := make(manifest, len(named))
+	m := make(Manifest, len(named))
 	for name, e := range named {
 		raw, err := vpath.Unescape(name)
 		if err != nil {
-			return nil, fault.New(fault.Precondition, "review %s: damaged: %w", digest, err)
+			return nil, errdefs.New(errdefs.Precondition, "review %s: damaged: %w", digest, err)
 		}
 		p, err := vpath.Parse(raw)
 		if err != nil {
-			return nil, fault.New(fault.Precondition, "review %s: damaged: %w", digest, err)
+			return nil, errdefs.New(errdefs.Precondition, "review %s: damaged: %w", digest, err)
 		}
 		m[p] = e
 	}
-	if m.digest() != digest {
-		return nil, fault.New(fault.Precondition, "review %s: damaged: its content is another", digest)
+	if m.Digest() != digest {
+		return nil, errdefs.New(errdefs.Precondition, "review %s: damaged: its content is another", digest)
 	}
 	return m, nil
 }
 
-// selection tells what lies at or below one of the paths; no paths: everything
+// Selection tells what lies at or below one of the paths; no paths: everything
 // does. There may be very many paths.
-func selection(paths []vpath.Path) func(vpath.Path) bool {
+func Selection(paths []vpath.Path) func(vpath.Path) bool {
 	if len(paths) == 0 {
 		return func(vpath.Path) bool { return true }
 	}
@@ -110,25 +106,25 @@ func selection(paths []vpath.Path) func(vpath.Path) bool {
 	}
 }
 
-// entryOf is what apply would make of the change, without a content.
-func entryOf(c *change, target string) shownEntry {
-	e := shownEntry{Added: c.status == Added}
-	if c.status == Deleted {
+// EntryOf is what apply would make of the change, without a content.
+func EntryOf(c *changes.Change, target string) ShownEntry {
+	e := ShownEntry{Added: c.Status == changes.Added}
+	if c.Status == changes.Deleted {
 		return e
 	}
-	switch mode := c.Info.Mode; mode & typeBits {
+	switch mode := c.Info.Mode; mode & record.TypeBits {
 	case unix.S_IFDIR:
-		e.Mode = mode & (typeBits | stickyBits)
+		e.Mode = mode & (record.TypeBits | record.StickyBits)
 	case unix.S_IFLNK:
-		e.Mode, e.Target = unix.S_IFLNK, HostPath(target).String()
+		e.Mode, e.Target = unix.S_IFLNK, record.HostPath(target).String()
 	default:
-		e.Mode = mode & (typeBits | permBits)
+		e.Mode = mode & (record.TypeBits | record.PermBits)
 	}
 	return e
 }
 
-// isRegular reports whether the entry has a content.
-func (e shownEntry) isRegular() bool { return e.Mode&typeBits == unix.S_IFREG }
+// IsRegular reports whether the entry has a content.
+func (e ShownEntry) IsRegular() bool { return e.Mode&record.TypeBits == unix.S_IFREG }
 
 // hashLimit is the size in bytes up to which a content is hashed. A program
 // inside can make a larger file of holes that takes no space and no end of time.
@@ -154,26 +150,26 @@ func readContent(f *os.File, most int64, whole bool) (sum string, head []byte, e
 	return hex.EncodeToString(h.Sum(nil)), head, nil
 }
 
-// sumOf returns the SHA-256 of a regular file's content in hex.
-func sumOf(f *os.File) (string, error) {
+// SumOf returns the SHA-256 of a regular file's content in hex.
+func SumOf(f *os.File) (string, error) {
 	sum, _, err := readContent(f, 0, true)
 	return sum, err
 }
 
-// manifestOf is what changes are now. A path that cannot be read is missing: it
+// ManifestOf is what changes are now. A path that cannot be read is missing: it
 // is gone again, from a live sandbox.
-func (w *work) manifestOf(changes []change) (manifest, error) {
-	m := manifest{}
+func ManifestOf(w *changes.Work, changes []changes.Change) (Manifest, error) {
+	m := Manifest{}
 	for i := range changes {
 		c := &changes[i]
-		if c.status == 0 || c.kept != "" || c.isOwn() {
+		if !c.IsListed() || c.IsOwn() {
 			continue
 		}
-		e, err := w.entryNow(c)
+		e, err := entryNow(w, c)
 		switch {
 		case err == nil:
 			m[c.Path] = e
-		case w.lock != nil || !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Precondition):
+		case w.Lock != nil || !errdefs.Is(err, errdefs.NotFound) && !errdefs.Is(err, errdefs.Precondition):
 			return nil, err
 		}
 	}
@@ -181,34 +177,34 @@ func (w *work) manifestOf(changes []change) (manifest, error) {
 }
 
 // entryNow is what apply would make of the change, with its content.
-func (w *work) entryNow(c *change) (shownEntry, error) {
-	e := entryOf(c, "")
-	switch e.Mode & typeBits {
+func entryNow(w *changes.Work, c *changes.Change) (ShownEntry, error) {
+	e := EntryOf(c, "")
+	switch e.Mode & record.TypeBits {
 	case unix.S_IFLNK:
-		target, err := w.stack.Readlink(c.Path)
-		e.Target = HostPath(target).String()
+		target, err := w.Stack.Readlink(c.Path)
+		e.Target = record.HostPath(target).String()
 		return e, err
 	case unix.S_IFREG:
 		var err error
-		e.SHA256, err = w.sumOfDelta(c.Path)
+		e.SHA256, err = SumOfDelta(w, c.Path)
 		return e, err
 	}
 	return e, nil
 }
 
-// sumOfDelta returns the SHA-256 of the delta's file in hex.
-func (w *work) sumOfDelta(p vpath.Path) (sum string, err error) {
+// SumOfDelta returns the SHA-256 of the delta's file in hex.
+func SumOfDelta(w *changes.Work, p vpath.Path) (sum string, err error) {
 	var f *os.File
-	err = asOwner(func() (err error) {
-		f, err = w.stack.OpenDelta(p)
+	err = record.AsOwner(func() (err error) {
+		f, err = w.Stack.OpenDelta(p)
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	if sum, err = sumOf(f); err != nil {
-		err = fault.New(diskKind(err), "read %s: %w", p, err)
+	if sum, err = SumOf(f); err != nil {
+		err = errdefs.New(record.DiskKind(err), "read %s: %w", p, err)
 	}
 	return sum, err
 }

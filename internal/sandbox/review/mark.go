@@ -1,12 +1,14 @@
-package sandbox
+package review
 
 import (
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/risk"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/risk"
 )
 
 // Risk says how a changed file could act outside of the sandbox once it is
@@ -25,14 +27,17 @@ var (
 	riskWords = [...]string{NoRisk: "", TrustedLater: "trusted_later", RunsOnHost: "runs_on_host"}
 )
 
+// Risks returns the risks but NoRisk, the gravest last.
+func Risks() []Risk { return []Risk{TrustedLater, RunsOnHost} }
+
 // String returns the words that people see.
 func (r Risk) String() string { return riskNames[r] }
 
 // MarshalText returns the API's word.
 func (r Risk) MarshalText() ([]byte, error) { return []byte(riskWords[r]), nil }
 
-// Mark is a risk and what makes it one: "git hook".
-type Mark struct {
+// RiskFlag is a risk and what makes it one: "git hook".
+type RiskFlag struct {
 	Risk   Risk   `json:"risk"`
 	Reason string `json:"risk_reason"`
 }
@@ -51,25 +56,17 @@ type marker struct {
 	aliases aliases
 }
 
-// marks returns the marker, made at the first call.
-func (w *work) marks() (*marker, error) {
-	if w.marker != nil {
-		return w.marker, nil
-	}
-	table, err := risk.New(w.sandbox.record.Marks)
+// marks returns the marker of the changes that were read.
+func marks(w *changes.Work) (*marker, error) {
+	table, err := risk.New(w.Sandbox.Stored.Marks)
 	if err != nil {
 		return nil, err
 	}
-	w.marker = &marker{table: table, tree: newFutureTree(w.stack, w.delta), repos: map[vpath.Path]repository{}}
-	return w.marker, nil
+	return &marker{table: table, tree: newFutureTree(w.Stack, w.Delta), repos: map[vpath.Path]repository{}}, nil
 }
 
-// mark returns the mark that f deserves, nil if it is a file like any other.
-func (w *work) mark(f *FileDiff) (*Mark, error) {
-	m, err := w.marks()
-	if err != nil {
-		return nil, err
-	}
+// ofDiff returns the mark that f deserves, nil if it is a file like any other.
+func (m *marker) ofDiff(f *FileDiff) *RiskFlag {
 	var was, is Side
 	if f.Old != nil {
 		was = *f.Old
@@ -77,22 +74,22 @@ func (w *work) mark(f *FileDiff) (*Mark, error) {
 	if f.New != nil {
 		is = *f.New
 	}
-	return m.of(f.Path, was.Mode, is), nil
+	return m.of(f.Path, was.Mode, is)
 }
 
 // of returns the mark of a change at p from what was to what is there.
-func (m *marker) of(p vpath.Path, was uint32, is Side) *Mark {
-	kind := is.Mode & typeBits
-	isDirChange := kind == unix.S_IFDIR || kind == 0 && isDir(was)
+func (m *marker) of(p vpath.Path, was uint32, is Side) *RiskFlag {
+	kind := is.Mode & record.TypeBits
+	isDirChange := kind == unix.S_IFDIR || kind == 0 && record.IsDir(was)
 	mark := m.byPath(p, isDirChange)
-	var more *Mark
+	var more *RiskFlag
 	switch {
 	case kind == unix.S_IFREG && is.Mode&0o111 != 0:
-		more = &Mark{RunsOnHost, executable}
+		more = &RiskFlag{RunsOnHost, executable}
 	case kind == unix.S_IFLNK:
 		more = m.ofLink(p, is.Target)
-		if more == nil && isDir(was) {
-			more = &Mark{TrustedLater, "link instead of a directory"}
+		if more == nil && record.IsDir(was) {
+			more = &RiskFlag{TrustedLater, "link instead of a directory"}
 		}
 	}
 	if mark = graver(mark, more); mark == nil || mark.Risk < RunsOnHost {
@@ -102,7 +99,7 @@ func (m *marker) of(p vpath.Path, was uint32, is Side) *Mark {
 }
 
 // graver returns the graver of two marks, the first if they are equal.
-func graver(a, b *Mark) *Mark {
+func graver(a, b *RiskFlag) *RiskFlag {
 	if a == nil || b != nil && b.Risk > a.Risk {
 		return b
 	}
@@ -110,38 +107,38 @@ func graver(a, b *Mark) *Mark {
 }
 
 // byPath returns the mark that the place of p deserves.
-func (m *marker) byPath(p vpath.Path, isDir bool) *Mark {
+func (m *marker) byPath(p vpath.Path, isDir bool) *RiskFlag {
 	repo, rel, kind := m.repositoryOf(p)
 	if kind == noRepository {
 		return m.lookUp(p, isDir)
 	}
 	if isStore(rel) {
-		var mark *Mark
+		var mark *RiskFlag
 		if !isInDotGit(p) { // where more may lie than git's objects and refs
 			mark = m.lookUp(p, isDir)
 		}
 		if kind == completedRepository {
-			mark = graver(&Mark{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}, mark)
+			mark = graver(&RiskFlag{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}, mark)
 		}
 		return mark
 	}
 	mark := m.lookUp(vpath.Root.Child(".git").Child(rel), isDir)
 	if kind == newRepository && m.tree.made[foldedPath(repo)] != 0 && isMember(rel) {
-		mark = graver(&Mark{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}, mark)
+		mark = graver(&RiskFlag{RunsOnHost, "makes its directory a git repository, of which git runs the configuration"}, mark)
 	}
 	return graver(mark, m.lookUp(p, isDir))
 }
 
 // lookUp asks the table.
-func (m *marker) lookUp(p vpath.Path, isDir bool) *Mark {
+func (m *marker) lookUp(p vpath.Path, isDir bool) *RiskFlag {
 	e, ok := m.table.At(p, isDir)
 	switch {
 	case !ok:
 		return nil
 	case e.Runs:
-		return &Mark{RunsOnHost, e.Reason}
+		return &RiskFlag{RunsOnHost, e.Reason}
 	}
-	return &Mark{TrustedLater, e.Reason}
+	return &RiskFlag{TrustedLater, e.Reason}
 }
 
 // isInDotGit reports whether p is below a directory called .git.

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"os"
@@ -8,10 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/risk"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/risk"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 func TestMarksByPathAndMode(t *testing.T) {
@@ -53,7 +55,7 @@ func TestMarksByPathAndMode(t *testing.T) {
 		{"a link that comes back is out on its way", "/l", 0, link, "../src/x", TrustedLater},
 		{"a link in place of a directory", "/a", dir, link, "b", TrustedLater},
 	}
-	m, err := (&work{sandbox: &Sandbox{}}).marks()
+	m, err := marks((&changes.Work{Sandbox: &record.Sandbox{}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +207,7 @@ func plant(t *testing.T, dir string, p planted) {
 	full := filepath.Join(dir, p.path)
 	err := os.MkdirAll(filepath.Dir(full), 0o755)
 	if err == nil {
-		switch p.mode & typeBits {
+		switch p.mode & record.TypeBits {
 		case unix.S_IFDIR:
 			err = os.MkdirAll(full, 0o755)
 		case unix.S_IFLNK:
@@ -226,7 +228,7 @@ func makeDelta(t *testing.T, stack *layer.Stack, paths []planted) []layer.Change
 	for _, p := range paths {
 		path := vpath.Path(p.path)
 		for dir := range path.Ancestors() {
-			if _, err := stack.Lookup(dir); fault.Is(err, fault.NotFound) {
+			if _, err := stack.Lookup(dir); errdefs.Is(err, errdefs.NotFound) {
 				_, err = stack.Mkdir(dir, 0o755)
 				if err != nil {
 					t.Fatal(err)
@@ -237,10 +239,10 @@ func makeDelta(t *testing.T, stack *layer.Stack, paths []planted) []layer.Change
 		if err == nil && !is.IsDir() {
 			_, err = stack.Unlink(path, false)
 		}
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err != nil && !errdefs.Is(err, errdefs.NotFound) {
 			t.Fatal(err)
 		}
-		switch p.mode & typeBits {
+		switch p.mode & record.TypeBits {
 		case unix.S_IFDIR:
 			_, err = stack.Mkdir(path, 0o755)
 		case unix.S_IFLNK:

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"bufio"
@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // NestedMounts returns the paths at which other file systems are mounted in
@@ -17,18 +19,18 @@ import (
 // the paths and no other of them lies above. The view shows an empty directory
 // there that nothing can be made in, and a file that cannot be opened.
 // Errors: Internal.
-func (s *Sandbox) NestedMounts() ([]vpath.Path, error) {
+func NestedMounts(s *record.Sandbox) ([]vpath.Path, error) {
 	points, err := mountPoints()
 	if err != nil {
-		return nil, fault.New(fault.Internal, "mounts: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "mounts: %w", err)
 	}
-	source := string(s.record.Source.Path)
-	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !isBelow(p, source) })
-	w := work{sandbox: s}
+	source := string(s.Stored.Source.Path)
+	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !record.IsBelow(p, source) })
+	w := changes.Work{Sandbox: s}
 	if len(points) == 0 {
 		return nil, nil
 	}
-	if err := w.compile(s.record.Source); err != nil {
+	if err := w.Compile(s.Stored.Source); err != nil {
 		return nil, err
 	}
 	var list []vpath.Path
@@ -37,7 +39,7 @@ func (s *Sandbox) NestedMounts() ([]vpath.Path, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.policy.Decide(p).ForDir() != policy.None {
+		if w.Policy.Decide(p).ForDir() != policy.None {
 			list = append(list, p)
 		}
 	}

@@ -1,10 +1,10 @@
-package sandbox
+package review
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestTopmost(t *testing.T) {

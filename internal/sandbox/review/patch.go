@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"bufio"
@@ -9,9 +9,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/textdiff"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/textdiff"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // PatchOptions say how a patch is written. The zero value is safe to show.
@@ -58,10 +60,13 @@ func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
 	p.marks(r.files, whole)
 	for i := range r.files {
 		f := &r.files[i]
+		if f.NotPlaced != "" {
+			p.line(colourWarn, fmt.Sprintf("# %s: cannot be applied: %s", changes.Quote(f.Path), f.NotPlaced))
+		}
 		var err error
 		switch {
 		case f.LeftOut != "":
-			p.line(colourWarn, fmt.Sprintf("# %s: %s", quote(f.Path), f.LeftOut))
+			p.line(colourWarn, fmt.Sprintf("# %s: %s", changes.Quote(f.Path), f.LeftOut))
 		case f.Group != "" && !whole, f.RenamedTo != "":
 			err = r.take(f)
 		case f.RenamedFrom != "":
@@ -82,7 +87,7 @@ func (r *Review) WritePatch(w io.Writer, o PatchOptions) error {
 
 func (r *Review) writeFile(p *patchWriter, f *FileDiff) error {
 	if f.Stale {
-		p.line(colourWarn, "# the source has changed since: "+quote(f.Path))
+		p.line(colourWarn, "# the source has changed since: "+changes.Quote(f.Path))
 	}
 	for _, part := range f.parts() {
 		content, err := r.Content(&part)
@@ -100,11 +105,11 @@ func (r *Review) take(f *FileDiff) error {
 	if r.work == nil {
 		return nil
 	}
-	e, err := r.work.entryNow(&f.change)
+	e, err := entryNow(r.work, &f.Change)
 	switch {
-	case err == nil && (!e.isRegular() || e.SHA256 != ""):
+	case err == nil && (!e.IsRegular() || e.SHA256 != ""):
 		r.shown[f.Path] = e
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Precondition), fault.Is(err, fault.Denied):
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition), errdefs.Is(err, errdefs.Denied):
 		return nil // gone again, from a live sandbox: it is not shown
 	}
 	return err
@@ -138,7 +143,7 @@ func (p *patchWriter) marks(files []FileDiff, whole bool) {
 	marked := false
 	for _, f := range files {
 		if f.Mark != nil && (f.Group == "" || whole) {
-			p.line(colourWarn, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, quote(f.Path), f.Mark.Reason))
+			p.line(colourWarn, fmt.Sprintf("# %s: %s (%s)", f.Mark.Risk, changes.Quote(f.Path), f.Mark.Reason))
 			marked = true
 		}
 	}
@@ -149,7 +154,7 @@ func (p *patchWriter) marks(files []FileDiff, whole bool) {
 
 func (p *patchWriter) file(f *FileDiff, c Content) {
 	if !isPatchable(f.Old) || !isPatchable(f.New) {
-		p.line(colourMeta, fmt.Sprintf("# %s: %s", quote(f.Path), f.describeChange()))
+		p.line(colourMeta, fmt.Sprintf("# %s: %s", changes.Quote(f.Path), f.describeChange()))
 		return
 	}
 	p.header(f)
@@ -159,7 +164,7 @@ func (p *patchWriter) file(f *FileDiff, c Content) {
 // parts returns f, or for a change of type the deletion and the addition that
 // it is to git.
 func (f *FileDiff) parts() []FileDiff {
-	if f.Status != Retyped {
+	if f.Status != changes.Retyped {
 		return []FileDiff{*f}
 	}
 	gone, made := *f, *f
@@ -169,7 +174,7 @@ func (f *FileDiff) parts() []FileDiff {
 
 // isPatchable reports whether git has a form for the side.
 func isPatchable(s *Side) bool {
-	return s == nil || s.Mode&typeBits == unix.S_IFREG || s.Mode&typeBits == unix.S_IFLNK
+	return s == nil || s.Mode&record.TypeBits == unix.S_IFREG || s.Mode&record.TypeBits == unix.S_IFLNK
 }
 
 func (p *patchWriter) header(f *FileDiff) {
@@ -189,8 +194,8 @@ func (p *patchWriter) header(f *FileDiff) {
 func (p *patchWriter) rename(f *FileDiff) {
 	p.line(colourMeta, "diff --git "+quoteSide("a", f.RenamedFrom)+" "+quoteSide("b", f.Path))
 	p.line(colourMeta, "similarity index 100%")
-	p.line(colourMeta, "rename from "+quote(f.RenamedFrom))
-	p.line(colourMeta, "rename to "+quote(f.Path))
+	p.line(colourMeta, "rename from "+changes.Quote(f.RenamedFrom))
+	p.line(colourMeta, "rename to "+changes.Quote(f.Path))
 }
 
 // groups says what the groups hold.
@@ -226,7 +231,7 @@ func namesOf(m GroupMark) string {
 			names = append(names, fmt.Sprintf("%d more", len(m.Paths)-i))
 			break
 		}
-		names = append(names, quote(p))
+		names = append(names, changes.Quote(p))
 	}
 	return strings.Join(names, ", ")
 }
@@ -304,15 +309,16 @@ func (p *patchWriter) hunks(hunks []textdiff.Hunk) {
 func (f *FileDiff) describeChange() string {
 	switch {
 	case f.Old == nil:
-		return fmt.Sprintf("new %s, mode %04o", typeName(f.New.Mode), f.New.Mode&stickyBits)
+		return fmt.Sprintf("new %s, mode %04o", TypeName(f.New.Mode), f.New.Mode&record.StickyBits)
 	case f.New == nil:
-		return "deleted " + typeName(f.Old.Mode)
+		return "deleted " + TypeName(f.Old.Mode)
 	}
-	return fmt.Sprintf("%s, mode %04o became %04o", typeName(f.Old.Mode), f.Old.Mode&stickyBits, f.New.Mode&stickyBits)
+	return fmt.Sprintf("%s, mode %04o became %04o", TypeName(f.Old.Mode), f.Old.Mode&record.StickyBits, f.New.Mode&record.StickyBits)
 }
 
-func typeName(mode uint32) string {
-	switch mode & typeBits {
+// TypeName names the type of file of a mode.
+func TypeName(mode uint32) string {
+	switch mode & record.TypeBits {
 	case unix.S_IFREG:
 		return "file"
 	case unix.S_IFDIR:
@@ -330,14 +336,11 @@ func typeName(mode uint32) string {
 // gitMode returns the mode as git writes it, with all permission bits: git
 // itself knows only 644 and 755.
 func gitMode(s *Side) string {
-	if s.Mode&typeBits == unix.S_IFLNK {
+	if s.Mode&record.TypeBits == unix.S_IFLNK {
 		return "120000"
 	}
-	return fmt.Sprintf("%06o", s.Mode&(typeBits|permBits))
+	return fmt.Sprintf("%06o", s.Mode&(record.TypeBits|record.PermBits))
 }
-
-// quote returns the path relative to the source, as git writes it.
-func quote(p vpath.Path) string { return textdiff.QuoteName(p.Rel()) }
 
 func quoteSide(side string, p vpath.Path) string { return textdiff.QuoteName(side + string(p)) }
 

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"cmp"
@@ -6,7 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // What is read at most to find renames.
@@ -19,10 +21,10 @@ const (
 // is for showing only: an apply takes each of the two by itself. Files that are empty,
 // in a group, or changed in the source meanwhile are left alone, and so is a
 // deletion with a mark, which is to be seen.
-func (w *work) findRenames(files []FileDiff) {
+func findRenames(w *changes.Work, files []FileDiff) {
 	gone := map[int64][]*FileDiff{} // by size
 	for i := range files {
-		if f := &files[i]; f.Status == Deleted && f.Mark == nil && canBeRenamed(f, f.Old) {
+		if f := &files[i]; f.Status == changes.Deleted && f.Mark == nil && canBeRenamed(f, f.Old) {
 			gone[f.Old.SizeBytes] = append(gone[f.Old.SizeBytes], f)
 		}
 	}
@@ -31,18 +33,18 @@ func (w *work) findRenames(files []FileDiff) {
 	}
 	s := renameSearch{work: w, sums: map[vpath.Path]string{}, gone: gone}
 	for i := range files {
-		if f := &files[i]; f.Status == Added && canBeRenamed(f, f.New) {
+		if f := &files[i]; f.Status == changes.Added && canBeRenamed(f, f.New) {
 			s.pair(f)
 		}
 	}
 }
 
 func canBeRenamed(f *FileDiff, side *Side) bool {
-	return f.Group == "" && !f.Stale && side != nil && side.Mode&typeBits == unix.S_IFREG && side.SizeBytes > 0
+	return f.Group == "" && !f.Stale && side != nil && side.Mode&record.TypeBits == unix.S_IFREG && side.SizeBytes > 0
 }
 
 type renameSearch struct {
-	work  *work
+	work  *changes.Work
 	gone  map[int64][]*FileDiff
 	sums  map[vpath.Path]string // of the source's files
 	files int
@@ -55,7 +57,7 @@ func (s *renameSearch) pair(f *FileDiff) {
 	if !slices.ContainsFunc(candidates, func(c *FileDiff) bool { return c.RenamedTo == "" }) || !s.mayRead(f.New.SizeBytes) {
 		return
 	}
-	sum, err := s.work.sumOfDelta(f.Path)
+	sum, err := SumOfDelta(s.work, f.Path)
 	if err != nil || sum == "" {
 		return // it is shown as an addition
 	}
@@ -84,8 +86,8 @@ func (s *renameSearch) sourceSum(f *FileDiff) string {
 	}
 	sum := ""
 	if s.mayRead(f.Old.SizeBytes) {
-		if file, err := s.work.stack.OpenSource(f.Path); err == nil {
-			if sum, err = sumOf(file); err != nil {
+		if file, err := s.work.Stack.OpenSource(f.Path); err == nil {
+			if sum, err = SumOf(file); err != nil {
 				sum = ""
 			}
 			file.Close()

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"cmp"
@@ -11,9 +11,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // What reviews of a sandbox showed is kept in this directory of it, a file for
@@ -52,16 +54,16 @@ func (r *Review) RememberMore(base string, files []FileDiff) (string, error) {
 // remember stores files beside what base has, but for what lies at and below
 // replaced.
 func (r *Review) remember(base string, replaced []vpath.Path, files []FileDiff) (digest string, err error) {
-	err = r.work.sandbox.withReviews(true, func(dir string) error {
-		m := manifest{}
+	err = withReviews(r.work.Sandbox, true, func(dir string) error {
+		m := Manifest{}
 		if base != "" {
 			if m, err = loadManifest(dir, base); err != nil {
 				return err
 			}
 		}
 		if len(replaced) > 0 {
-			wanted := selection(replaced)
-			maps.DeleteFunc(m, func(p vpath.Path, _ shownEntry) bool { return wanted(p) })
+			wanted := Selection(replaced)
+			maps.DeleteFunc(m, func(p vpath.Path, _ ShownEntry) bool { return wanted(p) })
 		}
 		maps.Copy(m, r.implied)
 		for _, f := range files {
@@ -69,7 +71,7 @@ func (r *Review) remember(base string, replaced []vpath.Path, files []FileDiff) 
 				m[f.Path] = e
 			}
 		}
-		digest = m.digest()
+		digest = m.Digest()
 		return storeManifest(dir, digest, m)
 	})
 	return digest, err
@@ -77,52 +79,52 @@ func (r *Review) remember(base string, replaced []vpath.Path, files []FileDiff) 
 
 // RememberNow is Remember of all that the sandbox has changed, for one that does
 // not run: what its last command left counts as shown.
-func (s *Sandbox) RememberNow() (digest string, err error) {
-	w, err := s.openToRead()
+func RememberNow(s *record.Sandbox) (digest string, err error) {
+	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	changes, err := w.changes(nil, false)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	changes, err := w.Changes(nil, false)
 	if err != nil {
 		return "", err
 	}
-	m, err := w.manifestOf(changes)
+	m, err := ManifestOf(w, changes)
 	if err != nil {
 		return "", err
 	}
-	digest = m.digest()
-	return digest, s.withReviews(true, func(dir string) error { return storeManifest(dir, digest, m) })
+	digest = m.Digest()
+	return digest, withReviews(s, true, func(dir string) error { return storeManifest(dir, digest, m) })
 }
 
 // LastShown returns the digest of what was shown last to the owner of the state
 // directory, "" if that is what the sandbox held at the end of its last command.
-func (s *Sandbox) LastShown() (string, error) {
+func LastShown(s *record.Sandbox) (string, error) {
 	text, err := os.ReadFile(filepath.Join(s.Dir(), reviewsDir, lastShown))
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return "", nil
 	case err != nil:
-		return "", hostError("sandbox "+s.Name(), err)
-	case !IsDigest(string(text)):
-		return "", fault.New(fault.Precondition, "sandbox %s: the note of what was shown last is damaged: run agentfense diff %[1]s again", s.Name())
+		return "", record.HostError("sandbox "+s.Name(), err)
+	case !record.IsDigest(string(text)):
+		return "", errdefs.New(errdefs.Precondition, "sandbox %s: the note of what was shown last is damaged: run agentfense diff %[1]s again", s.Name())
 	}
 	return string(text), nil
 }
 
 // SetLastShown notes what LastShown returns.
-func (s *Sandbox) SetLastShown(digest string) error {
-	return s.withReviews(digest != "", func(dir string) error {
+func SetLastShown(s *record.Sandbox, digest string) error {
+	return withReviews(s, digest != "", func(dir string) error {
 		if digest == "" {
-			return hostfile.IgnoreAbsent(os.Remove(filepath.Join(dir, lastShown)))
+			return safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, lastShown)))
 		}
-		return hostfile.WriteDurably(dir, lastShown, []byte(digest))
+		return safefs.WriteDurably(dir, lastShown, []byte(digest))
 	})
 }
 
 // withReviews calls do with the directory of reviews, which nobody else changes
 // meanwhile. Unless create is set, it does nothing where there is none.
-func (s *Sandbox) withReviews(create bool, do func(dir string) error) error {
+func withReviews(s *record.Sandbox, create bool, do func(dir string) error) error {
 	dir := filepath.Join(s.Dir(), reviewsDir)
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -130,31 +132,31 @@ func (s *Sandbox) withReviews(create bool, do func(dir string) error) error {
 			return nil
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return hostError("sandbox "+s.Name(), err)
+			return record.HostError("sandbox "+s.Name(), err)
 		}
 		f, err = os.Open(dir)
 	}
 	if err != nil {
-		return hostError("sandbox "+s.Name(), err)
+		return record.HostError("sandbox "+s.Name(), err)
 	}
 	defer f.Close()
-	if err := flock(f, unix.LOCK_EX); err != nil {
-		return hostError("sandbox "+s.Name(), err)
+	if err := record.Flock(f, unix.LOCK_EX); err != nil {
+		return record.HostError("sandbox "+s.Name(), err)
 	}
 	err = do(dir)
-	if err != nil && fault.KindOf(err) == fault.Internal {
-		return hostError("sandbox "+s.Name()+": reviews", err)
+	if err != nil && errdefs.KindOf(err) == errdefs.Internal {
+		return record.HostError("sandbox "+s.Name()+": reviews", err)
 	}
 	return err
 }
 
-// reviewed returns what digest names. Errors: Invalid for what is no digest;
+// Reviewed returns what digest names. Errors: Invalid for what is no digest;
 // NotFound if it is kept no longer.
-func (s *Sandbox) reviewed(digest string) (m manifest, err error) {
-	if !IsDigest(digest) {
-		return nil, fault.New(fault.Invalid, "review %s: not a digest (want the 64 hex digits that diff prints)", vpath.Quote(digest))
+func Reviewed(s *record.Sandbox, digest string) (m Manifest, err error) {
+	if !record.IsDigest(digest) {
+		return nil, errdefs.New(errdefs.Invalid, "review %s: not a digest (want the 64 hex digits that diff prints)", vpath.Quote(digest))
 	}
-	err = s.withReviews(false, func(dir string) error {
+	err = withReviews(s, false, func(dir string) error {
 		m, err = loadManifest(dir, digest)
 		return err
 	})
@@ -165,12 +167,12 @@ func (s *Sandbox) reviewed(digest string) (m manifest, err error) {
 }
 
 func noReview(digest string) error {
-	return fault.New(fault.NotFound, "review %s: not kept, or kept no longer: run diff again", digest)
+	return errdefs.New(errdefs.NotFound, "review %s: not kept, or kept no longer: run diff again", digest)
 }
 
-func loadManifest(dir, digest string) (manifest, error) {
-	if !IsDigest(digest) {
-		return nil, fault.New(fault.Invalid, "review %s: not a digest", vpath.Quote(digest))
+func loadManifest(dir, digest string) (Manifest, error) {
+	if !record.IsDigest(digest) {
+		return nil, errdefs.New(errdefs.Invalid, "review %s: not a digest", vpath.Quote(digest))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, digest))
 	if errors.Is(err, os.ErrNotExist) {
@@ -179,14 +181,14 @@ func loadManifest(dir, digest string) (manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeManifest(text, digest)
+	return DecodeManifest(text, digest)
 }
 
 // storeManifest keeps m, and of the others as many as there is room for.
-func storeManifest(dir, digest string, m manifest) error {
-	text, err := m.encode()
+func storeManifest(dir, digest string, m Manifest) error {
+	text, err := m.Encode()
 	if err == nil {
-		err = hostfile.WriteDurably(dir, digest, text)
+		err = safefs.WriteDurably(dir, digest, text)
 	}
 	if err != nil {
 		return err
@@ -202,7 +204,7 @@ func storeManifest(dir, digest string, m manifest) error {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, k.digest)); err != nil {
-			return hostfile.IgnoreAbsent(err)
+			return safefs.IgnoreAbsent(err)
 		}
 	}
 	return nil
@@ -223,7 +225,7 @@ func storedReviews(dir string) ([]storedReview, error) {
 	var list []storedReview
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && IsDigest(e.Name()) {
+		if err == nil && record.IsDigest(e.Name()) {
 			list = append(list, storedReview{e.Name(), info.Size(), info.ModTime()})
 		}
 	}
@@ -233,10 +235,10 @@ func storedReviews(dir string) ([]storedReview, error) {
 	return list, nil
 }
 
-// settle notes in all that is kept that the paths that done reports were applied or
+// Settle notes in all that is kept that the paths that done reports were applied or
 // discarded.
-func (s *Sandbox) settle(done func(vpath.Path) bool) error {
-	return s.withReviews(false, func(dir string) error {
+func Settle(s *record.Sandbox, done func(vpath.Path) bool) error {
+	return withReviews(s, false, func(dir string) error {
 		kept, err := storedReviews(dir)
 		for _, k := range kept {
 			err = errors.Join(err, settleIn(dir, k, done))
@@ -262,11 +264,11 @@ func settleIn(dir string, k storedReview, done func(vpath.Path) bool) error {
 	if !changed {
 		return nil
 	}
-	text, err := m.encode()
+	text, err := m.Encode()
 	if err != nil {
 		return err
 	}
-	if err := hostfile.WriteDurably(dir, k.digest, text); err != nil {
+	if err := safefs.WriteDurably(dir, k.digest, text); err != nil {
 		return os.Remove(filepath.Join(dir, k.digest))
 	}
 	return os.Chtimes(filepath.Join(dir, k.digest), k.at, k.at)

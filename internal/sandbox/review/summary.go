@@ -1,13 +1,16 @@
-package sandbox
+package review
 
 import (
 	"cmp"
 	"slices"
+	"strings"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Summary is what a person is told when a run has ended.
@@ -27,7 +30,7 @@ type DenialGroup struct {
 	Rule   string // its pattern, "" for no rule: the default
 	Source string // where the rule is from
 	Count  int
-	Paths  []string // the first few, each once, escaped
+	Paths  []string // the first few, each once, as Written has them
 	// Omitted are refusals that the audit log only counts, by whichever rule.
 	Omitted bool
 }
@@ -38,7 +41,7 @@ const (
 )
 
 // CountStatus returns how many paths have the status.
-func (s *Summary) CountStatus(status Status) int {
+func (s *Summary) CountStatus(status changes.Status) int {
 	n := 0
 	for _, f := range s.Files {
 		if f.Status == status {
@@ -50,9 +53,9 @@ func (s *Summary) CountStatus(status Status) int {
 
 // Summarise lists what the sandbox has changed, and what it was refused since
 // the audit record with the number afterSeq (0: since ever).
-func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
+func Summarise(s *record.Sandbox, afterSeq uint64) (Summary, error) {
 	var sum Summary
-	r, err := s.Review()
+	r, err := Open(s)
 	if err != nil {
 		return sum, err
 	}
@@ -67,12 +70,26 @@ func (s *Sandbox) Summarise(afterSeq uint64) (Summary, error) {
 			}
 			return do(r)
 		})
-		if fault.Is(err, fault.NotFound) {
+		if errdefs.Is(err, errdefs.NotFound) {
 			return nil
 		}
 		return err
 	})
 	return sum, err
+}
+
+// RefusedTo sums up what one command was refused; changed are the paths that it
+// made or changed.
+func RefusedTo(refusals []audit.PermissionDenied, changed []vpath.Path) Summary {
+	var sum Summary
+	for _, p := range changed { // where the policy hides one, it is an own entry
+		sum.Files = append(sum.Files, FileDiff{Path: p, Status: changes.Added, Own: true})
+	}
+	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: sum.ownPaths()}
+	for _, r := range refusals {
+		d.sum(r)
+	}
+	return Summary{Denials: d.list(), Refused: d.refused}
 }
 
 // AddDenials sums up the refusals among the records that read calls do with. A
@@ -92,7 +109,7 @@ func (s *Summary) AddDenials(read func(do func(audit.Record) error) error) error
 func (s *Summary) ownPaths() map[vpath.Path]bool {
 	own := map[vpath.Path]bool{}
 	for _, f := range s.Files {
-		if !f.Own || f.Status == Deleted {
+		if !f.Own || f.Status == changes.Deleted {
 			continue
 		}
 		for at := f.Path; !own[at]; at = at.Dir() {
@@ -128,9 +145,16 @@ func (d *denials) add(r audit.Record) error {
 	if o, ok := r.Event.(audit.EventsOmitted); ok {
 		d.omitted += int(o.Refusals())
 	}
-	e, ok := r.Event.(audit.PermissionDenied)
-	if !ok || e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
-		return nil
+	if e, ok := r.Event.(audit.PermissionDenied); ok {
+		d.sum(e)
+	}
+	return nil
+}
+
+// sum adds one refusal, or several alike.
+func (d *denials) sum(e audit.PermissionDenied) {
+	if e.Permission == policy.None.String() && d.own[vpath.Path(e.Path)] {
+		return
 	}
 	k := denialKey{string(e.Rule), string(e.RuleSource)}
 	g := d.groups[k]
@@ -139,14 +163,16 @@ func (d *denials) add(r audit.Record) error {
 		d.groups[k] = g
 	}
 	g.Count += max(e.Count, 1)
-	path := HostPath(e.Path).String()
+	path := record.HostPath(e.Path).String()
+	if strings.HasPrefix(path, "/") { // else the log is damaged
+		path = Written(vpath.Path(e.Path))
+	}
 	if len(g.Paths) < maxDenialPaths && !slices.Contains(g.Paths, path) {
 		g.Paths = append(g.Paths, path)
 	}
 	if e.PathSHA256 == "" {
 		d.note(vpath.Path(e.Path), e)
 	}
-	return nil
 }
 
 // note keeps what would have permitted the operation at path.

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"context"
@@ -12,11 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/githistory"
-	"github.com/agentfense/agentfense/internal/gitindex"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/githistory"
+	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxTracked is how many paths Tracked lists.
@@ -54,7 +56,7 @@ func LookAtGit(ctx context.Context, dir *os.File, p *policy.Policy, isKnown func
 	if !readsObjects(p) || showsAll(p) {
 		return Tracked{}
 	}
-	fd, err := hostfile.OpenDir(int(dir.Fd()), ".git", unix.O_RDONLY|unix.O_NOFOLLOW)
+	fd, err := safefs.OpenDir(int(dir.Fd()), ".git", unix.O_RDONLY|unix.O_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return Tracked{} // none, or one whose objects are elsewhere
@@ -94,8 +96,8 @@ func showsAll(p *policy.Policy) bool {
 // note adds a path of the repository to list if the policy hides it, and
 // reports whether there is room for more.
 func (l *gitLook) note(list *[]vpath.Path, name string) bool {
-	p, ok := trackedPath(vpath.Root, name)
-	if !ok || l.known[p] || !isHidden(l.policy, p) {
+	p, ok := gitindex.TrackedPath(vpath.Root, name)
+	if !ok || l.known[p] || !changes.IsHidden(l.policy, p) {
 		return true
 	}
 	l.known[p] = true
@@ -104,7 +106,7 @@ func (l *gitLook) note(list *[]vpath.Path, name string) bool {
 }
 
 func (l *gitLook) index() error {
-	content, err := hostfile.ReadRegular(int(l.dir.Fd()), "index", gitindex.MaxBytes)
+	content, err := safefs.ReadRegular(int(l.dir.Fd()), "index", gitindex.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -134,7 +136,7 @@ func (l *gitLook) history(ctx context.Context, isKnown func(key string) bool) er
 	if err != nil {
 		return err
 	}
-	fd, err := hostfile.OpenDir(dir, "objects", unix.O_RDONLY|unix.O_NOFOLLOW)
+	fd, err := safefs.OpenDir(dir, "objects", unix.O_RDONLY|unix.O_NOFOLLOW)
 	if err != nil {
 		return fmt.Errorf(".git/objects: %w", err)
 	}
@@ -160,28 +162,28 @@ func (l *gitLook) key(tips []string) string {
 // gitSeenFile keeps the key of the history that was looked at last.
 const gitSeenFile = "git-seen"
 
-// LookAtGit is LookAtGit of the sandbox's source and policy. What it said of a
+// LookAtSandbox is LookAtGit of the sandbox's source and policy. What it said of a
 // history, it says once: seen is to be called when that has been told.
-func (s *Sandbox) LookAtGit(ctx context.Context) (found Tracked, seen func() error, err error) {
-	w := &work{sandbox: s}
-	if err := w.compile(s.record.Source); err != nil {
+func LookAtSandbox(ctx context.Context, s *record.Sandbox) (found Tracked, seen func() error, err error) {
+	w := &changes.Work{Sandbox: s}
+	if err := w.Compile(s.Stored.Source); err != nil {
 		return Tracked{}, nil, err
 	}
-	source, err := s.record.Source.Open()
+	source, err := s.Stored.Source.Open()
 	if err != nil {
 		return Tracked{}, nil, err
 	}
 	defer source.Close()
 	key := ""
-	found = LookAtGit(ctx, source, w.policy, func(k string) bool {
+	found = LookAtGit(ctx, source, w.Policy, func(k string) bool {
 		key = k
-		last, err := hostfile.ReadRegularIn(s.Dir(), gitSeenFile, 1<<10)
+		last, err := safefs.ReadRegularIn(s.Dir(), gitSeenFile, 1<<10)
 		return err == nil && string(last) == k
 	})
 	return found, func() error {
 		if key == "" {
 			return nil
 		}
-		return hostfile.WriteDurably(s.Dir(), gitSeenFile, []byte(key))
+		return safefs.WriteDurably(s.Dir(), gitSeenFile, []byte(key))
 	}, nil
 }

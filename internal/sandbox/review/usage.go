@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // maxLooks bounds how many entries Usage looks at in one sandbox.
@@ -24,16 +26,16 @@ type Usage struct {
 	MoreDisk  bool
 }
 
-// Usage looks at what the sandbox holds, at maxLooks entries at most.
-func (s *Sandbox) Usage() (Usage, error) {
+// UsageOf looks at what the sandbox holds, at maxLooks entries at most.
+func UsageOf(s *record.Sandbox) (Usage, error) {
 	var u Usage
 	delta := meter{left: maxLooks}
 	if err := delta.dir(unix.AT_FDCWD, s.LayersDir(), 0); err != nil {
-		return u, hostError("sandbox "+s.Name(), err)
+		return u, record.HostError("sandbox "+s.Name(), err)
 	}
 	all := meter{left: maxLooks, passesClosed: true} // a kept home may hold such
 	if err := all.dir(unix.AT_FDCWD, s.Dir(), 0); err != nil {
-		return u, hostError("sandbox "+s.Name(), err)
+		return u, record.HostError("sandbox "+s.Name(), err)
 	}
 	u.DiskBytes, u.MoreDisk = max(all.bytes, delta.bytes), all.left < 0 || all.passed
 	if delta.left < 0 {
@@ -41,7 +43,7 @@ func (s *Sandbox) Usage() (Usage, error) {
 		return u, nil
 	}
 	var err error
-	u.Changes, err = s.CountChanges()
+	u.Changes, err = CountChanges(s)
 	return u, err
 }
 
@@ -111,9 +113,9 @@ func (m *meter) entry(dir int, name string, dev uint64, depth int) error {
 	}
 	m.bytes += st.Blocks * 512
 	switch {
-	case st.Mode&typeBits != unix.S_IFDIR:
+	case st.Mode&record.TypeBits != unix.S_IFDIR:
 		return nil
-	case depth == maxDepth:
+	case depth == record.MaxDepth:
 		m.left = -1
 		return nil
 	}
@@ -121,8 +123,8 @@ func (m *meter) entry(dir int, name string, dev uint64, depth int) error {
 }
 
 // LastUsed is when something last happened in the sandbox: its audit log was written.
-func (s *Sandbox) LastUsed() time.Time {
-	used := s.record.CreatedAt
+func LastUsed(s *record.Sandbox) time.Time {
+	used := s.Stored.CreatedAt
 	if info, err := os.Stat(s.AuditPath()); err == nil && info.ModTime().After(used) {
 		used = info.ModTime()
 	}

@@ -1,4 +1,4 @@
-package sandbox
+package review
 
 import (
 	"io"
@@ -10,10 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // View is what a sandbox sees, read from outside: its layers under its policy.
@@ -52,19 +54,19 @@ var originOf = map[layer.Origin]Origin{layer.Source: OfSource, layer.Frozen: OfF
 // OpenView opens what a sandbox of this home sees; without its source (see
 // SourceLost) that is what the delta holds. Close it after. Errors: those of
 // Source.Open.
-func (h *Home) OpenView(s *Sandbox) (*View, error) {
-	reserved, err := h.Reserved(s.record.Source)
+func OpenView(h *record.Home, s *record.Sandbox) (*View, error) {
+	reserved, err := h.Reserved(s.Stored.Source)
 	if err != nil {
 		return nil, err
 	}
-	v := &View{workspace: s.record.Workspace, alias: s.record.alias()}
-	if v.policy, err = policy.Compile(s.record.Rules, policy.Options{Reserved: reserved}); err != nil {
+	v := &View{workspace: s.Stored.Workspace, alias: s.Stored.Alias()}
+	if v.policy, err = policy.Compile(s.Stored.Rules, policy.Options{Reserved: reserved}); err != nil {
 		return nil, err
 	}
-	if v.source, _, err = s.sourceToRead(); err != nil {
+	if v.source, _, err = s.SourceToRead(); err != nil {
 		return nil, err
 	}
-	if v.stack, err = s.OpenLayers(v.source, true); err != nil {
+	if v.stack, err = changes.OpenLayers(s, v.source, layer.Options{ReadOnly: true}); err != nil {
 		v.source.Close()
 		return nil, err
 	}
@@ -90,13 +92,13 @@ func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
 		permission = d.ForDir()
 	}
 	if permission == policy.None && !path.IsRoot() {
-		return ViewEntry{}, fault.New(fault.NotFound, "%s: no such file or directory", path)
+		return ViewEntry{}, errdefs.New(errdefs.NotFound, "%s: no such file or directory", path)
 	}
 	entry := ViewEntry{
 		Path: path, Permission: permission, Mode: info.Mode, SizeBytes: info.Size,
 		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originOf[info.Origin],
 	}
-	if info.Mode&typeBits == unix.S_IFLNK && permission >= policy.Read {
+	if info.Mode&record.TypeBits == unix.S_IFLNK && permission >= policy.Read {
 		entry.Target, err = v.stack.Readlink(at)
 	}
 	return entry, err
@@ -120,7 +122,7 @@ func (v *View) List(dir vpath.Path) ([]ViewEntry, error) {
 func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
 	return func(yield func(ViewEntry, error) bool) {
 		self, err := v.Stat(dir)
-		if err == nil && !isDir(self.Mode) {
+		if err == nil && !record.IsDir(self.Mode) {
 			yield(self, nil)
 			return
 		}
@@ -140,7 +142,7 @@ func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
 				continue
 			}
 			entry, err := v.Stat(path)
-			if fault.Is(err, fault.NotFound) {
+			if errdefs.Is(err, errdefs.NotFound) {
 				continue // hidden, or removed meanwhile
 			}
 			if !yield(entry, err) || err != nil {

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Entry is a line of a table.
@@ -106,7 +106,7 @@ func compile(entries []Entry, own []policy.Mark) (*Table, error) {
 	}
 	var err error
 	if t.policy, err = policy.Compile(rules, policy.Options{}); err != nil {
-		return nil, fault.New(fault.Invalid, "marks: %w", err)
+		return nil, errdefs.New(errdefs.Invalid, "marks: %w", err)
 	}
 	return t, nil
 }

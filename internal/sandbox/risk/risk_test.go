@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // example returns a path that a pattern of the table matches, below dir.
@@ -122,7 +122,7 @@ func TestMarksOfAProjectAreAdded(t *testing.T) {
 			t.Errorf("%s: %+v with marks of a project, %+v without", p, got, want)
 		}
 	}
-	if _, err := New([]policy.Mark{{Pattern: "[", Reason: "x"}}); !fault.Is(err, fault.Invalid) {
+	if _, err := New([]policy.Mark{{Pattern: "[", Reason: "x"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a malformed pattern: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 const (
@@ -70,7 +72,7 @@ func (s *spare) fill() {
 // release gives them up, and tells whether there were any.
 func (s *spare) release() bool {
 	had := len(s.files) > 0
-	closeAll(s.files...)
+	api.CloseAll(s.files...)
 	s.files = nil
 	return had
 }

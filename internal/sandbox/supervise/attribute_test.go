@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
 )
 
 // family starts n processes, each the child of the one before and the last but
@@ -17,7 +17,7 @@ func family(t *testing.T, n int) []int {
 	const script = `if [ $1 -gt 2 ]; then sh -c "$0" "$0" $(($1 - 1)); exit; fi
 exec 3<&0; cat <&3 & echo $!; wait`
 	cmd := exec.CommandContext(context.Background(), "sh", "-c", script, script, strconv.Itoa(n))
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	t.Cleanup(func() {
 		if _, stderr, err := d.End(); err != nil {
 			t.Errorf("%v\n%s", err, stderr)

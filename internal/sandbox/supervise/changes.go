@@ -4,8 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
 // maxChanges bounds what one command's file_changed event lists. More are
@@ -127,8 +127,8 @@ func (s *changeSet) setLocked(path vpath.Path, c change) {
 	s.paths[path] = c
 }
 
-// changes is a changeSet's content, each list sorted.
-type changes struct {
+// list is a changeSet's content, each list sorted.
+type list struct {
 	Created, Modified, Deleted []vpath.Path
 	Renamed                    []rename
 	Omitted                    int
@@ -136,10 +136,10 @@ type changes struct {
 
 type rename struct{ From, To vpath.Path }
 
-func (s *changeSet) take() changes {
+func (s *changeSet) take() list {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := changes{Omitted: s.omitted}
+	out := list{Omitted: s.omitted}
 	for p, c := range s.paths {
 		p = p.Plain()
 		switch c {
@@ -167,6 +167,6 @@ func (s *changeSet) take() changes {
 	return out
 }
 
-func (c changes) empty() bool {
+func (c list) empty() bool {
 	return len(c.Created)+len(c.Modified)+len(c.Deleted)+len(c.Renamed)+c.Omitted == 0
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
 func TestChangeSetKeepsTheNetEffect(t *testing.T) {
@@ -17,57 +17,57 @@ func TestChangeSetKeepsTheNetEffect(t *testing.T) {
 	tests := []struct {
 		name   string
 		events []event
-		want   changes
+		want   list
 	}{
 		{
 			"a file made and written is created",
 			[]event{{"created", "/a", ""}, {"modified", "/a", ""}},
-			changes{Created: []vpath.Path{"/a"}},
+			list{Created: []vpath.Path{"/a"}},
 		},
 		{
 			"a file made and removed leaves no trace",
 			[]event{{"created", "/a", ""}, {"deleted", "/a", ""}},
-			changes{},
+			list{},
 		},
 		{
 			"a file removed and made again is modified",
 			[]event{{"deleted", "/a", ""}, {"created", "/a", ""}},
-			changes{Modified: []vpath.Path{"/a"}},
+			list{Modified: []vpath.Path{"/a"}},
 		},
 		{
 			"a new file renamed is a creation there",
 			[]event{{"created", "/a.tmp", ""}, {"renamed", "/a.tmp", "/a"}},
-			changes{Created: []vpath.Path{"/a"}},
+			list{Created: []vpath.Path{"/a"}},
 		},
 		{
 			"a new file renamed over an old one modifies that",
 			[]event{{"created", "/a.tmp", ""}, {"replaced", "/a.tmp", "/a"}},
-			changes{Modified: []vpath.Path{"/a"}},
+			list{Modified: []vpath.Path{"/a"}},
 		},
 		{
 			"a new file renamed over a new one is a creation there",
 			[]event{{"created", "/a", ""}, {"created", "/a.tmp", ""}, {"replaced", "/a.tmp", "/a"}},
-			changes{Created: []vpath.Path{"/a"}},
+			list{Created: []vpath.Path{"/a"}},
 		},
 		{
 			"an old file renamed twice is renamed once",
 			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/c"}},
-			changes{Renamed: []rename{{"/a", "/c"}}},
+			list{Renamed: []rename{{"/a", "/c"}}},
 		},
 		{
 			"a file renamed and back is unchanged",
 			[]event{{"renamed", "/a", "/b"}, {"renamed", "/b", "/a"}},
-			changes{},
+			list{},
 		},
 		{
 			"a renamed file that is removed was deleted at its old name",
 			[]event{{"renamed", "/a", "/b"}, {"deleted", "/b", ""}},
-			changes{Deleted: []vpath.Path{"/a"}},
+			list{Deleted: []vpath.Path{"/a"}},
 		},
 		{
 			"what lies in a renamed directory moves along",
 			[]event{{"created", "/d/x", ""}, {"renamed", "/d", "/e"}},
-			changes{Created: []vpath.Path{"/e/x"}, Renamed: []rename{{"/d", "/e"}}},
+			list{Created: []vpath.Path{"/e/x"}, Renamed: []rename{{"/d", "/e"}}},
 		},
 	}
 	for _, tt := range tests {

@@ -5,39 +5,41 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-// caller is the client of one command. It is listened to before the command
+// clientConn is the client of one command. It is listened to before the command
 // runs: what it says in that time is kept, and leaving ends the start.
-type caller struct {
+type clientConn struct {
 	stays  bool            // its leaving does not end the start
 	giveUp func()          // ends the start
 	ready  chan struct{}   // closed by connect; nil for a command that is told signals alone
 	over   <-chan struct{} // closed when there will be no command
 
 	mu      sync.Mutex
-	command heard // nil until connect
+	command signals // nil until connect
 	pending []unix.Signal
 	left    bool
 }
 
-// heard is what a caller tells its command.
-type heard interface {
+// signals is what a caller tells its command.
+type signals interface {
 	signal(sig unix.Signal)
 	abandon()
 }
 
 // listen hears the client until it leaves.
-func (k *caller) listen(c conn) {
+func (k *clientConn) listen(c api.Conn) {
 	for {
-		var r request
-		files, err := c.receive(&r)
-		closeAll(files...)
+		var r api.Request
+		files, err := c.Receive(&r)
+		api.CloseAll(files...)
 		if err != nil {
 			k.leave()
 			return
 		}
-		if r.Op == opSignal {
+		if r.Op == api.OpSignal {
 			k.signal(unix.Signal(r.Signal))
 			continue
 		}
@@ -46,7 +48,7 @@ func (k *caller) listen(c conn) {
 }
 
 // connect tells command what the client has said so far and says from now on.
-func (k *caller) connect(command heard) {
+func (k *clientConn) connect(command signals) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.command = command
@@ -62,15 +64,15 @@ func (k *caller) connect(command heard) {
 	}
 }
 
-// tell passes on what only a kept command can be told; it waits for the command.
-func (k *caller) tell(r request) {
+// tell passes on what only a detached command can be told; it waits for the command.
+func (k *clientConn) tell(r api.Request) {
 	if k.ready == nil {
 		return
 	}
 	select {
 	case <-k.ready:
 		if a, is := k.command.(*attachment); is { // connect does not change it again
-			a.told(r)
+			a.reported(r)
 		}
 	case <-k.over:
 	}
@@ -78,7 +80,7 @@ func (k *caller) tell(r request) {
 
 // signal passes sig on or keeps it; one that is kept already is not kept
 // twice, as with the kernel's pending signals.
-func (k *caller) signal(sig unix.Signal) {
+func (k *clientConn) signal(sig unix.Signal) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -89,7 +91,7 @@ func (k *caller) signal(sig unix.Signal) {
 	}
 }
 
-func (k *caller) leave() {
+func (k *clientConn) leave() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {

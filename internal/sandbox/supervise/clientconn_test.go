@@ -9,10 +9,10 @@ import (
 )
 
 // record is a command that notes what it hears.
-type record []string
+type rec []string
 
-func (r *record) signal(sig unix.Signal) { *r = append(*r, fmt.Sprint("signal ", int(sig))) }
-func (r *record) abandon()               { *r = append(*r, "abandon") }
+func (r *rec) signal(sig unix.Signal) { *r = append(*r, fmt.Sprint("signal ", int(sig))) }
+func (r *rec) abandon()               { *r = append(*r, "abandon") }
 
 func TestCallerIsHeardBeforeTheCommandRuns(t *testing.T) {
 	tests := []struct {
@@ -32,8 +32,8 @@ func TestCallerIsHeardBeforeTheCommandRuns(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var got record
-			k := &caller{stays: tt.stays, giveUp: func() { got = append(got, "give up") }}
+			var got rec
+			k := &clientConn{stays: tt.stays, giveUp: func() { got = append(got, "give up") }}
 			do := map[string]func(){
 				"int": func() { k.signal(unix.SIGINT) }, "term": func() { k.signal(unix.SIGTERM) },
 				"none": func() { k.signal(0); k.signal(65) }, "leave": k.leave,
@@ -45,7 +45,7 @@ func TestCallerIsHeardBeforeTheCommandRuns(t *testing.T) {
 			for _, what := range tt.late {
 				do[what]()
 			}
-			if diff := cmp.Diff(record(tt.want), got); diff != "" {
+			if diff := cmp.Diff(rec(tt.want), got); diff != "" {
 				t.Errorf("heard (-want +got):\n%s", diff)
 			}
 		})

@@ -10,82 +10,83 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-// keptCommand is a command whose streams are the supervisor's own, so that it
+// detachedCommand is a command whose streams are the supervisor's own, so that it
 // does not matter to it which clients come and go.
-type keptCommand struct {
+type detachedCommand struct {
 	x       *execution
-	streams [2]*spool // output and errors; a terminal has no errors
-	input   *keptInput
-	copies  []*Output        // into the spools
+	streams [2]*ringBuffer // output and errors; a terminal has no errors
+	input   *detachedInput
+	copies  []*api.Output    // into the ring buffers
 	logged  []io.WriteCloser // of a detached one: its streams in the output log
 
 	ended chan struct{}
-	exit  Exit  // set before ended is closed
-	err   error // instead of exit
+	exit  api.Exit // set before ended is closed
+	err   error    // instead of exit
 }
 
-// keptTable holds commands by their ids: those that run, and the last detached
+// detachedTable holds commands by their ids: those that run, and the last detached
 // ones that have ended.
-type keptTable struct {
+type detachedTable struct {
 	mu   sync.Mutex
-	byID map[string]*keptCommand
+	byID map[string]*detachedCommand
 }
 
 // maxKept is how many commands that have ended are remembered.
 const maxKept = 16
 
-func (t *keptTable) add(k *keptCommand) {
+func (t *detachedTable) add(k *detachedCommand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.byID == nil {
-		t.byID = map[string]*keptCommand{}
+		t.byID = map[string]*detachedCommand{}
 	}
 	t.byID[k.x.id] = k
 }
 
-func (t *keptTable) remove(k *keptCommand) {
+func (t *detachedTable) remove(k *detachedCommand) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byID, k.x.id)
 }
 
 // get returns a command. Errors: NotFound.
-func (t *keptTable) get(id string) (*keptCommand, error) {
+func (t *detachedTable) get(id string) (*detachedCommand, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if k := t.byID[id]; k != nil {
 		return k, nil
 	}
-	return nil, fault.New(fault.NotFound, "exec %q: no such command is kept", id)
+	return nil, errdefs.New(errdefs.NotFound, "exec %q: no such command is kept", id)
 }
 
 // list returns the detached commands, the oldest first.
-func (t *keptTable) list() []*keptCommand {
+func (t *detachedTable) list() []*detachedCommand {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var list []*keptCommand
+	var list []*detachedCommand
 	for _, k := range t.byID {
 		if k.x.command.Detached {
 			list = append(list, k)
 		}
 	}
-	slices.SortFunc(list, func(a, b *keptCommand) int { return cmp.Compare(a.x.number, b.x.number) })
+	slices.SortFunc(list, func(a, b *detachedCommand) int { return cmp.Compare(a.x.number, b.x.number) })
 	return list
 }
 
 // trim forgets all but the last that have ended.
-func (t *keptTable) trim() {
-	ended := slices.DeleteFunc(t.list(), func(k *keptCommand) bool { return !k.isOver() })
+func (t *detachedTable) trim() {
+	ended := slices.DeleteFunc(t.list(), func(k *detachedCommand) bool { return !k.isOver() })
 	for _, k := range ended[:max(0, len(ended)-maxKept)] {
 		t.remove(k)
 	}
 }
 
-func (k *keptCommand) isOver() bool {
+func (k *detachedCommand) isOver() bool {
 	select {
 	case <-k.ended:
 		return true
@@ -96,8 +97,8 @@ func (k *keptCommand) isOver() bool {
 
 // keep gives a command that is about to start streams of ours. The command's
 // ends are in inner.Files; the caller closes them when they have been passed on.
-func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, error) {
-	k := &keptCommand{x: x, ended: make(chan struct{})}
+func (s *supervisor) keep(x *execution, inner *guest.Command) (*detachedCommand, error) {
+	k := &detachedCommand{x: x, ended: make(chan struct{})}
 	if x.command.TTY {
 		master, number, err := s.terminals.open(x.command.Rows, x.command.Columns)
 		if err != nil {
@@ -108,7 +109,7 @@ func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, err
 		if err != nil {
 			return nil, err
 		}
-		k.input = &keptInput{to: terminal, terminal: true}
+		k.input = &detachedInput{to: terminal, terminal: true}
 		s.beginLogged(k.x, 1)
 		s.copyFrom(k, 0, terminal)
 		return k, nil
@@ -117,14 +118,14 @@ func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, err
 	for i := range inner.Files {
 		r, w, err := os.Pipe()
 		if err != nil {
-			closeAll(inner.Files[:]...)
+			api.CloseAll(inner.Files[:]...)
 			if k.input != nil {
 				k.input.to.Close()
 			}
-			return nil, fault.New(fault.Exhausted, "pipe: %w", err)
+			return nil, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 		}
 		if i == 0 {
-			inner.Files[i], k.input = r, &keptInput{to: w}
+			inner.Files[i], k.input = r, &detachedInput{to: w}
 			continue
 		}
 		inner.Files[i] = w
@@ -135,15 +136,15 @@ func (s *supervisor) keep(x *execution, inner *guest.Command) (*keptCommand, err
 
 // copyFrom keeps what comes from a stream's other end, in the output log too if the
 // command is detached.
-func (s *supervisor) copyFrom(k *keptCommand, stream int, from *os.File) {
-	k.streams[stream] = newSpool()
+func (s *supervisor) copyFrom(k *detachedCommand, stream int, from *os.File) {
+	k.streams[stream] = newRingBuffer()
 	var to io.Writer = k.streams[stream]
 	if k.x.command.Detached {
 		logged := s.output.Stream(k.x.id, streamNames[stream])
 		k.logged = append(k.logged, logged)
 		to = io.MultiWriter(logged, to)
 	}
-	k.copies = append(k.copies, CopyOutput(to, from))
+	k.copies = append(k.copies, api.CopyOutput(to, from))
 }
 
 // pollable returns f as a file whose reading and writing closing it ends.
@@ -155,16 +156,16 @@ func pollable(f *os.File) (*os.File, error) {
 		err = unix.SetNonblock(fd, true)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Exhausted, "stream: %w", err)
+		return nil, errdefs.New(errdefs.Exhausted, "stream: %w", err)
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // finish says how the command ended, once all is kept that it wrote before.
-func (k *keptCommand) finish(exit Exit, err error) {
+func (k *detachedCommand) finish(exit api.Exit, err error) {
 	for _, c := range k.copies {
 		c.Finish()
-		c.from.Close()
+		c.From.Close()
 	}
 	closeLogged(k.logged)
 	for _, p := range k.streams {
@@ -179,8 +180,8 @@ func (k *keptCommand) finish(exit Exit, err error) {
 	close(k.ended)
 }
 
-// keptInput is where the input of clients goes.
-type keptInput struct {
+// detachedInput is where the input of clients goes.
+type detachedInput struct {
 	to       *os.File
 	terminal bool
 }
@@ -189,7 +190,7 @@ type keptInput struct {
 const endOfFile = "\x04"
 
 // end tells the command that no input comes any more.
-func (i *keptInput) end() {
+func (i *detachedInput) end() {
 	if i.terminal {
 		_, _ = io.WriteString(i.to, endOfFile) // it may have ended
 		return
@@ -197,10 +198,10 @@ func (i *keptInput) end() {
 	i.to.Close()
 }
 
-// attachment is a client of a kept command.
+// attachment is a client of a detached command.
 type attachment struct {
-	k       *keptCommand
-	readers []*spoolReader
+	k       *detachedCommand
+	readers []*ringReader
 	files   []*os.File // the client's pipes
 	copying sync.WaitGroup
 	typed   chan struct{} // closed when no input comes from this client any more
@@ -212,7 +213,7 @@ type attachment struct {
 // for input, output and errors; none, and it only waits. from is how much of
 // output and errors it has already. lost is how much more is kept no longer.
 // Errors: Invalid.
-func (k *keptCommand) attach(files []*os.File, from [2]int64) (a *attachment, lost int64, err error) {
+func (k *detachedCommand) attach(files []*os.File, from [2]int64) (a *attachment, lost int64, err error) {
 	a = &attachment{k: k, typed: make(chan struct{}), gone: make(chan struct{})}
 	if a.files, err = pipesOf(files); err != nil || len(files) == 0 {
 		close(a.typed)
@@ -243,8 +244,8 @@ func (k *keptCommand) attach(files []*os.File, from [2]int64) (a *attachment, lo
 // pipesOf takes the three pipes of a client, or none. Errors: Invalid.
 func pipesOf(files []*os.File) ([]*os.File, error) {
 	if len(files) != 0 && len(files) != 3 {
-		closeAll(files...)
-		return nil, fault.New(fault.Invalid, "attach: want three pipes, got %d descriptors", len(files))
+		api.CloseAll(files...)
+		return nil, errdefs.New(errdefs.Invalid, "attach: want three pipes, got %d descriptors", len(files))
 	}
 	var taken []*os.File
 	for i, f := range files {
@@ -253,8 +254,8 @@ func pipesOf(files []*os.File) ([]*os.File, error) {
 			f, err = pollable(f)
 		}
 		if err != nil {
-			closeAll(files[i:]...)
-			closeAll(taken...)
+			api.CloseAll(files[i:]...)
+			api.CloseAll(taken...)
 			return nil, err
 		}
 		taken = append(taken, f)
@@ -265,7 +266,7 @@ func pipesOf(files []*os.File) ([]*os.File, error) {
 // wait waits until the client has all that the command wrote, or has left.
 func (a *attachment) wait() {
 	a.copying.Wait()
-	closeAll(a.files...)
+	api.CloseAll(a.files...)
 }
 
 func (a *attachment) signal(sig unix.Signal) {
@@ -281,26 +282,26 @@ func (a *attachment) abandon() {
 		for _, r := range a.readers {
 			r.close()
 		}
-		closeAll(a.files...)
+		api.CloseAll(a.files...)
 	})
 	if !a.k.x.command.Detached {
-		a.k.x.end(ReasonStopped)
+		a.k.x.end(api.ReasonStopped)
 	}
 }
 
-// told does what the client asks for besides.
-func (a *attachment) told(r request) {
+// reported does what the client asks for besides.
+func (a *attachment) reported(r api.Request) {
 	input := a.k.input
 	switch {
 	case input == nil:
-	case r.Op == opResize && input.terminal && r.Size != nil:
+	case r.Op == api.OpResize && input.terminal && r.Size != nil:
 		raw, err := input.to.SyscallConn()
 		if err != nil {
 			return
 		}
 		size := unix.Winsize{Row: r.Size.Rows, Col: r.Size.Columns}
 		_ = raw.Control(func(fd uintptr) { _ = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &size) }) // it may have ended
-	case r.Op == opEndInput:
+	case r.Op == api.OpEndInput:
 		go func() { // a command that reads nothing must not keep its client from being heard
 			<-a.typed
 			input.end()
@@ -309,14 +310,14 @@ func (a *attachment) told(r request) {
 }
 
 // describe says what command it is and how it stands.
-func (k *keptCommand) describe() KeptExec {
-	d := KeptExec{ID: k.x.id, Session: k.x.session, Argv: toBytes(k.x.command.Argv), StartedAt: k.x.begun.UTC().Truncate(time.Millisecond)}
+func (k *detachedCommand) describe() api.DetachedExec {
+	d := api.DetachedExec{ID: k.x.id, Session: k.x.session, Argv: api.ToBytes(k.x.command.Argv), StartedAt: k.x.begun.UTC().Truncate(time.Millisecond)}
 	if k.isOver() {
 		exit := k.exit
-		exit.Effects = Effects{} // for those who attach
+		exit.Effects = api.Effects{} // for those who attach
 		d.Exit = &exit
 		if k.err != nil {
-			d.Exit = &Exit{Signal: int(unix.SIGKILL), Reason: ReasonStopped}
+			d.Exit = &api.Exit{Signal: int(unix.SIGKILL), Reason: api.ReasonStopped}
 		}
 	}
 	return d

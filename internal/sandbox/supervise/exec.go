@@ -12,10 +12,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // execution is one command that runs.
@@ -24,7 +25,7 @@ type execution struct {
 	number  int      // unique among those of this supervisor
 	session string   // that it is a command of, or the shell of
 	shellOf *session // else nil
-	command Command
+	command api.Command
 	inside  *guest.Exec // nil for a command of a session
 	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
@@ -33,17 +34,17 @@ type execution struct {
 	denials denialSet
 	begun   time.Time
 
-	kept   *keptCommand // nil for streams of a client's
-	logged []*Output    // into the output log, of a detached one that is not kept
+	kept   *detachedCommand // nil for streams of a client's
+	logged []*api.Output    // into the output log, of a detached one that is not kept
 
 	mu     sync.Mutex
-	reason Reason
+	reason api.Reason
 }
 
 // end kills the command with all its descendants, for reason.
-func (x *execution) end(reason Reason) {
+func (x *execution) end(reason api.Reason) {
 	x.mu.Lock()
-	if x.reason == ReasonNone {
+	if x.reason == api.ReasonNone {
 		x.reason = reason
 	}
 	x.mu.Unlock()
@@ -64,67 +65,67 @@ func (x *execution) signal(sig unix.Signal) { x.inside.Signal(sig) }
 // abandon ends the command because its client has left, unless it is detached.
 func (x *execution) abandon() {
 	if !x.command.Detached {
-		x.end(ReasonStopped)
+		x.end(api.ReasonStopped)
 	}
 }
 
 // handleExec runs one command for the client at c, who may send signals
 // meanwhile and ends the command by leaving.
-func (s *supervisor) handleExec(ctx context.Context, c conn, command Command, files []*os.File) {
+func (s *supervisor) handleExec(ctx context.Context, c api.Conn, command api.Command, files []*os.File) {
 	startCtx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	caller := &caller{stays: command.Detached, giveUp: giveUp}
+	caller := &clientConn{stays: command.Detached, giveUp: giveUp}
 	go caller.listen(c)
 	x, master, err := s.begin(startCtx, command, files)
-	closeAll(files...)
+	api.CloseAll(files...)
 	if err != nil {
-		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
+		s.warn("control: refusal not delivered", c.Send(api.Reply{Error: api.FailureOf(err)}))
 		return
 	}
-	answer := reply{Started: &started{PID: x.inside.HostPID()}}
+	answer := api.Reply{Started: &api.Started{PID: x.inside.HostPID()}}
 	if master != nil {
-		err = c.send(answer, master)
+		err = c.Send(answer, master)
 		master.Close()
 	} else {
-		err = c.send(answer)
+		err = c.Send(answer)
 	}
 	if err != nil && !command.Detached {
-		x.end(ReasonStopped)
+		x.end(api.ReasonStopped)
 	}
 	caller.connect(x)
 	exit := s.finish(ctx, x)
 	for _, o := range x.logged {
-		o.settle()
+		o.Settle()
 	}
 	s.endLogged(x, exit, nil)
-	_ = c.send(reply{Exited: &exit}) // the client may have left
+	_ = c.Send(api.Reply{Exited: &exit}) // the client may have left
 }
 
 // begin starts a command and returns its terminal's master if it has one.
-func (s *supervisor) begin(ctx context.Context, command Command, files []*os.File) (*execution, *os.File, error) {
+func (s *supervisor) begin(ctx context.Context, command api.Command, files []*os.File) (*execution, *os.File, error) {
 	x := s.newExecution(command)
 	inner := s.inner(command)
 	master, err := s.connect(x, &inner, files)
 	if err != nil {
-		s.endLogged(x, Exit{}, err)
+		s.endLogged(x, api.Exit{}, err)
 		return nil, nil, err
 	}
 	if command.Detached || command.Kept {
-		defer closeAll(inner.Files[:]...)
+		defer api.CloseAll(inner.Files[:]...)
 	}
 	// Where processes are counted, one that rests would be one too many.
 	inner.Rest = s.group == nil && s.record.Limits.PIDs == 0 && !command.TTY
 	if err := s.launch(ctx, x, inner); err != nil {
-		closeAll(master)
+		api.CloseAll(master)
 		if x.kept != nil {
-			closeAll(inner.Files[:]...)
-			x.kept.finish(Exit{}, err)
+			api.CloseAll(inner.Files[:]...)
+			x.kept.finish(api.Exit{}, err)
 		}
-		s.endLogged(x, Exit{}, err)
+		s.endLogged(x, api.Exit{}, err)
 		return nil, nil, err
 	}
 	if command.Timeout > 0 {
-		timer := time.AfterFunc(command.Timeout, func() { x.end(ReasonTimeout) })
+		timer := time.AfterFunc(command.Timeout, func() { x.end(api.ReasonTimeout) })
 		context.AfterFunc(ctx, func() { timer.Stop() })
 	}
 	return x, master, nil
@@ -139,7 +140,7 @@ func newRun() string {
 }
 
 // newExecution numbers a command.
-func (s *supervisor) newExecution(command Command) *execution {
+func (s *supervisor) newExecution(command api.Command) *execution {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
@@ -147,7 +148,7 @@ func (s *supervisor) newExecution(command Command) *execution {
 }
 
 // inner is the command as the guest takes it, without its streams.
-func (s *supervisor) inner(command Command) guest.Command {
+func (s *supervisor) inner(command api.Command) guest.Command {
 	inner := guest.Command{Argv: command.Argv, Env: command.Env, Dir: command.Dir, TTY: -1}
 	if inner.Dir == "" {
 		inner.Dir = s.record.Workspace
@@ -169,8 +170,8 @@ func (s *supervisor) launch(ctx context.Context, x *execution, inner guest.Comma
 	x.inside, err = s.guest.Exec(ctx, inner, func(pid int) error { return s.placed(x, pid) })
 	if err != nil {
 		s.forget(x)
-		if fault.Is(err, fault.Unavailable) && s.isStopping() {
-			return fault.New(fault.NotFound, "exec: the sandbox was stopped meanwhile")
+		if errdefs.Is(err, errdefs.Unavailable) && s.isStopping() {
+			return errdefs.New(errdefs.NotFound, "exec: the sandbox was stopped meanwhile")
 		}
 		return startError(err)
 	}
@@ -193,7 +194,7 @@ func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.Fil
 	case command.Detached:
 		return nil, s.logStreams(x, inner)
 	case len(files) != len(inner.Files):
-		return nil, fault.New(fault.Invalid, "exec: want three pipes, got %d descriptors", len(files))
+		return nil, errdefs.New(errdefs.Invalid, "exec: want three pipes, got %d descriptors", len(files))
 	}
 	for i, f := range files {
 		if err := checkPipe(f); err != nil {
@@ -204,30 +205,13 @@ func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.Fil
 	return nil, nil
 }
 
-// pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
-const pipefsMagic = 0x50495045
-
-// checkPipe refuses every descriptor but that of a nameless pipe: a file or a
-// directory could be reopened inside through /proc/self/fd with other rights,
-// or be walked out of.
-func checkPipe(f *os.File) error {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return fault.New(fault.Invalid, "exec: %w", err)
-	}
-	if fs.Type != pipefsMagic {
-		return fault.New(fault.Invalid, "exec: a descriptor passed in is not a pipe")
-	}
-	return nil
-}
-
 // startError tells a command that is not there from a sandbox that is broken.
 func startError(err error) error {
 	switch {
 	case errors.Is(err, guest.ErrNotFound):
-		return &CommandError{Text: err.Error()}
+		return &api.CommandError{Text: err.Error()}
 	case errors.Is(err, guest.ErrNotExecutable):
-		return &CommandError{Text: err.Error(), NotExecutable: true}
+		return &api.CommandError{Text: err.Error(), NotExecutable: true}
 	}
 	return err
 }
@@ -258,9 +242,9 @@ func (s *supervisor) placed(x *execution, pid int) error {
 
 // finish waits for the command, says in the audit log what it was and did, and
 // returns how it ended.
-func (s *supervisor) finish(ctx context.Context, x *execution) Exit {
+func (s *supervisor) finish(ctx context.Context, x *execution) api.Exit {
 	end, err := x.inside.Wait(ctx)
-	exit := Exit{
+	exit := api.Exit{
 		Code: end.Code, Signal: end.Signal, Duration: time.Since(x.begun),
 		UserTime: end.UserTime, SystemTime: end.SystemTime, MaxRSSBytes: end.MaxRSSBytes,
 	}
@@ -321,15 +305,15 @@ func (s *supervisor) resourceEvents() cgroup.Usage {
 
 // auditEnd writes the events of a command that has ended.
 // One that was lost with its sandbox may have been ended by a limit, too.
-func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
+func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	before, after := x.before, s.resourceEvents()
 	// A shell reports the signal that ended its child in its own exit code.
 	killed := exit.Signal == int(unix.SIGKILL) || exit.Code == 128+int(unix.SIGKILL)
-	if after.OOMKills > before.OOMKills && killed && exit.Reason == ReasonNone {
-		exit.Reason = ReasonOutOfMemory
+	if after.OOMKills > before.OOMKills && killed && exit.Reason == api.ReasonNone {
+		exit.Reason = api.ReasonOutOfMemory
 	}
-	if lost && exit.Reason == ReasonNone {
-		exit.Reason = ReasonStopped
+	if lost && exit.Reason == api.ReasonNone {
+		exit.Reason = api.ReasonStopped
 	}
 	// Its processes are told of before they get their answers; what they have left
 	// behind may be told of still.
@@ -355,3 +339,20 @@ func (s *supervisor) auditEnd(x *execution, exit *Exit, lost bool) {
 	s.append(events...)
 	s.appendFirst(x.event(*exit))
 }
+
+// checkPipe refuses every descriptor but that of a nameless pipe: a file or a
+// directory could be reopened inside through /proc/self/fd with other rights,
+// or be walked out of.
+func checkPipe(f *os.File) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
+		return errdefs.New(errdefs.Invalid, "exec: %w", err)
+	}
+	if fs.Type != pipefsMagic {
+		return errdefs.New(errdefs.Invalid, "exec: a descriptor passed in is not a pipe")
+	}
+	return nil
+}
+
+// pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
+const pipefsMagic = 0x50495045

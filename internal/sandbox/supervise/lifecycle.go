@@ -5,9 +5,11 @@ import (
 	"errors"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
 // StopPatience is how long a supervisor may take to end before it is killed:
@@ -16,23 +18,23 @@ const StopPatience = 30 * time.Second
 
 // Launch starts the sandbox called name, whose state lives below home, and lets
 // it run until it is stopped. Errors: as Start.
-func Launch(ctx context.Context, home *sandbox.Home, name string) (*Client, error) {
-	lease, err := Start(ctx, home.Dir(), name)
+func Launch(ctx context.Context, home *record.Home, name string) (*api.Client, error) {
+	lease, err := launch.Start(ctx, home.Dir(), name)
 	if err != nil {
 		return nil, err
 	}
-	crash.At("start: ready")
+	failpoint.At("start: ready")
 	sb, err := home.Open(name)
 	if err != nil {
 		return nil, errors.Join(err, lease.Release())
 	}
-	c, err := Dial(ctx, sb.Dir())
+	c, err := api.Dial(ctx, sb.Dir())
 	if err == nil {
-		err = c.Keep(ctx)
+		err = c.Pin(ctx)
 	}
-	crash.At("start: kept")
+	failpoint.At("start: kept")
 	if err == nil {
-		err = noteServed(sb, func(s *sandbox.Served) {
+		err = noteServed(sb, func(s *record.Served) {
 			s.Running, s.StartedAt, s.StoppedAt, s.Failure = true, time.Now().UTC(), time.Time{}, ""
 		})
 	}
@@ -44,11 +46,11 @@ func Launch(ctx context.Context, home *sandbox.Home, name string) (*Client, erro
 
 // noteServed changes what the record of a server's sandbox says; that of
 // another stays as it is.
-func noteServed(sb *sandbox.Sandbox, change func(*sandbox.Served)) error {
+func noteServed(sb *record.Sandbox, change func(*record.Served)) error {
 	if sb.Record().Served == nil {
 		return nil
 	}
-	return sb.Update(func(r *sandbox.Record) error {
+	return sb.Update(func(r *record.Record) error {
 		change(r.Served)
 		return nil
 	})
@@ -58,28 +60,28 @@ func noteServed(sb *sandbox.Sandbox, change func(*sandbox.Served)) error {
 // supervisor has let go. One that does not listen is killed after patience, or
 // as soon as it is known not to answer;
 // then killed is true, and the delta is whole all the same. Errors: those of
-// ClearRemains, too, of a sandbox that has ended.
-func End(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (killed bool, err error) {
+// launch.Cleanup, too, of a sandbox that has ended.
+func End(ctx context.Context, sb *record.Sandbox, patience time.Duration) (killed bool, err error) {
 	clean, killed, err := end(ctx, sb, patience)
 	if err != nil {
 		return killed, err
 	}
-	record := sb.Record()
-	if s := record.Served; s != nil && s.Running {
-		err = noteServed(sb, func(s *sandbox.Served) { s.Running, s.StoppedAt = false, time.Now().UTC() })
+	rec := sb.Record()
+	if s := rec.Served; s != nil && s.Running {
+		err = noteServed(sb, func(s *record.Served) { s.Running, s.StoppedAt = false, time.Now().UTC() })
 	}
-	if clean && record.Runtime != sandbox.RuntimeDocker {
+	if clean && rec.Runtime != record.RuntimeDocker {
 		return killed, err
 	}
 	// A docker daemon that was gone has not removed what the supervisor left.
-	return killed, errors.Join(err, ClearRemains(sb))
+	return killed, errors.Join(err, launch.Cleanup(sb))
 }
 
 // end says that the supervisor ended by itself, clean, or was killed.
-func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clean, killed bool, err error) {
-	c, err := dialSettled(ctx, sb, patience)
+func end(ctx context.Context, sb *record.Sandbox, patience time.Duration) (clean, killed bool, err error) {
+	c, err := DialSettled(ctx, sb, patience)
 	switch {
-	case fault.Is(err, fault.NotFound):
+	case errdefs.Is(err, errdefs.NotFound):
 		return false, false, nil
 	case err != nil:
 		return false, false, err
@@ -87,10 +89,10 @@ func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clea
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err = c.Stop(bounded)
-	if !IsSilent(err) && (err == nil || bounded.Err() == nil || ctx.Err() != nil) {
+	if !api.IsSilent(err) && (err == nil || bounded.Err() == nil || ctx.Err() != nil) {
 		return true, false, err
 	}
-	if err := c.Kill(ctx); err != nil && !fault.Is(err, fault.NotFound) {
+	if err := c.Kill(ctx); err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return false, false, err
 	}
 	return false, true, nil
@@ -99,17 +101,17 @@ func end(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (clea
 // settleInterval is how often a supervisor is looked at that comes or goes.
 const settleInterval = 20 * time.Millisecond
 
-// dialSettled is Dial that waits, for patience, while a supervisor has the
+// DialSettled is api.Dial that waits, for patience, while a supervisor has the
 // sandbox and does not listen: it is still starting, or letting go.
-func dialSettled(ctx context.Context, sb *sandbox.Sandbox, patience time.Duration) (*Client, error) {
+func DialSettled(ctx context.Context, sb *record.Sandbox, patience time.Duration) (*api.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		c, err := Dial(ctx, sb.Dir())
-		if !fault.Is(err, fault.NotFound) {
+		c, err := api.Dial(ctx, sb.Dir())
+		if !errdefs.Is(err, errdefs.NotFound) {
 			return c, err
 		}
-		if owner, held, holderErr := sb.Holder(); holderErr != nil || !held || owner.Purpose != sandbox.PurposeSupervise {
+		if owner, held, holderErr := sb.Holder(); holderErr != nil || !held || owner.Purpose != record.PurposeSupervise {
 			return nil, err
 		}
 		select {
@@ -121,6 +123,6 @@ func dialSettled(ctx context.Context, sb *sandbox.Sandbox, patience time.Duratio
 }
 
 // NoteFailure keeps in the record of a server's sandbox why it did not start.
-func NoteFailure(sb *sandbox.Sandbox, why error) error {
-	return noteServed(sb, func(s *sandbox.Served) { s.Running, s.Failure = false, why.Error() })
+func NoteFailure(sb *record.Sandbox, why error) error {
+	return noteServed(sb, func(s *record.Served) { s.Running, s.Failure = false, why.Error() })
 }

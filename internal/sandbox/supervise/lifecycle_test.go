@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
@@ -13,7 +13,7 @@ func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	home, err := sandbox.OpenHomeAt(dir)
+	home, err := record.OpenHomeAt(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,13 +21,13 @@ func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb, err := home.Create(sandbox.Record{
-		Name: "fix", Source: source, Workspace: "/workspace", Runtime: sandbox.RuntimeBwrap, Net: sandbox.NetNone,
+	sb, err := home.Create(record.Record{
+		Name: "fix", Source: source, Workspace: "/workspace", Runtime: record.RuntimeBwrap, Net: record.NetNone,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock, err := sb.TryLock(sandbox.PurposeSupervise)
+	lock, err := sb.TryLock(record.PurposeSupervise)
 	if err != nil {
 		t.Fatal(err)
 	}

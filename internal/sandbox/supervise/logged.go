@@ -4,9 +4,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/outlog"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // streamNames are the output streams in the order in which commands have them.
@@ -15,12 +16,12 @@ var streamNames = [...]outlog.Stream{outlog.Stdout, outlog.Stderr}
 // beginLogged notes in the output log that a detached command begins.
 func (s *supervisor) beginLogged(x *execution, streams int) {
 	if x.command.Detached {
-		s.output.Begin(x.id, toBytes(x.command.Argv), streams)
+		s.output.Begin(x.id, api.ToBytes(x.command.Argv), streams)
 	}
 }
 
 // endLogged notes how a detached command ended, or that it never ran.
-func (s *supervisor) endLogged(x *execution, exit Exit, err error) {
+func (s *supervisor) endLogged(x *execution, exit api.Exit, err error) {
 	if !x.command.Detached {
 		return
 	}
@@ -45,8 +46,8 @@ func (s *supervisor) logStreams(x *execution, inner *guest.Command) error {
 	for i := range inner.Files {
 		r, w, err := os.Pipe()
 		if err != nil {
-			closeAll(inner.Files[:]...)
-			return fault.New(fault.Exhausted, "pipe: %w", err)
+			api.CloseAll(inner.Files[:]...)
+			return errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 		}
 		if i == 0 {
 			inner.Files[i] = r
@@ -55,10 +56,10 @@ func (s *supervisor) logStreams(x *execution, inner *guest.Command) error {
 		}
 		inner.Files[i] = w
 		stream := s.output.Stream(x.id, streamNames[i-1])
-		o := CopyOutput(stream, r)
+		o := api.CopyOutput(stream, r)
 		x.logged = append(x.logged, o)
 		go func() {
-			<-o.done
+			<-o.Done
 			r.Close()
 			stream.Close()
 		}()

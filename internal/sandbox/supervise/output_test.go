@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // refilled stands for a background process that writes whenever there is room:
@@ -36,7 +38,7 @@ func TestFinishDoesNotWaitForThoseWhoNeverEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	endless := &refilled{pipe: to}
-	output := CopyOutput(endless, from)
+	output := api.CopyOutput(endless, from)
 	finished := make(chan struct{})
 	go func() {
 		output.Finish()
@@ -83,11 +85,11 @@ func TestTheLastWordsToAReopenedTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	output := CopyOutput(to, terminal)
+	output := api.CopyOutput(to, terminal)
 	if _, err := io.ReadFull(from, make([]byte, len("first "))); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(drainPause / 2) // it has seen that none has the terminal open
+	time.Sleep(api.DrainPause / 2) // it has seen that none has the terminal open
 	write("last")
 	output.Finish()
 	to.Close()

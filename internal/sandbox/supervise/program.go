@@ -13,9 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/bundle"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // programsDir holds, in the state directory, what plays PID 1 and the leaders
@@ -38,16 +37,16 @@ const unusedAfter = 24 * time.Hour
 func (s *supervisor) programInside() (string, error) {
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
-		return "", fault.New(fault.Internal, "open our own program: %w", err)
+		return "", errdefs.New(errdefs.Internal, "open our own program: %w", err)
 	}
 	defer self.Close()
 	dir := filepath.Join(s.home.Dir(), programsDir)
 	path, made, err := copyProgram(self, dir)
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return "", fault.New(fault.Exhausted, "copy our own program into the state directory: %w", err)
+		return "", errdefs.New(errdefs.Exhausted, "copy our own program into the state directory: %w", err)
 	}
 	if err != nil {
-		return "", fault.New(fault.Internal, "copy our own program into the state directory: %w", err)
+		return "", errdefs.New(errdefs.Internal, "copy our own program into the state directory: %w", err)
 	}
 	if made {
 		if err := removeUnused(dir, time.Now().Add(-unusedAfter)); err != nil {
@@ -61,10 +60,10 @@ func (s *supervisor) programInside() (string, error) {
 func canExecute(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return fault.New(fault.Internal, "state directory: %w", err)
+		return errdefs.New(errdefs.Internal, "state directory: %w", err)
 	}
 	if st.Flags&unix.ST_NOEXEC != 0 {
-		return fault.New(fault.Unsupported, "state directory %s: on a file system that is mounted noexec, and a sandbox's first process is started from it; set AGENTFENSE_HOME to a directory elsewhere", filepath.Dir(dir))
+		return errdefs.New(errdefs.Unsupported, "state directory %s: on a file system that is mounted noexec, and a sandbox's first process is started from it; set AGENTFENSE_HOME to a directory elsewhere", filepath.Dir(dir))
 	}
 	return nil
 }
@@ -73,10 +72,6 @@ func canExecute(dir string) error {
 // what tells self from any other file, or itself after a change, and costs no
 // reading of it.
 func copyProgram(self *os.File, dir string) (path string, made bool, err error) {
-	size, err := bundle.FirstSize(self)
-	if err != nil {
-		return "", false, err
-	}
 	info, err := self.Stat()
 	if err != nil {
 		return "", false, err
@@ -84,7 +79,7 @@ func copyProgram(self *os.File, dir string) (path string, made bool, err error) 
 	st := info.Sys().(*syscall.Stat_t)
 	identity := sha256.Sum256(fmt.Appendf(nil, "%d %d %d %v %v", st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim))
 	path = filepath.Join(dir, fmt.Sprintf("%x", identity[:16]))
-	if isCopy(path, size) {
+	if isCopy(path, info.Size()) {
 		// Only removeUnused goes by the time.
 		_ = os.Chtimes(path, time.Time{}, time.Now())
 		return path, false, nil
@@ -92,7 +87,7 @@ func copyProgram(self *os.File, dir string) (path string, made bool, err error) 
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", false, err
 	}
-	return path, true, makeCopy(self, size, path)
+	return path, true, makeCopy(self, info.Size(), path)
 }
 
 // isCopy reports whether path is what makeCopy has made, and nothing else that
@@ -126,7 +121,7 @@ func makeCopy(self *os.File, size int64, path string) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return hostfile.SyncDir(dir)
+	return safefs.SyncDir(dir)
 }
 
 // removeUnused removes the copies of other programs from which nothing was

@@ -7,9 +7,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // ownerOf returns the command of a thread, or nil.
@@ -84,7 +85,7 @@ func (s *supervisor) lastEvents() []audit.Event {
 	return append(events, audit.SandboxStopped{})
 }
 
-func (c changes) event(exec string) audit.FileChanged {
+func (c list) event(exec string) audit.FileChanged {
 	e := audit.FileChanged{
 		Exec:    exec,
 		Created: audit.Texts(c.Created), Modified: audit.Texts(c.Modified), Deleted: audit.Texts(c.Deleted),
@@ -96,13 +97,13 @@ func (c changes) event(exec string) audit.FileChanged {
 	return e
 }
 
-func (x *execution) event(exit Exit) audit.CommandExecuted {
+func (x *execution) event(exit api.Exit) audit.CommandExecuted {
 	e := audit.CommandExecuted{
 		Exec: x.id, Session: x.session, Argv: audit.Texts(x.command.Argv), Dir: audit.Text(x.command.Dir),
 		ExitCode: exit.Code, DurationMS: exit.Duration.Milliseconds(),
 		CPUUserMS: exit.UserTime.Milliseconds(), CPUSystemMS: exit.SystemTime.Milliseconds(),
 		MaxRSSBytes: exit.MaxRSSBytes,
-		TimedOut:    exit.Reason == ReasonTimeout, OOMKilled: exit.Reason == ReasonOutOfMemory,
+		TimedOut:    exit.Reason == api.ReasonTimeout, OOMKilled: exit.Reason == api.ReasonOutOfMemory,
 	}
 	if exit.Signal != 0 {
 		e.Signal = unix.SignalName(unix.Signal(exit.Signal))

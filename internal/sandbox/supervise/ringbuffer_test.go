@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-func TestASpoolKeepsTheEnd(t *testing.T) {
-	p := newSpool()
-	written := make([]byte, 0, maxSpool*3)
+func TestARingBufferKeepsTheEnd(t *testing.T) {
+	p := newRingBuffer()
+	written := make([]byte, 0, maxRingBuffer*3)
 	for i := range cap(written) / 1024 {
 		piece := bytes.Repeat([]byte{byte(i)}, 1024)
 		p.Write(piece)
@@ -21,11 +21,11 @@ func TestASpoolKeepsTheEnd(t *testing.T) {
 		from, lost int64
 		want       []byte
 	}{
-		{"all that is kept", 0, maxSpool * 2, written[maxSpool*2:]},
-		{"from where another has read to", maxSpool*3 - 10, 0, written[maxSpool*3-10:]},
-		{"from before what is kept", maxSpool, maxSpool, written[maxSpool*2:]},
-		{"from beyond the end", maxSpool * 4, 0, nil},
-		{"from before the beginning", -1, maxSpool * 2, written[maxSpool*2:]},
+		{"all that is kept", 0, maxRingBuffer * 2, written[maxRingBuffer*2:]},
+		{"from where another has read to", maxRingBuffer*3 - 10, 0, written[maxRingBuffer*3-10:]},
+		{"from before what is kept", maxRingBuffer, maxRingBuffer, written[maxRingBuffer*2:]},
+		{"from beyond the end", maxRingBuffer * 4, 0, nil},
+		{"from before the beginning", -1, maxRingBuffer * 2, written[maxRingBuffer*2:]},
 	} {
 		r, lost := p.read(tt.from)
 		got, err := io.ReadAll(r)
@@ -35,17 +35,17 @@ func TestASpoolKeepsTheEnd(t *testing.T) {
 	}
 }
 
-func TestASpoolLosesNothingThatIsRead(t *testing.T) {
-	p := newSpool()
+func TestARingBufferLosesNothingThatIsRead(t *testing.T) {
+	p := newRingBuffer()
 	slow, _ := p.read(0)
 	gone, _ := p.read(0)
-	want := bytes.Repeat([]byte("0123456789abcdef"), maxSpool/4)
+	want := bytes.Repeat([]byte("0123456789abcdef"), maxRingBuffer/4)
 	go func() {
 		p.Write(want)
 		p.close()
 	}()
-	got, err := io.ReadAll(io.LimitReader(slow, maxSpool))
-	if err != nil || len(got) != maxSpool {
+	got, err := io.ReadAll(io.LimitReader(slow, maxRingBuffer))
+	if err != nil || len(got) != maxRingBuffer {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	gone.close() // whoever has left keeps nobody up

@@ -9,20 +9,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // listen makes the control socket in dir, which is reached by handle because
 // a socket's name holds 107 bytes at most. A socket left by a supervisor that
 // was killed is replaced; the caller holds the sandbox's lock.
 func listen(dir *os.File) (*net.UnixListener, error) {
-	if err := unix.Unlinkat(int(dir.Fd()), controlSocket, 0); err != nil && err != unix.ENOENT {
-		return nil, fault.New(fault.Internal, "control socket: %w", err)
+	if err := unix.Unlinkat(int(dir.Fd()), api.ControlSocket, 0); err != nil && err != unix.ENOENT {
+		return nil, errdefs.New(errdefs.Internal, "control socket: %w", err)
 	}
-	address := &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)}
+	address := &net.UnixAddr{Net: "unix", Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), api.ControlSocket)}
 	l, err := net.ListenUnix("unix", address)
 	if err != nil {
-		return nil, fault.New(fault.Internal, "control socket: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "control socket: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
 	return l, nil
@@ -38,54 +39,54 @@ func (s *supervisor) serve(ctx context.Context) {
 		go func() {
 			defer s.release()
 			defer uc.Close()
-			s.handle(ctx, conn{uc})
+			s.handle(ctx, api.Conn{UnixConn: uc})
 		}()
 	})
 }
 
 // handle answers the one request of a connection.
-func (s *supervisor) handle(ctx context.Context, c conn) {
-	var r request
-	files, err := c.receive(&r)
-	defer closeAll(files...)
+func (s *supervisor) handle(ctx context.Context, c api.Conn) {
+	var r api.Request
+	files, err := c.Receive(&r)
+	defer api.CloseAll(files...)
 	if err != nil {
 		return // a probe, or a client that died
 	}
-	if r.starts() && c.isGone() {
+	if r.Starts() && c.IsGone() {
 		return // it gave up while we could not answer
 	}
 	if s.handleLasting(ctx, c, r, files) {
 		return
 	}
-	if r.Op == opStop {
+	if r.Op == api.OpStop {
 		// Told when all is let go, or by the end of this process.
 		s.stop()
 		<-s.gone
 	}
 	answer, err := s.answer(ctx, r)
 	if err != nil {
-		answer = reply{Error: failureOf(err)}
+		answer = api.Reply{Error: api.FailureOf(err)}
 	}
-	if err := c.send(answer); err != nil {
+	if err := c.Send(answer); err != nil {
 		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
 	}
 }
 
 // handleLasting handles a request whose connection outlasts its first answer; it
 // is false for any other.
-func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files []*os.File) bool {
+func (s *supervisor) handleLasting(ctx context.Context, c api.Conn, r api.Request, files []*os.File) bool {
 	switch {
-	case r.Op == opExec && r.Exec != nil:
+	case r.Op == api.OpExec && r.Exec != nil:
 		s.handleExecution(ctx, c, *r.Exec, files)
-	case r.Op == opAttach && r.Attach != nil:
+	case r.Op == api.OpAttach && r.Attach != nil:
 		s.handleAttach(ctx, c, *r.Attach, files)
-	case r.Op == opSessionExec && r.Session != nil && r.Session.Detached:
+	case r.Op == api.OpSessionExec && r.Session != nil && r.Session.Detached:
 		s.handleKeptSession(ctx, c, *r.Session, files)
-	case r.Op == opSessionExec && r.Session != nil:
+	case r.Op == api.OpSessionExec && r.Session != nil:
 		s.handleSessionExec(ctx, c, *r.Session, files)
-	case r.Op == opJoin:
+	case r.Op == api.OpJoin:
 		s.join(c)
-	case r.Op == opWatch && r.Watch != nil:
+	case r.Op == api.OpWatch && r.Watch != nil:
 		s.handleWatch(ctx, c, *r.Watch)
 	default:
 		return false
@@ -94,7 +95,7 @@ func (s *supervisor) handleLasting(ctx context.Context, c conn, r request, files
 }
 
 // handleExecution runs a command on streams of ours or of the client's.
-func (s *supervisor) handleExecution(ctx context.Context, c conn, command Command, files []*os.File) {
+func (s *supervisor) handleExecution(ctx context.Context, c api.Conn, command api.Command, files []*os.File) {
 	if command.Kept {
 		s.handleKept(ctx, c, command, files)
 		return
@@ -104,7 +105,7 @@ func (s *supervisor) handleExecution(ctx context.Context, c conn, command Comman
 
 // join lets the client count as somebody who needs the sandbox for as long as
 // it keeps its connection. One that comes too late gets no answer.
-func (s *supervisor) join(c conn) {
+func (s *supervisor) join(c api.Conn) {
 	s.mu.Lock()
 	if s.leaving {
 		s.mu.Unlock()
@@ -112,49 +113,49 @@ func (s *supervisor) join(c conn) {
 	}
 	s.joined++
 	s.mu.Unlock()
-	if err := c.send(reply{OK: true}); err == nil {
-		var nothing request
-		_, _ = c.receive(&nothing) // it returns when the client closes
+	if err := c.Send(api.Reply{OK: true}); err == nil {
+		var nothing api.Request
+		_, _ = c.Receive(&nothing) // it returns when the client closes
 	}
 	s.mu.Lock()
 	s.joined--
 	s.mu.Unlock()
 }
 
-func (s *supervisor) answer(ctx context.Context, r request) (reply, error) {
+func (s *supervisor) answer(ctx context.Context, r api.Request) (api.Reply, error) {
 	switch r.Op {
-	case opStatus:
+	case api.OpStatus:
 		st := s.status()
-		return reply{Status: &st}, nil
-	case opStats:
+		return api.Reply{Status: &st}, nil
+	case api.OpStats:
 		st, err := s.stats()
-		return reply{Stats: &st}, err
-	case opExecs:
+		return api.Reply{Stats: &st}, err
+	case api.OpExecs:
 		return s.answerExecs(), nil
-	case opKeep:
+	case api.OpKeep:
 		s.stay()
-		return reply{OK: true}, nil
-	case opPolicy:
-		return reply{OK: true}, s.setPolicy(r.Rules)
-	case opDrop:
+		return api.Reply{OK: true}, nil
+	case api.OpPolicy:
+		return api.Reply{OK: true}, s.setPolicy(r.Rules)
+	case api.OpDrop:
 		stale, err := s.drop(r.Versions)
-		return reply{OK: true, Stale: toBytes(stale)}, err
-	case opDelta:
+		return api.Reply{OK: true, Stale: api.ToBytes(stale)}, err
+	case api.OpDelta:
 		changed, err := s.stack.HasChanges()
-		return reply{OK: true, Changed: changed}, err
-	case opRenew:
-		paths, err := toPaths(r.Paths)
+		return api.Reply{OK: true, Changed: changed}, err
+	case api.OpRenew:
+		paths, err := api.ToPaths(r.Paths)
 		if err == nil {
 			s.view.Invalidate(paths...)
 			s.tellRenewed(paths)
 		}
-		return reply{OK: true}, err
-	case opOpenSession, opSessions, opCloseSession:
+		return api.Reply{OK: true}, err
+	case api.OpOpenSession, api.OpSessions, api.OpCloseSession:
 		return s.answerSession(ctx, r)
-	case opStop:
-		return reply{OK: true}, nil
+	case api.OpStop:
+		return api.Reply{OK: true}, nil
 	}
-	return reply{}, fault.New(fault.Invalid, "control: unknown operation %q", r.Op)
+	return api.Reply{}, errdefs.New(errdefs.Invalid, "control: unknown operation %q", r.Op)
 }
 
 // hold counts a reason to stay: a connection, a detached command, the
@@ -225,10 +226,10 @@ func (s *supervisor) watchLease(lease *os.File) {
 	s.release()
 }
 
-func (s *supervisor) status() Status {
+func (s *supervisor) status() api.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Status{
+	return api.Status{
 		PID:       os.Getpid(),
 		InitPID:   s.process.PID(),
 		StartedAt: s.startedAt.UTC().Truncate(time.Millisecond),

@@ -10,13 +10,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/shell"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/shell"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // session is a shell that runs commands, one after another.
+//
+// It lives as long as the sandbox runs, with or without clients, until it is closed or its shell
+// ends. All that it started ends with it.
 type session struct {
 	id        string
 	idleAfter time.Duration // 0 = for ever
@@ -33,8 +37,8 @@ type session struct {
 	closed  time.Time
 	exit    guest.Exit // the shell's
 	idle    *time.Timer
-	current *execution // the command that runs
-	loan    guest.Loan // of current
+	current *execution    // the command that runs
+	loan    guest.FDLease // of current
 }
 
 // sessionTable holds a sandbox's sessions by their ids, nil while one is made.
@@ -52,7 +56,7 @@ func (t *sessionTable) reserve(id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, taken := t.byID[id]; taken {
-		return fault.New(fault.Exists, "session %s: exists", id)
+		return errdefs.New(errdefs.Exists, "session %s: exists", id)
 	}
 	if t.byID == nil {
 		t.byID = map[string]*session{}
@@ -94,7 +98,7 @@ func (t *sessionTable) get(id string) (*session, error) {
 	if sess := t.byID[id]; sess != nil {
 		return sess, nil
 	}
-	return nil, fault.New(fault.NotFound, "session %s: no such session", id)
+	return nil, errdefs.WithReason(errdefs.New(errdefs.NotFound, "session %s: no such session", id), errdefs.SessionNotFound)
 }
 
 // check refuses what no open session has as its id. Errors: NotFound;
@@ -119,25 +123,25 @@ func (t *sessionTable) list() []*session {
 }
 
 // answerSession does what is asked about sessions, except running a command.
-func (s *supervisor) answerSession(ctx context.Context, r request) (reply, error) {
-	if r.Op == opSessions {
-		answer := reply{OK: true}
+func (s *supervisor) answerSession(ctx context.Context, r api.Request) (api.Reply, error) {
+	if r.Op == api.OpSessions {
+		answer := api.Reply{OK: true}
 		for _, sess := range s.sessions.list() {
 			answer.Sessions = append(answer.Sessions, sess.describe())
 		}
 		return answer, nil
 	}
 	if r.Session == nil {
-		return reply{}, fault.New(fault.Invalid, "control: %s without a session", r.Op)
+		return api.Reply{}, errdefs.New(errdefs.Invalid, "control: %s without a session", r.Op)
 	}
-	if r.Op == opOpenSession {
-		sess, err := s.openSession(ctx, r.Session.options())
+	if r.Op == api.OpOpenSession {
+		sess, err := s.openSession(ctx, r.Session.Options())
 		if err != nil {
-			return reply{}, err
+			return api.Reply{}, err
 		}
-		return reply{Sessions: []Session{sess.describe()}}, nil
+		return api.Reply{Sessions: []api.Session{sess.describe()}}, nil
 	}
-	return reply{OK: true}, s.closeSession(r.Session.ID)
+	return api.Reply{OK: true}, s.closeSession(r.Session.ID)
 }
 
 var sessionID = regexp.MustCompile(`^sess_[0-9a-f]{16}$`)
@@ -146,12 +150,12 @@ var sessionID = regexp.MustCompile(`^sess_[0-9a-f]{16}$`)
 const defaultShell = "/bin/sh"
 
 // openSession makes a session.
-func (s *supervisor) openSession(ctx context.Context, o SessionOptions) (*session, error) {
+func (s *supervisor) openSession(ctx context.Context, o api.SessionOptions) (*session, error) {
 	switch {
 	case !sessionID.MatchString(o.ID):
-		return nil, fault.New(fault.Invalid, "session %q: want sess_ and 16 hexadecimal digits", o.ID)
+		return nil, errdefs.New(errdefs.Invalid, "session %q: want sess_ and 16 hexadecimal digits", o.ID)
 	case o.IdleTimeout < 0:
-		return nil, fault.New(fault.Invalid, "session %s: idle time-out %s: want a positive duration", o.ID, o.IdleTimeout)
+		return nil, errdefs.New(errdefs.Invalid, "session %s: idle time-out %s: want a positive duration", o.ID, o.IdleTimeout)
 	}
 	o.Shell = cmp.Or(o.Shell, defaultShell)
 	if err := s.sessions.reserve(o.ID); err != nil {
@@ -170,15 +174,15 @@ func (s *supervisor) openSession(ctx context.Context, o SessionOptions) (*sessio
 const greetPatience = 10 * time.Second
 
 // startSession starts the shell and greets it.
-func (s *supervisor) startSession(ctx context.Context, o SessionOptions) (*session, error) {
+func (s *supervisor) startSession(ctx context.Context, o api.SessionOptions) (*session, error) {
 	if !s.hold() {
-		return nil, fault.New(fault.Unavailable, "the sandbox is stopping")
+		return nil, errdefs.New(errdefs.Unavailable, "the sandbox is stopping")
 	}
 	sess := &session{
 		id: o.ID, idleAfter: o.IdleTimeout,
 		turn: make(chan struct{}, 1), over: make(chan struct{}),
 	}
-	sess.shell = s.newExecution(Command{Argv: shell.Argv(o.Shell), Env: o.Env, Dir: o.Dir})
+	sess.shell = s.newExecution(api.Command{Argv: shell.Argv(o.Shell), Env: o.Env, Dir: o.Dir})
 	sess.shell.session, sess.shell.shellOf = o.ID, sess
 	if err := s.launchShell(ctx, sess); err != nil {
 		s.release()
@@ -197,7 +201,7 @@ func (s *supervisor) startSession(ctx context.Context, o SessionOptions) (*sessi
 	if err != nil {
 		sess.end(audit.SessionBroken)
 		<-sess.over
-		return nil, fault.New(fault.Invalid, "session: %q is not a shell that keeps one: %w", o.Shell, err)
+		return nil, errdefs.New(errdefs.Invalid, "session: %q is not a shell that keeps one: %w", o.Shell, err)
 	}
 	sess.mu.Lock()
 	sess.pid = pid
@@ -210,14 +214,14 @@ func (s *supervisor) startSession(ctx context.Context, o SessionOptions) (*sessi
 func (s *supervisor) launchShell(ctx context.Context, sess *session) error {
 	theirIn, in, err := os.Pipe()
 	if err != nil {
-		return fault.New(fault.Exhausted, "pipe: %w", err)
+		return errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
 	out, theirOut, err := os.Pipe()
 	if err != nil {
-		closeAll(theirIn, in)
-		return fault.New(fault.Exhausted, "pipe: %w", err)
+		api.CloseAll(theirIn, in)
+		return errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
-	defer closeAll(theirIn, theirOut)
+	defer api.CloseAll(theirIn, theirOut)
 	sess.control = shell.NewConn(in, out)
 	inner := s.inner(sess.shell.command)
 	inner.Files[0], inner.Files[1] = theirIn, theirOut // what it says on its own stderr is thrown away
@@ -266,7 +270,7 @@ func (sess *session) end(reason string) {
 	sess.mu.Lock()
 	sess.reason = cmp.Or(sess.reason, reason)
 	sess.mu.Unlock()
-	sess.shell.end(ReasonStopped)
+	sess.shell.end(api.ReasonStopped)
 }
 
 // closeSession ends a session and forgets it.
@@ -297,7 +301,7 @@ func (sess *session) enter(ctx context.Context) error {
 	case <-sess.ended.Done():
 		return errClosed(sess.id)
 	case <-ctx.Done():
-		return fault.New(fault.Canceled, "session %s: %w", sess.id, ctx.Err())
+		return errdefs.New(errdefs.Canceled, "session %s: %w", sess.id, ctx.Err())
 	}
 	if sess.ended.Err() != nil {
 		<-sess.turn
@@ -316,7 +320,7 @@ func (sess *session) leave() {
 }
 
 func errClosed(id string) error {
-	return fault.New(fault.Precondition, "session %s: session is closed", id)
+	return errdefs.WithReason(errdefs.New(errdefs.Precondition, "session %s: session is closed", id), errdefs.SessionClosed)
 }
 
 // rest has the session end when it stays idle.
@@ -338,10 +342,10 @@ func (sess *session) rouse() {
 	}
 }
 
-func (sess *session) describe() Session {
+func (sess *session) describe() api.Session {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
-	d := Session{ID: sess.id, Shell: sess.shell.command.Argv[0], CreatedAt: sess.shell.begun.UTC()}
+	d := api.Session{ID: sess.id, Shell: sess.shell.command.Argv[0], CreatedAt: sess.shell.begun.UTC()}
 	if !sess.closed.IsZero() {
 		d.ClosedAt, d.Reason = sess.closed.UTC(), sess.reason
 	}

@@ -11,75 +11,56 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/shell"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/shell"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // handleSessionExec runs one command in a session for the client at c, who ends
 // the command by leaving.
-func (s *supervisor) handleSessionExec(ctx context.Context, c conn, r sessionRequest, files []*os.File) {
+func (s *supervisor) handleSessionExec(ctx context.Context, c api.Conn, r api.SessionRequest, files []*os.File) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		var nothing request
-		unasked, _ := c.receive(&nothing) // it returns when the client leaves, or breaks the protocol
-		closeAll(unasked...)
+		var nothing api.Request
+		unasked, _ := c.Receive(&nothing) // it returns when the client leaves, or breaks the protocol
+		api.CloseAll(unasked...)
 		cancel()
 	}()
 	exit, err := s.sessionExec(ctx, r, nil, files)
-	answer := reply{Exited: &exit}
+	answer := api.Reply{Exited: &exit}
 	if err != nil {
-		answer = reply{Error: failureOf(err)}
+		answer = api.Reply{Error: api.FailureOf(err)}
 	}
-	_ = c.send(answer) // the client may have left
-}
-
-// check refuses what is no command of a session.
-func (r sessionRequest) check(files []*os.File) error {
-	switch {
-	case len(files) != 2:
-		return fault.New(fault.Invalid, "session: want two pipes, got %d descriptors", len(files))
-	case len(r.Text) == 0:
-		return fault.New(fault.Invalid, "session: no command")
-	case bytes.IndexByte(r.Text, 0) >= 0:
-		return fault.New(fault.Invalid, "session: the command holds a NUL")
-	case r.Timeout < 0:
-		return fault.New(fault.Invalid, "session: time-out %s: want a positive duration", r.Timeout)
-	}
-	for _, f := range files {
-		if err := checkPipe(f); err != nil {
-			return err
-		}
-	}
-	return nil
+	_ = c.Send(answer) // the client may have left
 }
 
 // sessionExec runs a command in a session, as x if that is not nil. It closes
 // files, the ends of pipes for its output and its errors, once it has passed
 // them on.
-func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, x *execution, files []*os.File) (Exit, error) {
-	if err := r.check(files); err != nil {
-		return Exit{}, err
+func (s *supervisor) sessionExec(ctx context.Context, r api.SessionRequest, x *execution, files []*os.File) (api.Exit, error) {
+	if err := checkSessionExec(r, files); err != nil {
+		return api.Exit{}, err
 	}
 	sess, err := s.sessions.get(r.ID)
 	if err != nil {
-		return Exit{}, err
+		return api.Exit{}, err
 	}
 	if err := sess.enter(ctx); err != nil {
-		return Exit{}, err
+		return api.Exit{}, err
 	}
 	defer sess.leave()
 	if x == nil {
-		x = s.newExecution(Command{Argv: []string{string(r.Text)}, Timeout: r.Timeout})
+		x = s.newExecution(api.Command{Argv: []string{string(r.Text)}, Timeout: r.Timeout})
 		x.session = sess.id
 	}
 	x.before = s.resourceEvents()
 	s.trimmer.touch()
 	exit, err := sess.run(ctx, x, files)
 	if err != nil {
-		return Exit{}, err
+		return api.Exit{}, err
 	}
 	s.auditEnd(x, &exit, false)
 	s.forget(x)
@@ -89,19 +70,19 @@ func (s *supervisor) sessionExec(ctx context.Context, r sessionRequest, x *execu
 
 // run has the shell run x on pipes of its own. It returns when the shell has
 // done it, or is gone.
-func (sess *session) run(ctx context.Context, x *execution, files []*os.File) (Exit, error) {
+func (sess *session) run(ctx context.Context, x *execution, files []*os.File) (api.Exit, error) {
 	text, in, err := os.Pipe()
 	if err != nil {
-		return Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
-	defer closeAll(text, in)
-	loan, err := sess.shell.inside.Lend([3]*os.File{text, files[0], files[1]})
-	closeAll(files...)
+	defer api.CloseAll(text, in)
+	loan, err := sess.shell.inside.GrantFDs([3]*os.File{text, files[0], files[1]})
+	api.CloseAll(files...)
 	if err != nil {
-		return Exit{}, sess.lost(err)
+		return api.Exit{}, sess.lost(err)
 	}
 	sess.setCurrent(x, loan)
-	defer sess.setCurrent(nil, guest.Loan{})
+	defer sess.setCurrent(nil, guest.FDLease{})
 	written := make(chan int, 1)
 	go func() {
 		n, _ := io.WriteString(in, x.command.Argv[0]) // cut short below, or by the shell's end
@@ -113,11 +94,11 @@ func (sess *session) run(ctx context.Context, x *execution, files []*os.File) (E
 	begun := <-written > unreadBytes(text)
 	switch {
 	case exit.SessionClosed:
-	case !begun && exit.Reason == ReasonNone:
-		return Exit{}, errors.Join(sess.shell.inside.Reclaim(),
-			fault.New(fault.Internal, "session %s: the shell could not open the command's pipes", sess.id))
+	case !begun && exit.Reason == api.ReasonNone:
+		return api.Exit{}, errors.Join(sess.shell.inside.RevokeFDs(),
+			errdefs.New(errdefs.Internal, "session %s: the shell could not open the command's pipes", sess.id))
 	default:
-		if err := sess.shell.inside.Reclaim(); err != nil {
+		if err := sess.shell.inside.RevokeFDs(); err != nil {
 			sess.end(audit.SessionBroken)
 			exit.SessionClosed = true
 		}
@@ -127,7 +108,7 @@ func (sess *session) run(ctx context.Context, x *execution, files []*os.File) (E
 
 // lost explains why the guest did not do what it was asked.
 func (sess *session) lost(err error) error {
-	if fault.Is(err, fault.Unavailable) {
+	if errdefs.Is(err, errdefs.Unavailable) {
 		return errClosed(sess.id)
 	}
 	return err
@@ -142,7 +123,7 @@ func unreadBytes(r *os.File) int {
 	return n
 }
 
-func (sess *session) setCurrent(x *execution, loan guest.Loan) {
+func (sess *session) setCurrent(x *execution, loan guest.FDLease) {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	sess.current, sess.loan = x, loan
@@ -150,13 +131,13 @@ func (sess *session) setCurrent(x *execution, loan guest.Loan) {
 
 // converse gives the command to the shell and waits for its end, the
 // time-out, or the client's leaving.
-func (sess *session) converse(ctx context.Context, x *execution, loan guest.Loan) Exit {
+func (sess *session) converse(ctx context.Context, x *execution, loan guest.FDLease) api.Exit {
 	ctx, cancel := bounded(ctx, x.command.Timeout)
 	defer cancel()
 	defer context.AfterFunc(sess.ended, cancel)()
 	held := func(stream int) string { return fmt.Sprintf("/proc/%d/fd/%d", loan.PID, stream) }
 	token, err := sess.control.Run(shell.Pipes{Text: held(0), Stdout: held(1), Stderr: held(2)})
-	exit := Exit{}
+	exit := api.Exit{}
 	if err == nil {
 		exit.Code, err = sess.control.Answer(ctx, token)
 	}
@@ -168,7 +149,7 @@ func (sess *session) converse(ctx context.Context, x *execution, loan guest.Loan
 		sess.end(audit.SessionBroken)
 		exit = sess.shellExit(ctx, x)
 	default:
-		exit = Exit{Signal: int(unix.SIGKILL), Reason: reasonOf(ctx)}
+		exit = api.Exit{Signal: int(unix.SIGKILL), Reason: reasonOf(ctx)}
 		if !sess.interrupt() {
 			sess.end(audit.SessionStuck)
 			<-sess.ended.Done()
@@ -188,17 +169,17 @@ func bounded(ctx context.Context, after time.Duration) (context.Context, context
 }
 
 // reasonOf says why a command is ended.
-func reasonOf(ctx context.Context) Reason {
+func reasonOf(ctx context.Context) api.Reason {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return ReasonTimeout
+		return api.ReasonTimeout
 	}
-	return ReasonStopped
+	return api.ReasonStopped
 }
 
 // shellExit waits for the end of a shell that has closed its control channel,
 // or of the program that it became.
-func (sess *session) shellExit(ctx context.Context, x *execution) Exit {
-	reason := ReasonNone
+func (sess *session) shellExit(ctx context.Context, x *execution) api.Exit {
+	reason := api.ReasonNone
 	select {
 	case <-sess.ended.Done():
 	case <-ctx.Done():
@@ -211,13 +192,13 @@ func (sess *session) shellExit(ctx context.Context, x *execution) Exit {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	switch {
-	case reason != ReasonNone, sess.reason == audit.SessionEnded:
+	case reason != api.ReasonNone, sess.reason == audit.SessionEnded:
 	case sess.reason == audit.SessionStopped:
-		reason = ReasonStopped
+		reason = api.ReasonStopped
 	default:
-		reason = ReasonClosed
+		reason = api.ReasonClosed
 	}
-	return Exit{
+	return api.Exit{
 		Code: sess.exit.Code, Signal: sess.exit.Signal, Reason: reason, Duration: time.Since(x.begun),
 		UserTime: sess.exit.UserTime, SystemTime: sess.exit.SystemTime, MaxRSSBytes: sess.exit.MaxRSSBytes,
 		SessionClosed: true,
@@ -251,7 +232,7 @@ func (sess *session) interrupt() bool {
 		switch {
 		case err == nil:
 			return sess.sweep(limit)
-		case !fault.Is(err, fault.Deadline), limit.Err() != nil:
+		case !errdefs.Is(err, errdefs.Deadline), limit.Err() != nil:
 			return false
 		}
 		sig, patience = unix.SIGKILL, killPatience
@@ -296,6 +277,26 @@ func (sess *session) commandOf(line []member) *execution {
 	switch age := int32(oldest.started - sess.loan.Started); {
 	case age > 0, age == 0 && pidInside(oldest.pid) > sess.loan.PID:
 		return sess.current
+	}
+	return nil
+}
+
+// checkSessionExec refuses what is no command of a session.
+func checkSessionExec(r api.SessionRequest, files []*os.File) error {
+	switch {
+	case len(files) != 2:
+		return errdefs.New(errdefs.Invalid, "session: want two pipes, got %d descriptors", len(files))
+	case len(r.Text) == 0:
+		return errdefs.New(errdefs.Invalid, "session: no command")
+	case bytes.IndexByte(r.Text, 0) >= 0:
+		return errdefs.New(errdefs.Invalid, "session: the command holds a NUL")
+	case r.Timeout < 0:
+		return errdefs.New(errdefs.Invalid, "session: time-out %s: want a positive duration", r.Timeout)
+	}
+	for _, f := range files {
+		if err := checkPipe(f); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -13,45 +13,45 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/gitconfig"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/bwrap"
-	"github.com/agentfense/agentfense/internal/isolate/docker"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/outlog"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-)
-
-// The supervisor's own mounts in the sandbox's directory, in its own mount
-// namespace only.
-const (
-	viewDir      = "view"
-	terminalsDir = "terminals"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/confine/isolate/docker"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // gcPercent trades processor time for memory: a supervisor's heap is small
 // and there is one for each sandbox.
 const gcPercent = 50
 
+// startGC holds until the trimmer looks for the first time: what a start leaves
+// behind is then collected at once, and never for a sandbox that ends before.
+const startGC = 200
+
 // open reads the record and takes the sandbox's lock. Errors: Unavailable
 // while another process has it.
 func (s *supervisor) open(home, name string) error {
 	var err error
-	if s.home, err = sandbox.OpenHomeAt(home); err != nil {
+	if s.home, err = record.OpenHomeAt(home); err != nil {
 		return err
 	}
 	if s.box, err = s.home.Open(name); err != nil {
 		return err
 	}
-	s.lock, err = s.box.TryLock(sandbox.PurposeSupervise)
-	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) {
-		return fault.New(fault.Unavailable, "%w", err)
+	s.lock, err = s.box.TryLock(record.PurposeSupervise)
+	if held := (*record.HeldError)(nil); errors.As(err, &held) {
+		return errdefs.New(errdefs.Unavailable, "%w", err)
 	}
 	if err != nil {
 		return err
@@ -72,10 +72,10 @@ const startPatience = time.Minute
 func (s *supervisor) setUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	debug.SetGCPercent(gcPercent)
+	debug.SetGCPercent(startGC)
 	s.startedAt = time.Now()
 	for _, step := range []func(context.Context) error{
-		s.prepareProcess, s.openState, s.openLayers, s.mountView, s.makeGroup, s.startInside, s.startServing,
+		s.prepareProcess, s.openState, s.openLayers, s.mountView, s.mountHome, s.makeGroup, s.startInside, s.startServing,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -89,32 +89,32 @@ func (s *supervisor) setUp(ctx context.Context) error {
 // in the host's, so what a killed supervisor has left there goes first.
 func (s *supervisor) prepareProcess(context.Context) error {
 	unix.Umask(0)
-	unix.CloseOnExec(readyFD)
-	unix.CloseOnExec(leaseFD)
+	unix.CloseOnExec(launch.ReadyFD)
+	unix.CloseOnExec(launch.LeaseFD)
 	if s.asksScope {
-		unix.CloseOnExec(scopeFD)
+		unix.CloseOnExec(launch.ScopeFD)
 	}
 	if s.docker() {
-		return clearMounts(s.box.Dir())
+		return launch.ClearMounts(s.box.Dir())
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fault.New(fault.Unsupported, "mount namespace: %w", err)
+		return errdefs.New(errdefs.Unsupported, "mount namespace: %w", err)
 	}
 	return nil
 }
 
 func (s *supervisor) openState(context.Context) error {
-	logFile, err := openLogFile(s.box.LogPath())
+	logFile, err := launch.OpenLogFile(s.box.LogPath())
 	if err != nil {
-		return fault.New(fault.Internal, "supervisor log: %w", err)
+		return errdefs.New(errdefs.Internal, "supervisor log: %w", err)
 	}
 	// A crash of the runtime is written to stderr.
 	if err := unix.Dup3(int(logFile.Fd()), 2, 0); err != nil {
-		return fault.New(fault.Internal, "supervisor log: %w", err)
+		return errdefs.New(errdefs.Internal, "supervisor log: %w", err)
 	}
-	s.log = slog.New(slog.NewJSONHandler(&boundedLog{to: logFile, left: maxLogBytes}, nil)).With("sandbox", s.record.Name)
+	s.log = slog.New(slog.NewJSONHandler(&launch.BoundedLog{To: logFile, Left: launch.MaxLogBytes}, nil)).With("sandbox", s.record.Name)
 	if s.dir, err = os.Open(s.box.Dir()); err != nil {
-		return fault.New(fault.Internal, "sandbox directory: %w", err)
+		return errdefs.New(errdefs.Internal, "sandbox directory: %w", err)
 	}
 	s.output = outlog.Open(s.dir)
 	if s.source, err = s.record.Source.Open(); err != nil {
@@ -146,7 +146,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		options.User = &layer.User{UID: uint32(uid)}
 	}
 	var err error
-	if s.absent, err = s.record.Absent(); err != nil {
+	if s.absent, err = changes.Absent(&s.record); err != nil {
 		return err
 	}
 	options.Absent = s.absent
@@ -158,7 +158,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		return err
 	}
 	s.policy.Store(p)
-	options.StandIns = sandbox.IndexStandIns(s.hides)
+	options.StandIns = review.IndexStandIns(s.hides)
 	if s.stack, err = layer.Open(options); err != nil {
 		return err
 	}
@@ -171,9 +171,9 @@ func (s *supervisor) mountView(context.Context) error {
 	if err := CheckFUSE(); err != nil {
 		return err
 	}
-	mountpoint := filepath.Join(s.box.Dir(), viewDir)
+	mountpoint := filepath.Join(s.box.Dir(), launch.ViewDir)
 	if err := os.Mkdir(mountpoint, 0o700); err != nil && !os.IsExist(err) {
-		return fault.New(fault.Internal, "view: %w", err)
+		return errdefs.New(errdefs.Internal, "view: %w", err)
 	}
 	uid, gid := s.hostIDs()
 	var err error
@@ -186,12 +186,12 @@ func (s *supervisor) mountView(context.Context) error {
 		return err
 	}
 	s.watches.toggle = s.view.Watch
-	s.terminals, err = mountTerminals(filepath.Join(s.box.Dir(), terminalsDir), s.terminalIDs())
+	s.terminals, err = mountTerminals(filepath.Join(s.box.Dir(), launch.TerminalsDir), s.terminalIDs())
 	return err
 }
 
 // docker reports whether the sandbox is a container.
-func (s *supervisor) docker() bool { return s.record.Runtime == sandbox.RuntimeDocker }
+func (s *supervisor) docker() bool { return s.record.Runtime == record.RuntimeDocker }
 
 // hostIDs are the ids of the sandbox's processes as this process counts them.
 func (s *supervisor) hostIDs() (uid, gid int) {
@@ -219,12 +219,12 @@ func LimitsProcesses() bool { return os.Geteuid() != 0 && guest.CanLimitProcesse
 const processesOutside = 1
 
 // makeGroup makes the sandbox's cgroup if a limit asks for one. An ordinary user's
-// limit of processes holds without. A limit that cannot be enforced is an error. Without limits there is none: moving the
-// first process into a group waits for a grace period of the kernel, 10 ms and
-// more, and an exec's descendants are found through its subreaper anyway.
-// Docker makes a group itself.
+// limit of processes holds without. A limit that cannot be enforced is an error. Without limits
+// there is none: moving the first process into a group waits for a grace period of the kernel, 10
+// ms and more, and an exec's descendants are found through its subreaper anyway. Docker makes a
+// group itself.
 func (s *supervisor) makeGroup(context.Context) error {
-	limits := groupLimits(s.record)
+	limits := launch.GroupLimits(s.record)
 	if limits.IsZero() || s.docker() {
 		return nil
 	}
@@ -244,12 +244,12 @@ func (s *supervisor) makeGroup(context.Context) error {
 	if err == nil {
 		s.usage = s.group
 	}
-	return withoutScope(err, tried)
+	return launch.WithoutScope(err, tried)
 }
 
 // watchGroup finds the group that docker has made if a limit asks for one.
 func (s *supervisor) watchGroup() error {
-	if !s.docker() || groupLimits(s.record).IsZero() {
+	if !s.docker() || launch.GroupLimits(s.record).IsZero() {
 		return nil
 	}
 	group, err := cgroup.Of(s.process.PID())
@@ -270,9 +270,6 @@ const DockerHostVariable = docker.HostVariable
 // startInside starts the isolated process tree, whose PID 1 is our guest.
 func (s *supervisor) startInside(ctx context.Context) error {
 	program, err := s.programInside()
-	if err == nil {
-		s.keptHome, err = s.box.KeptHome()
-	}
 	if err != nil {
 		return err
 	}
@@ -309,7 +306,7 @@ func (s *supervisor) isolator() isolate.Isolator {
 
 // netOf reads a record's network; none is what is not here.
 var netOf = map[string]isolate.Net{
-	sandbox.NetNone: isolate.NetNone, sandbox.NetHost: isolate.NetHost, sandbox.NetBridge: isolate.NetBridge,
+	record.NetNone: isolate.NetNone, record.NetHost: isolate.NetHost, record.NetBridge: isolate.NetBridge,
 }
 
 // isolatorPatience is how long an isolator without a PID 1 may take to say why.
@@ -323,14 +320,14 @@ func (s *supervisor) neverReady(err error) error {
 		err = cmp.Or(s.process.Wait(), err)
 	case <-time.After(isolatorPatience):
 	}
-	return fault.New(fault.Unsupported, "start inside: %w", err)
+	return errdefs.New(errdefs.Unsupported, "start inside: %w", err)
 }
 
 func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	user := UserOf(&s.record)
 	spec := isolate.Spec{
 		ID:        string(s.record.ID),
-		View:      filepath.Join(s.box.Dir(), viewDir),
+		View:      filepath.Join(s.box.Dir(), launch.ViewDir),
 		Workspace: s.record.Workspace,
 		Conceal:   []string{string(s.record.Source.Path), s.home.Dir()},
 		Init:      program,
@@ -345,7 +342,9 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 		Guest:  theirs,
 		DevPTS: s.terminals.dir,
 	}
-	spec.HomeDir = s.keptHome
+	if s.keptHome.view != nil {
+		spec.HomeDir = filepath.Join(s.box.Dir(), launch.HomeViewDir)
+	}
 	if s.record.HostUID != 0 {
 		spec.HostUID, spec.HostGID = int(s.record.HostUID), int(s.record.HostUID)
 	}
@@ -387,7 +386,7 @@ func (s *supervisor) gitConfig() []byte {
 // enforced lists what really holds, in the words of the mechanisms.
 func (s *supervisor) enforced() []string {
 	list := []string{"fuse", s.record.Runtime, "seccomp", "net " + s.record.Net}
-	if s.group != nil || s.docker() && !groupLimits(s.record).IsZero() {
+	if s.group != nil || s.docker() && !launch.GroupLimits(s.record).IsZero() {
 		list = append(list, "cgroup")
 	}
 	if s.processLimit > 0 {

@@ -1,38 +1,24 @@
-// Package supervise is one sandbox's process: the supervisor and its clients.
+// Package supervise is one sandbox's process: the supervisor.
 //
-// A supervisor owns everything that lives while a sandbox runs: the FUSE
-// server of the view, the isolated process tree, the cgroup, the audit log's
-// writer. It has a mount namespace of its own, so whatever way it ends, the
-// mount goes with it and no other sandbox notices. It stays while somebody
-// uses it, its starter or a command, or while it is told to keep. Docker's
-// mounts are in the host's mount namespace, where its daemon finds them.
+// A supervisor owns everything that lives while a sandbox runs: the FUSE server of the view, the
+// isolated process tree, the cgroup, the audit log's writer. It has its own mount namespace, so
+// whatever way it ends, the mount goes with it. (Docker's mounts are in the host's mount namespace,
+// where its daemon finds them.) It stays while its starter or a command uses it, or while it is
+// told to keep.
 //
-// Clients reach it by the unix socket "control" in the sandbox's directory,
-// which only its user can enter. A connection carries one request; that of an
-// exec lasts as long as the command. Descriptors travel inward only as pipes.
+// Clients reach it by the unix socket "control" in the sandbox's directory, which only its user can
+// enter. A connection carries one request; that of an exec lasts as long as the command.
+// Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
-// A command whose streams are kept writes into spools of the supervisor's, to
-// which clients attach, one after another or several at once, by pipes of
-// theirs; a detached one is kept when it has ended, too, until many others have.
-// What detached commands write is in the sandbox's output log, kept or not (package outlog).
-//
-// A session is a shell that runs one command after another (package shell). It
-// lives as long as the sandbox runs, whether clients do or not, until it is
-// closed or its shell ends; all that it started ends with it.
-//
-// Goroutines: one accepts, one per connection and one more while it has a
-// session's command run, one per stream of a detached or kept command and of
-// each client attached to it, one per session, one per client that watches the view
-// and one that hears it, one per command that has ended and left processes behind, one waits for the process tree, one for the starter's
-// lease, and timers', which trim and close idle sessions. Lock order: trimmer.mu,
-// then supervisor.mu, then attribution.mu, then session.mu, then changeSet.mu;
-// spool.mu, denialSet.mu and the output log's are taken alone.
+// Lock order: trimmer.mu, then supervisor.mu, then attribution.mu, then session.mu, then
+// changeSet.mu; ringBuffer.mu, denialSet.mu and the output log's are taken alone.
 package supervise
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -42,26 +28,40 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/outlog"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // supervisor is the state of this process.
+//
+// A command that is detached, or that clients may attach to again, writes into ring buffers of the
+// supervisor. Clients attach to these by their own pipes, one after another or several at once. A
+// detached command is kept after its end until many later ones have ended. What it writes is in the
+// sandbox's output log too (package outlog).
+//
+// Goroutines: one accepts; one per connection, and one more while it has a session's command run;
+// one per stream of a detached command and of each client attached to it; one per session; two per
+// client that watches the view, of which one listens to it; one per command that has ended and left
+// processes behind; one waits for the process tree, one for the starter's lease; timers trim and
+// close idle sessions.
 type supervisor struct {
 	log    *slog.Logger
-	home   *sandbox.Home
-	box    *sandbox.Sandbox
-	record sandbox.Record
-	lock   *sandbox.Lock
+	home   *record.Home
+	box    *record.Sandbox
+	record record.Record
+	lock   *record.Lock
 
 	dir       *os.File // the sandbox's directory
 	reserved  []vpath.Path
@@ -85,7 +85,7 @@ type supervisor struct {
 	complaints complaints // of the isolator
 
 	startedAt time.Time
-	keptHome  string        // on the host, "" for none
+	keptHome  keptHome
 	stopping  chan struct{} // closed when it is time to go
 	gone      chan struct{} // closed when everything is let go
 
@@ -94,7 +94,7 @@ type supervisor struct {
 
 	trimmer  trimmer
 	sessions sessionTable
-	kept     keptTable
+	kept     detachedTable
 	watches  watchTable
 	absent   func(p vpath.Path, isDir bool) bool // of the source; nil: nothing is
 
@@ -114,19 +114,15 @@ type meter interface {
 	Load() cgroup.Load
 }
 
-// setUpFailed is the exit code of a supervisor that has told its starter why
-// it did not start, and has taken down what it had built.
-const setUpFailed = 1
-
 // Main runs a supervisor: args are the state directory, the sandbox's name and,
-// where its starter asks for a scope, scopeArgument.
+// where its starter asks for a scope, launch.ScopeArgument.
 // It returns the process's exit code; what went wrong it has told its starter.
 func Main(args []string) int {
-	ready := os.NewFile(readyFD, "ready")
-	asksScope := len(args) == 3 && args[2] == scopeArgument
+	ready := os.NewFile(launch.ReadyFD, "ready")
+	asksScope := len(args) == 3 && args[2] == launch.ScopeArgument
 	if len(args) != 2 && !asksScope {
-		report(ready, fault.New(fault.Internal, "supervisor: bad arguments"))
-		return setUpFailed
+		report(ready, errdefs.New(errdefs.Internal, "supervisor: bad arguments"))
+		return launch.SetUpFailed
 	}
 	s := &supervisor{
 		stopping: make(chan struct{}),
@@ -139,13 +135,13 @@ func Main(args []string) int {
 	}
 	if err := s.open(args[0], args[1]); err != nil {
 		report(ready, explainFull(err))
-		return setUpFailed
+		return launch.SetUpFailed
 	}
 	if err := s.setUp(context.Background()); err != nil {
 		s.logSetUp(err)
 		s.tearDown()
 		report(ready, lasting(explainFull(err)))
-		return setUpFailed
+		return launch.SetUpFailed
 	}
 	report(ready, nil)
 	s.run()
@@ -157,24 +153,24 @@ func explainFull(err error) error {
 	if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) {
 		return err
 	}
-	return fault.New(fault.Exhausted, "%w: the disk of the state directory is full; "+
+	return errdefs.New(errdefs.Exhausted, "%w: the disk of the state directory is full; "+
 		"free it by agentfense apply, agentfense discard or agentfense rm of a sandbox", err)
 }
 
 // lasting keeps a starter from trying again what failed here: Unavailable would
 // tell it that another process has the sandbox, and we have it.
 func lasting(err error) error {
-	if fault.Is(err, fault.Unavailable) {
-		return fault.New(fault.Precondition, "%w", err)
+	if errdefs.Is(err, errdefs.Unavailable) {
+		return errdefs.New(errdefs.Precondition, "%w", err)
 	}
 	return err
 }
 
 // report tells the starter how the start went.
 func report(ready *os.File, err error) {
-	answer := reply{OK: true}
+	answer := api.Reply{OK: true}
 	if err != nil {
-		answer = reply{Error: failureOf(err)}
+		answer = api.Reply{Error: api.FailureOf(err)}
 	}
 	_ = json.NewEncoder(ready).Encode(answer) // the starter may have ended
 	ready.Close()
@@ -188,7 +184,7 @@ func (s *supervisor) run() {
 	s.trimmer.start(s.busy)
 	defer s.trimmer.stop()
 	go s.serve(ctx)
-	go s.watchLease(os.NewFile(leaseFD, "lease"))
+	go s.watchLease(os.NewFile(launch.LeaseFD, "lease"))
 	ended := make(chan error, 1)
 	go func() { ended <- s.process.Wait() }()
 	select {
@@ -198,6 +194,9 @@ func (s *supervisor) run() {
 		s.stop()
 	case <-s.view.Done():
 		s.log.Error("the view's file system ended")
+		s.stop()
+	case <-s.keptHome.done():
+		s.log.Error("the kept home's file system ended")
 		s.stop()
 	}
 	s.tearDown()
@@ -241,9 +240,9 @@ func (s *supervisor) logSetUp(err error) {
 
 // drop forgets entries of the delta, shows the source there, and returns the
 // paths that were written to since.
-func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
+func (s *supervisor) drop(versions []changes.Version) ([]vpath.Path, error) {
 	before := s.states(versions)
-	stale, err := sandbox.DropVersions(s.stack, versions)
+	stale, err := changes.DropVersions(s.stack, versions)
 	paths := make([]vpath.Path, 0, len(versions))
 	for _, v := range versions {
 		p, pathErr := v.At()
@@ -255,4 +254,22 @@ func (s *supervisor) drop(versions []sandbox.Version) ([]vpath.Path, error) {
 	s.view.Invalidate(paths...)
 	s.tellDropped(before)
 	return stale, err
+}
+
+// awaitScope waits until the starter has asked for a scope, if it does, and
+// returns what to add to the reason why a limit does not hold.
+func (s *supervisor) awaitScope() string {
+	if !s.asksScope {
+		return ""
+	}
+	told := os.NewFile(launch.ScopeFD, "scope")
+	defer told.Close()
+	reason, err := io.ReadAll(told)
+	switch {
+	case err != nil:
+		return "no scope of the systemd user manager: " + err.Error()
+	case len(reason) > 0:
+		return "no scope of the systemd user manager: " + string(reason)
+	}
+	return "tried in a scope of the systemd user manager"
 }

@@ -6,7 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
 // auditPatience is how long the end of a sandbox waits for a full disk to take
@@ -22,7 +25,7 @@ const letGoPatience = 5 * time.Second
 // It always returns: the end of this process, which follows, ends what is left.
 func (s *supervisor) tearDown() {
 	if s.listener != nil {
-		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), controlSocket, 0))
+		s.warn("control socket: remove", unix.Unlinkat(int(s.dir.Fd()), api.ControlSocket, 0))
 		s.listener.Close()
 	}
 	ended := true // all that we have started
@@ -43,16 +46,12 @@ func (s *supervisor) tearDown() {
 		s.warn("cgroup: kill", s.group.Kill())
 		s.warn("cgroup: delete", s.group.Delete())
 	}
-	if s.view != nil {
-		unmount := s.view.Unmount
-		if s.docker() { // it is in the host's namespace, of which whatever runs there has copies
-			unmount = s.view.Abort
-		}
-		s.warn("view: unmount", within(letGoPatience, unmount))
-	}
+	s.unmount("view: unmount", s.view)
+	s.unmount("kept home: unmount", s.keptHome.view)
 	if s.docker() && s.box != nil {
-		s.warn("mounts: clear", clearMounts(s.box.Dir()))
+		s.warn("mounts: clear", launch.ClearMounts(s.box.Dir()))
 	}
+	s.warn("kept home: close", s.keptHome.close())
 	if s.stack != nil {
 		s.warn("layers: close", s.stack.Close())
 	}
@@ -77,6 +76,18 @@ func (s *supervisor) tearDown() {
 	close(s.gone)
 }
 
+// unmount ends a file system of ours, nil for none.
+func (s *supervisor) unmount(what string, fs *fusefs.FS) {
+	if fs == nil {
+		return
+	}
+	unmount := fs.Unmount
+	if s.docker() { // it is in the host's namespace, of which whatever runs there has copies
+		unmount = fs.Abort
+	}
+	s.warn(what, within(letGoPatience, unmount))
+}
+
 func (s *supervisor) warn(what string, err error) {
 	if err != nil {
 		s.log.Warn(what, "err", err)
@@ -92,6 +103,6 @@ func within(patience time.Duration, step func() error) error {
 	case err := <-done:
 		return err
 	case <-time.After(patience):
-		return fault.New(fault.Unavailable, "not done after %v", patience)
+		return errdefs.New(errdefs.Unavailable, "not done after %v", patience)
 	}
 }

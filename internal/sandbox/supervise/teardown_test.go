@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestWithinWaitsForAStepAndNotForEver(t *testing.T) {
@@ -15,7 +15,7 @@ func TestWithinWaitsForAStepAndNotForEver(t *testing.T) {
 	}
 	never := make(chan struct{})
 	defer close(never)
-	if err := within(time.Millisecond, func() error { <-never; return nil }); !fault.Is(err, fault.Unavailable) {
+	if err := within(time.Millisecond, func() error { <-never; return nil }); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("a step that hangs: got %v, want Unavailable", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // terminals is a devpts instance of the sandbox's own. Its masters stay out
@@ -27,7 +27,7 @@ const maxTerminals = 256
 // master (devpts.rst, Documentation/filesystems).
 func mountTerminals(dir string, owner *ids) (*terminals, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
-		return nil, fault.New(fault.Internal, "terminals: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "terminals: %w", err)
 	}
 	options := fmt.Sprintf("newinstance,ptmxmode=0666,mode=0620,max=%d", maxTerminals)
 	if owner != nil {
@@ -35,10 +35,10 @@ func mountTerminals(dir string, owner *ids) (*terminals, error) {
 	}
 	err := unix.Mount("devpts", dir, "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, options)
 	if errors.Is(err, unix.EINVAL) && owner != nil {
-		return nil, fault.New(fault.Unsupported, "terminals: user %d, whom the sandbox is to run as, is none of this container's: give it all users, or run as an ordinary user", owner.uid)
+		return nil, errdefs.New(errdefs.Unsupported, "terminals: user %d, whom the sandbox is to run as, is none of this container's: give it all users, or run as an ordinary user", owner.uid)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Unsupported, "terminals: mount devpts: %w", err)
+		return nil, errdefs.New(errdefs.Unsupported, "terminals: mount devpts: %w", err)
 	}
 	return &terminals{dir: dir}, nil
 }
@@ -50,12 +50,12 @@ type ids struct{ uid, gid int }
 func (t *terminals) open(rows, columns uint16) (*os.File, int, error) {
 	master, err := os.OpenFile(filepath.Join(t.dir, "ptmx"), os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, 0, fault.New(fault.Exhausted, "terminal: %w", err)
+		return nil, 0, errdefs.New(errdefs.Exhausted, "terminal: %w", err)
 	}
 	number, err := setUpTerminal(master, rows, columns)
 	if err != nil {
 		master.Close()
-		return nil, 0, fault.New(fault.Internal, "terminal: %w", err)
+		return nil, 0, errdefs.New(errdefs.Internal, "terminal: %w", err)
 	}
 	return master, number, nil
 }

@@ -3,9 +3,9 @@ package supervise
 import (
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // hides reports whether the sandbox sees nothing of the source's file at p: the
@@ -35,7 +35,7 @@ func (s *supervisor) renewIndex() error {
 		}
 		earlier = append(earlier, p)
 	}
-	err := sandbox.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
+	err := review.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
 		return slices.ContainsFunc(earlier, func(e *policy.Policy) bool { return e.Decide(p).Permission == policy.None })
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
 )
 
 // When a supervisor counts as idle. Nobody tells it when a running command
@@ -32,6 +32,7 @@ type trimmer struct {
 	mu      sync.Mutex
 	timer   *time.Timer // nil before start and after stop
 	busy    func() bool
+	started bool // gcPercent holds
 	worked  bool // since memory was given back
 	lastCPU time.Duration
 
@@ -57,11 +58,12 @@ func (t *trimmer) stop() {
 	}
 }
 
-// touch says that there was work.
+// touch says that there was work, until now.
 func (t *trimmer) touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.worked = true
+	t.lastCPU = ownCPU()
 	t.resetLocked(idleAfter)
 }
 
@@ -75,6 +77,10 @@ func (t *trimmer) resetLocked(after time.Duration) {
 func (t *trimmer) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.started {
+		t.started = true
+		debug.SetGCPercent(gcPercent)
+	}
 	used := ownCPU()
 	works := used-t.lastCPU > quietCPU
 	t.lastCPU = used

@@ -25,6 +25,12 @@ func TestTrimmerWaitsUntilNothingWorks(t *testing.T) {
 	if !tr.worked {
 		t.Error("a new command did not count as work")
 	}
+	used := ownCPU()
+	tr.lastCPU = -time.Hour
+	tr.touch()
+	if tr.lastCPU < used {
+		t.Error("what a command used until it ended counts as work after its end")
+	}
 }
 
 func TestLittleWorkDoesNotGiveMemoryBackAllTheTime(t *testing.T) {

@@ -8,43 +8,25 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
-
-// Stats are what a sandbox uses.
-type Stats struct {
-	// Memory of all its processes now, and the most there was, 0 if nothing
-	// counts that.
-	MemoryBytes     int64 `json:"memory_bytes"`
-	MemoryPeakBytes int64 `json:"memory_peak_bytes,omitempty"`
-	// CPU is the time of all its processes, those that have ended too.
-	CPU         time.Duration `json:"cpu_ns"`
-	PIDs        int64         `json:"pids"` // processes and threads
-	DeltaBytes  int64         `json:"delta_bytes"`
-	DeltaInodes int64         `json:"delta_inodes"`
-	Execs       int           `json:"execs"`    // commands that run, those of sessions too
-	Sessions    int           `json:"sessions"` // that are open
-	// How often limits were hit.
-	OOMKills    int64 `json:"oom_kills,omitempty"`
-	PIDsMaxHits int64 `json:"pids_max_hits,omitempty"`
-	// ViewRequests are those that the view has answered, by kind.
-	ViewRequests map[string]uint64 `json:"view_requests,omitempty"`
-}
 
 // stats looks what the sandbox uses: in its control group, and where it has none
 // at its processes.
-func (s *supervisor) stats() (Stats, error) {
-	delta, err := s.stack.Measure()
+func (s *supervisor) stats() (api.Stats, error) {
+	delta, err := s.stored()
 	if err != nil {
-		return Stats{}, err
+		return api.Stats{}, err
 	}
-	st := Stats{DeltaBytes: delta.Bytes, DeltaInodes: delta.Inodes, ViewRequests: s.view.Stats()}
+	st := api.Stats{DeltaBytes: delta.Bytes, DeltaInodes: delta.Inodes, ViewRequests: s.view.Stats()}
 	st.Execs, st.Sessions = s.running()
 	var load cgroup.Load
 	if m := s.meter(); m != nil {
 		used, err := m.Usage()
 		if err != nil {
-			return Stats{}, err
+			return api.Stats{}, err
 		}
 		load = m.Load()
 		st.CPU, st.MemoryPeakBytes = used.CPU, used.MemoryPeakBytes
@@ -57,6 +39,19 @@ func (s *supervisor) stats() (Stats, error) {
 	}
 	st.MemoryBytes, st.PIDs = load.MemoryBytes, load.PIDs
 	return st, nil
+}
+
+// stored is what the delta and the kept home store together.
+func (s *supervisor) stored() (layer.Usage, error) {
+	all, err := s.stack.Measure()
+	home := s.keptHome.stack
+	if err != nil || home == nil || all.Quota.Bytes > 0 { // under which it counts both
+		return all, err
+	}
+	used, err := home.Measure()
+	all.Bytes += used.Bytes
+	all.Inodes += used.Inodes
+	return all, err
 }
 
 // meter is the sandbox's control group, nil if it has none. Docker makes one
@@ -98,10 +93,6 @@ type tree struct {
 	memory, threads int64
 	cpu             time.Duration
 }
-
-// userHz is the unit of times in /proc/PID/stat, 1/100 s on every architecture
-// that we build for (USER_HZ, asm-generic/param.h).
-const userHz = 100
 
 // treeBelow looks at the process pid and all below it. Ended ones count in the
 // times of whoever waited for them.
@@ -155,3 +146,7 @@ func numberOf(text []byte) int64 {
 	n, _ := strconv.ParseInt(string(text), 10, 64) // it writes nothing else there
 	return n
 }
+
+// userHz is the unit of times in /proc/PID/stat, 1/100 s on every architecture
+// that we build for (USER_HZ, asm-generic/param.h).
+const userHz = 100

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // User is who a command is inside: its ids, their name and the home directory,
@@ -21,18 +21,18 @@ type User struct {
 const inside = "user"
 
 // UserOf returns who a command is in the sandbox of record r.
-func UserOf(r *sandbox.Record) User {
+func UserOf(r *record.Record) User {
 	u := userOf(r)
-	if r.Home == sandbox.HomeKeep {
-		u.Home = sandbox.KeptHomeInside
+	if r.Home == record.HomeKeep {
+		u.Home = record.KeptHomeInside
 	}
 	return u
 }
 
-func userOf(r *sandbox.Record) User {
+func userOf(r *record.Record) User {
 	if r.UID == nil {
 		u := CurrentUser()
-		if r.Runtime == sandbox.RuntimeDocker {
+		if r.Runtime == record.RuntimeDocker {
 			u.UID, u.GID = int(r.HostUID), int(r.HostUID)
 		}
 		return u

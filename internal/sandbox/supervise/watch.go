@@ -2,15 +2,15 @@ package supervise
 
 import (
 	"context"
-	"io"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // What watching is bounded by: clients at once, and what is kept for one that
@@ -36,7 +36,7 @@ func (t *watchTable) add(w *watch) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.all) >= maxWatches {
-		return fault.New(fault.Exhausted, "watch: %d clients watch the sandbox already", maxWatches)
+		return errdefs.New(errdefs.Exhausted, "watch: %d clients watch the sandbox already", maxWatches)
 	}
 	if t.all == nil {
 		t.all = map[*watch]struct{}{}
@@ -67,30 +67,17 @@ func (t *watchTable) note(c fusefs.Change) {
 		switch {
 		case c.Kind == fusefs.Lost:
 			w.lose()
-		case c.Kind != Renamed:
+		case c.Kind != api.Renamed:
 			w.note(c.Path, c.Kind)
 		default:
-			w.note(c.Path, Deleted)
-			kind := Created
+			w.note(c.Path, api.Deleted)
+			kind := api.Created
 			if c.Over {
-				kind = Modified
+				kind = api.Modified
 			}
 			w.note(c.To, kind)
 		}
 	}
-}
-
-// watchRequest asks for the changes at a path and below.
-type watchRequest struct {
-	Path      []byte `json:"path"`
-	Recursive bool   `json:"recursive,omitempty"` // not only what is in it directly
-}
-
-// Watched is what has changed since the message before, by path. With Lost more
-// had changed before than could be kept.
-type Watched struct {
-	Changes []Changed `json:"changes,omitempty"`
-	Lost    bool      `json:"lost,omitempty"`
 }
 
 // watch keeps what one client has yet to be told.
@@ -100,18 +87,18 @@ type watch struct {
 	wake      chan struct{} // has room for one
 
 	mu      sync.Mutex
-	pending map[vpath.Path]ChangeKind
+	pending map[vpath.Path]api.ChangeKind
 	bytes   int // of the pending paths
 	lost    bool
 }
 
 // note adds a change to what is pending, if it is watched. What becomes of a
 // directory above the watched path becomes of that, too.
-func (w *watch) note(p vpath.Path, kind ChangeKind) {
+func (w *watch) note(p vpath.Path, kind api.ChangeKind) {
 	switch at := p.Plain(); {
 	case at == w.path:
 	case w.path.Within(at):
-		if kind == Modified {
+		if kind == api.Modified {
 			return
 		}
 		if !p.IsOwn() {
@@ -136,14 +123,14 @@ func (w *watch) note(p vpath.Path, kind ChangeKind) {
 }
 
 // mergeLocked makes one of a change that is pending and one that follows it.
-func (w *watch) mergeLocked(p vpath.Path, old, kind ChangeKind) {
+func (w *watch) mergeLocked(p vpath.Path, old, kind api.ChangeKind) {
 	switch {
-	case old == Created && kind == Deleted:
+	case old == api.Created && kind == api.Deleted:
 		delete(w.pending, p)
 		w.bytes -= len(p)
-	case old == Created:
-	case old == Deleted && kind == Created:
-		w.pending[p] = Modified
+	case old == api.Created:
+	case old == api.Deleted && kind == api.Created:
+		w.pending[p] = api.Modified
 	default:
 		w.pending[p] = kind
 	}
@@ -171,24 +158,24 @@ func (w *watch) rouse() {
 
 // take returns as much as a message holds of what is pending; what p does not
 // grant is left out, also a directory that shows for the sake of what is in it.
-func (w *watch) take(p *policy.Policy) Watched {
+func (w *watch) take(p *policy.Policy) api.Watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := Watched{Lost: w.lost}
+	told := api.Watched{Lost: w.lost}
 	w.lost = false
 	paths := make([]vpath.Path, 0, len(w.pending))
 	for path := range w.pending {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
-	room := maxEffectBytes
+	room := api.MaxEffectBytes
 	for _, path := range paths {
-		if len(told.Changes) == maxEffects || room < 0 {
+		if len(told.Changes) == api.MaxEffects || room < 0 {
 			w.rouse()
 			break
 		}
 		if p.Decide(path).Permission != policy.None {
-			told.Changes = append(told.Changes, Changed{Path: path.Text(), Kind: w.pending[path]})
+			told.Changes = append(told.Changes, api.Changed{Path: path.Text(), Kind: w.pending[path]})
 			room -= len(path)
 		}
 		delete(w.pending, path)
@@ -199,29 +186,29 @@ func (w *watch) take(p *policy.Policy) Watched {
 
 // handleWatch tells the client at c what changes in the view until it leaves. It
 // is no reason to stay.
-func (s *supervisor) handleWatch(ctx context.Context, c conn, r watchRequest) {
+func (s *supervisor) handleWatch(ctx context.Context, c api.Conn, r api.WatchRequest) {
 	s.release()
 	defer s.holdAgain()
 	path, err := vpath.Parse(string(r.Path))
-	w := &watch{path: path, recursive: r.Recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]ChangeKind{}}
+	w := &watch{path: path, recursive: r.Recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]api.ChangeKind{}}
 	if err == nil {
 		err = s.watches.add(w)
 	}
 	if err != nil {
-		s.warn("control: refusal not delivered", c.send(reply{Error: failureOf(err)}))
+		s.warn("control: refusal not delivered", c.Send(api.Reply{Error: api.FailureOf(err)}))
 		return
 	}
 	defer s.watches.remove(w)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		var nothing request
-		unasked, _ := c.receive(&nothing) // it returns when the client leaves
-		closeAll(unasked...)
+		var nothing api.Request
+		unasked, _ := c.Receive(&nothing) // it returns when the client leaves
+		api.CloseAll(unasked...)
 		cancel()
 		c.Close()
 	}()
-	err = c.send(reply{OK: true})
+	err = c.Send(api.Reply{OK: true})
 	for err == nil {
 		select {
 		case <-w.wake:
@@ -232,7 +219,7 @@ func (s *supervisor) handleWatch(ctx context.Context, c conn, r watchRequest) {
 		}
 		told := w.take(s.view.Policy())
 		if len(told.Changes) > 0 || told.Lost {
-			err = c.send(reply{Watched: &told})
+			err = c.Send(api.Reply{Watched: &told})
 		}
 		select {
 		case <-time.After(watchPause):
@@ -246,51 +233,4 @@ func (s *supervisor) holdAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holds++
-}
-
-// ViewWatch tells of changes of a view.
-type ViewWatch struct {
-	conn conn
-	stop func() bool
-}
-
-// Watch has the changes at a path and below told from now on, until ctx ends.
-// Errors: NotFound where no supervisor is alive; Exhausted.
-func (c *Client) Watch(ctx context.Context, path vpath.Path, recursive bool) (*ViewWatch, error) {
-	cn, err := c.connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	w := &ViewWatch{conn: cn, stop: context.AfterFunc(ctx, func() { cn.Close() })}
-	answer, _, err := c.ask(ctx, cn, firstLook, request{Op: opWatch, Watch: &watchRequest{Path: []byte(path), Recursive: recursive}})
-	if err == nil && answer.Error != nil {
-		err = answer.Error.err()
-	}
-	if err != nil {
-		w.Close()
-		return nil, err
-	}
-	return w, nil
-}
-
-// Next waits for changes. It is io.EOF once the sandbox has stopped. Errors:
-// Canceled.
-func (w *ViewWatch) Next(ctx context.Context) (Watched, error) {
-	var answer reply
-	_, err := w.conn.receive(&answer)
-	switch {
-	case err != nil && fault.Is(lost(ctx, err), fault.Canceled):
-		return Watched{}, lost(ctx, err)
-	case err != nil:
-		return Watched{}, io.EOF
-	case answer.Watched == nil:
-		return Watched{}, fault.New(fault.Internal, "supervisor: unexpected answer to %s", opWatch)
-	}
-	return *answer.Watched, nil
-}
-
-// Close ends the watch.
-func (w *ViewWatch) Close() error {
-	w.stop()
-	return w.conn.Close()
 }

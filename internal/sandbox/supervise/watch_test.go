@@ -7,14 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func newWatch(path string, recursive bool) *watch {
-	return &watch{path: vpath.Path(path), recursive: recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]ChangeKind{}}
+	return &watch{path: vpath.Path(path), recursive: recursive, wake: make(chan struct{}, 1), pending: map[vpath.Path]api.ChangeKind{}}
 }
 
 func policyOf(t *testing.T, rules ...policy.Rule) *policy.Policy {
@@ -26,7 +27,7 @@ func policyOf(t *testing.T, rules ...policy.Rule) *policy.Policy {
 	return p
 }
 
-func toldOf(w Watched) []string {
+func toldOf(w api.Watched) []string {
 	var told []string
 	for _, c := range w.Changes {
 		told = append(told, string(c.Kind)+" "+c.Path)
@@ -44,35 +45,35 @@ func TestWatchTellsOfItsPathsAlone(t *testing.T) {
 	}{
 		{
 			"all, by path", "/", true,
-			[]fusefs.Change{{Path: "/d/f", Kind: Modified}, {Path: "/a", Kind: Created}, {Path: "/b", Kind: Deleted}},
+			[]fusefs.Change{{Path: "/d/f", Kind: api.Modified}, {Path: "/a", Kind: api.Created}, {Path: "/b", Kind: api.Deleted}},
 			[]string{"created a", "deleted b", "modified d/f"},
 		},
 		{
 			"what is in a directory", "/d", false,
-			[]fusefs.Change{{Path: "/d/f", Kind: Modified}, {Path: "/d/e/f", Kind: Created}, {Path: "/dd", Kind: Deleted}, {Path: "/d", Kind: Modified}},
+			[]fusefs.Change{{Path: "/d/f", Kind: api.Modified}, {Path: "/d/e/f", Kind: api.Created}, {Path: "/dd", Kind: api.Deleted}, {Path: "/d", Kind: api.Modified}},
 			[]string{"modified d", "modified d/f"},
 		},
 		{
 			"what becomes of the directories above", "/d/e", true,
-			[]fusefs.Change{{Path: "/d", Kind: Modified}, {Path: "/d/g", Kind: Deleted}, {Path: "/x", To: "/d", Dir: true, Kind: Renamed}},
+			[]fusefs.Change{{Path: "/d", Kind: api.Modified}, {Path: "/d/g", Kind: api.Deleted}, {Path: "/x", To: "/d", Dir: true, Kind: api.Renamed}},
 			[]string{"created d/e"},
 		},
 		{
 			"a rename is a deletion and a creation", "/", true,
-			[]fusefs.Change{{Path: "/a", To: "/b", Kind: Renamed}, {Path: "/c", To: "/d", Kind: Renamed, Over: true}},
+			[]fusefs.Change{{Path: "/a", To: "/b", Kind: api.Renamed}, {Path: "/c", To: "/d", Kind: api.Renamed, Over: true}},
 			[]string{"deleted a", "created b", "deleted c", "modified d"},
 		},
 		{
 			"the net of what follows at once", "/", true,
 			[]fusefs.Change{
-				{Path: "/new", Kind: Created},
-				{Path: "/new", Kind: Modified},
-				{Path: "/none", Kind: Created},
-				{Path: "/none", Kind: Deleted},
-				{Path: "/again", Kind: Deleted},
-				{Path: "/again", Kind: Created},
-				{Path: "/gone", Kind: Modified},
-				{Path: "/gone", Kind: Deleted},
+				{Path: "/new", Kind: api.Created},
+				{Path: "/new", Kind: api.Modified},
+				{Path: "/none", Kind: api.Created},
+				{Path: "/none", Kind: api.Deleted},
+				{Path: "/again", Kind: api.Deleted},
+				{Path: "/again", Kind: api.Created},
+				{Path: "/gone", Kind: api.Modified},
+				{Path: "/gone", Kind: api.Deleted},
 			},
 			[]string{"modified again", "deleted gone", "created new"},
 		},
@@ -99,7 +100,7 @@ func TestWatchTellsOfItsPathsAlone(t *testing.T) {
 func TestWatchNamesNothingThatIsNotGranted(t *testing.T) {
 	w := newWatch("/", true)
 	for _, p := range []vpath.Path{"/listed", "/hidden", "/unmatched", "/way", "/way/in"} {
-		w.note(p, Created)
+		w.note(p, api.Created)
 	}
 	p := policyOf(t,
 		policy.Rule{Pattern: "/listed", Permission: policy.View}, policy.Rule{Pattern: "/hidden", Permission: policy.None}, policy.Rule{Pattern: "/way/in", Permission: policy.Read})
@@ -112,12 +113,12 @@ func TestWatchIsBounded(t *testing.T) {
 	everything := policyOf(t, policy.Rule{Pattern: "**", Permission: policy.Read})
 	w := newWatch("/", true)
 	for i := range maxPending {
-		w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), Created)
+		w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), api.Created)
 	}
 	all := 0
 	for {
 		told := w.take(everything)
-		if len(told.Changes) > maxEffects || told.Lost {
+		if len(told.Changes) > api.MaxEffects || told.Lost {
 			t.Fatalf("%d changes at once, lost %v", len(told.Changes), told.Lost)
 		}
 		if all += len(told.Changes); len(told.Changes) == 0 {
@@ -130,17 +131,17 @@ func TestWatchIsBounded(t *testing.T) {
 	for name, flood := range map[string]func(){
 		"paths": func() {
 			for i := range maxPending + 1 {
-				w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), Created)
+				w.note(vpath.Path(fmt.Sprintf("/f%05d", i)), api.Created)
 			}
 		},
 		"bytes": func() {
 			for i := range maxPendingBytes / 4000 {
-				w.note(vpath.Path(fmt.Sprintf("/%05d%s", i, strings.Repeat("x/", 2000)+"x")), Created)
+				w.note(vpath.Path(fmt.Sprintf("/%05d%s", i, strings.Repeat("x/", 2000)+"x")), api.Created)
 			}
 		},
 	} {
 		flood()
-		w.note("/after", Created)
+		w.note("/after", api.Created)
 		if told := w.take(everything); !told.Lost || len(told.Changes) != 1 || told.Changes[0].Path != "after" {
 			t.Errorf("after too many %s: lost %v, %d changes", name, told.Lost, len(told.Changes))
 		}
@@ -152,7 +153,7 @@ func TestWatchIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := table.add(w); !fault.Is(err, fault.Exhausted) || !on {
+	if err := table.add(w); !errdefs.Is(err, errdefs.Exhausted) || !on {
 		t.Errorf("one watch too many: %v", err)
 	}
 	for w := range table.all {

@@ -1,10 +1,11 @@
 package supervise
 
 import (
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // stateAt returns what the view has at a path; nil for nothing.
@@ -17,7 +18,7 @@ func (s *supervisor) stateAt(p vpath.Path) *layer.Info {
 }
 
 // states returns what the view has at the paths of versions, while it is watched.
-func (s *supervisor) states(versions []sandbox.Version) map[vpath.Path]*layer.Info {
+func (s *supervisor) states(versions []changes.Version) map[vpath.Path]*layer.Info {
 	if s.watches.empty() {
 		return nil
 	}
@@ -35,14 +36,14 @@ func (s *supervisor) states(versions []sandbox.Version) map[vpath.Path]*layer.In
 func (s *supervisor) tellDropped(before map[vpath.Path]*layer.Info) {
 	for p, old := range before {
 		now := s.stateAt(p)
-		c := fusefs.Change{Path: p, Kind: Modified}
+		c := fusefs.Change{Path: p, Kind: api.Modified}
 		switch {
 		case old == nil && now == nil:
 			continue
 		case old == nil:
-			c.Kind = Created
+			c.Kind = api.Created
 		case now == nil:
-			c.Kind = Deleted
+			c.Kind = api.Deleted
 		case old.Mode == now.Mode && old.Size == now.Size && old.Mtime == now.Mtime, old.IsDir() && now.IsDir():
 			continue
 		}
@@ -59,9 +60,9 @@ func (s *supervisor) tellRenewed(paths []vpath.Path) {
 		now := s.stateAt(p)
 		switch {
 		case now == nil && !s.isAbsent(p):
-			s.watches.note(fusefs.Change{Path: p, Kind: Deleted})
+			s.watches.note(fusefs.Change{Path: p, Kind: api.Deleted})
 		case now != nil && now.Origin == layer.Source:
-			s.watches.note(fusefs.Change{Path: p, Kind: Modified})
+			s.watches.note(fusefs.Change{Path: p, Kind: api.Modified})
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Tokens finds what is stored of a token.
@@ -43,7 +43,7 @@ type Options struct {
 // unless all of Addrs are loopback addresses of the network.
 func New(tokens Tokens, o Options) (*Authenticator, error) {
 	if !isToken(o.DefaultToken) {
-		return nil, fault.New(fault.Invalid, "default token: it has not the form of a token")
+		return nil, errdefs.New(errdefs.Invalid, "default token: it has not the form of a token")
 	}
 	if o.NoAuth {
 		if err := checkLoopback(o.Addrs); err != nil {
@@ -58,15 +58,15 @@ func New(tokens Tokens, o Options) (*Authenticator, error) {
 
 func checkLoopback(addrs []string) error {
 	if len(addrs) == 0 {
-		return fault.New(fault.Precondition, "--no-auth: it is not known where the server listens")
+		return errdefs.New(errdefs.Precondition, "--no-auth: it is not known where the server listens")
 	}
 	for _, addr := range addrs {
 		if strings.HasPrefix(addr, "unix:") {
 			// What runs in a sandbox as the same user can be shown its directory.
-			return fault.New(fault.Precondition, "--no-auth: %s is a socket, which a token goes with: clients of this user find it by themselves", addr)
+			return errdefs.New(errdefs.Precondition, "--no-auth: %s is a socket, which a token goes with: clients of this user find it by themselves", addr)
 		}
 		if !config.IsLoopback(addr) {
-			return fault.New(fault.Precondition, "--no-auth: %s can be reached from other hosts: listen on 127.0.0.1, or leave --no-auth out", addr)
+			return errdefs.New(errdefs.Precondition, "--no-auth: %s can be reached from other hosts: listen on 127.0.0.1, or leave --no-auth out", addr)
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 		case a.noAuth:
 			return Caller{Name: "anyone", Scopes: store.AllScopes, Operator: true}, nil
 		}
-		return Caller{}, fault.New(fault.Unauthenticated, `no credentials: send "authorization: Bearer TOKEN"`)
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, `no credentials: send "authorization: Bearer TOKEN"`)
 	}
 	token, err := bearer(c.Authorization)
 	if err != nil {
@@ -109,7 +109,7 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 		return caller, err
 	}
 	if err := caller.ActFor(byCertificate.Owner); err != nil {
-		return Caller{}, fault.New(fault.Denied, "the token and the certificate are of two owners")
+		return Caller{}, errdefs.New(errdefs.Denied, "the token and the certificate are of two owners")
 	}
 	caller.Name += ", " + byCertificate.Name
 	caller.Owner, caller.Operator = byCertificate.Owner, false
@@ -119,11 +119,11 @@ func (a *Authenticator) Identify(ctx context.Context, c Credentials) (Caller, er
 // bearer returns the token of an authorization header (RFC 6750, section 2.1).
 func bearer(values []string) (string, error) {
 	if len(values) > 1 {
-		return "", fault.New(fault.Unauthenticated, "authorization: it is given %d times", len(values))
+		return "", errdefs.New(errdefs.Unauthenticated, "authorization: it is given %d times", len(values))
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if token = strings.TrimSpace(token); !strings.EqualFold(scheme, "Bearer") || !isToken(token) {
-		return "", fault.New(fault.Unauthenticated, `authorization: want "Bearer %s…"`, tokenPrefix)
+		return "", errdefs.New(errdefs.Unauthenticated, `authorization: want "Bearer %s…"`, tokenPrefix)
 	}
 	return token, nil
 }
@@ -138,12 +138,12 @@ func (a *Authenticator) tokenCaller(ctx context.Context, token string) (Caller, 
 	}
 	t, err := a.tokens.TokenByHash(ctx, hash)
 	switch {
-	case fault.Is(err, fault.NotFound), err == nil && !sameHash(hash, t.Hash):
-		return Caller{}, fault.New(fault.Unauthenticated, "the token is not known here")
+	case errdefs.Is(err, errdefs.NotFound), err == nil && !sameHash(hash, t.Hash):
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the token is not known here")
 	case err != nil:
 		return Caller{}, err
 	case !t.ExpiresAt.IsZero() && !a.now().Before(t.ExpiresAt):
-		return Caller{}, fault.New(fault.Unauthenticated, "the token expired at %s", t.ExpiresAt.Format(time.RFC3339))
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the token expired at %s", t.ExpiresAt.Format(time.RFC3339))
 	}
 	return Caller{Name: "token " + t.Name, Owner: t.OwnerID, Scopes: t.Scopes}, nil
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 var now = time.Unix(1_000_000, 0).UTC()
@@ -74,33 +74,33 @@ func TestIdentify(t *testing.T) {
 		noAuth bool
 		shown  auth.Credentials
 		want   auth.Caller
-		kind   fault.Kind // where want is the zero Caller
+		kind   errdefs.Kind // where want is the zero Caller
 	}{
 		{name: "the default token", shown: auth.Credentials{Authorization: one("Bearer " + w.standard)}, want: standard},
 		{name: "a token of the store", shown: auth.Credentials{Authorization: one("Bearer " + w.alices)}, want: alice},
 		{name: "the scheme in another case", shown: auth.Credentials{Authorization: one("bearer  " + w.alices + " ")}, want: alice},
-		{name: "nothing", kind: fault.Unauthenticated},
-		{name: "an empty header", shown: auth.Credentials{Authorization: one("")}, kind: fault.Unauthenticated},
-		{name: "a token without its scheme", shown: auth.Credentials{Authorization: one(w.standard)}, kind: fault.Unauthenticated},
-		{name: "another scheme", shown: auth.Credentials{Authorization: one("Basic " + w.standard)}, kind: fault.Unauthenticated},
-		{name: "a token that nobody issued", shown: auth.Credentials{Authorization: one("Bearer afs_" + strings.Repeat("0", 64))}, kind: fault.Unauthenticated},
-		{name: "half a token", shown: auth.Credentials{Authorization: one("Bearer " + w.standard[:40])}, kind: fault.Unauthenticated},
-		{name: "the token in capitals", shown: auth.Credentials{Authorization: one("Bearer " + strings.ToUpper(w.standard))}, kind: fault.Unauthenticated},
-		{name: "an expired token", shown: auth.Credentials{Authorization: one("Bearer " + w.expired)}, kind: fault.Unauthenticated},
-		{name: "two tokens", shown: auth.Credentials{Authorization: []string{"Bearer " + w.standard, "Bearer " + w.standard}}, kind: fault.Unauthenticated},
+		{name: "nothing", kind: errdefs.Unauthenticated},
+		{name: "an empty header", shown: auth.Credentials{Authorization: one("")}, kind: errdefs.Unauthenticated},
+		{name: "a token without its scheme", shown: auth.Credentials{Authorization: one(w.standard)}, kind: errdefs.Unauthenticated},
+		{name: "another scheme", shown: auth.Credentials{Authorization: one("Basic " + w.standard)}, kind: errdefs.Unauthenticated},
+		{name: "a token that nobody issued", shown: auth.Credentials{Authorization: one("Bearer afs_" + strings.Repeat("0", 64))}, kind: errdefs.Unauthenticated},
+		{name: "half a token", shown: auth.Credentials{Authorization: one("Bearer " + w.standard[:40])}, kind: errdefs.Unauthenticated},
+		{name: "the token in capitals", shown: auth.Credentials{Authorization: one("Bearer " + strings.ToUpper(w.standard))}, kind: errdefs.Unauthenticated},
+		{name: "an expired token", shown: auth.Credentials{Authorization: one("Bearer " + w.expired)}, kind: errdefs.Unauthenticated},
+		{name: "two tokens", shown: auth.Credentials{Authorization: []string{"Bearer " + w.standard, "Bearer " + w.standard}}, kind: errdefs.Unauthenticated},
 
 		{name: "nothing, where nothing is needed", noAuth: true, want: anyone},
 		{name: "a right token, where none is needed", noAuth: true, shown: auth.Credentials{Authorization: one("Bearer " + w.alices)}, want: alice},
-		{name: "a wrong token, where none is needed", noAuth: true, shown: auth.Credentials{Authorization: one("Bearer x")}, kind: fault.Unauthenticated},
+		{name: "a wrong token, where none is needed", noAuth: true, shown: auth.Credentials{Authorization: one("Bearer x")}, kind: errdefs.Unauthenticated},
 
 		{
 			name: "a certificate", shown: auth.Credentials{TLS: shows("alice")},
 			want: auth.Caller{Name: "certificate alice", Owner: "alice", Scopes: store.AllScopes},
 		},
-		{name: "a certificate that nobody verified", shown: auth.Credentials{TLS: unverified}, kind: fault.Unauthenticated},
-		{name: "a certificate without a common name", shown: auth.Credentials{TLS: shows("")}, kind: fault.Unauthenticated},
-		{name: "a certificate with a common name that cannot be printed", shown: auth.Credentials{TLS: shows("al\nice")}, kind: fault.Unauthenticated},
-		{name: "a certificate with a common name that only looks right", shown: auth.Credentials{TLS: shows("alice ")}, kind: fault.Unauthenticated},
+		{name: "a certificate that nobody verified", shown: auth.Credentials{TLS: unverified}, kind: errdefs.Unauthenticated},
+		{name: "a certificate without a common name", shown: auth.Credentials{TLS: shows("")}, kind: errdefs.Unauthenticated},
+		{name: "a certificate with a common name that cannot be printed", shown: auth.Credentials{TLS: shows("al\nice")}, kind: errdefs.Unauthenticated},
+		{name: "a certificate with a common name that only looks right", shown: auth.Credentials{TLS: shows("alice ")}, kind: errdefs.Unauthenticated},
 		{
 			name:  "a certificate and its owner's token",
 			shown: auth.Credentials{Authorization: one("Bearer " + w.alices), TLS: shows("alice")},
@@ -111,8 +111,8 @@ func TestIdentify(t *testing.T) {
 			shown: auth.Credentials{Authorization: one("Bearer " + w.standard), TLS: shows("bob")},
 			want:  auth.Caller{Name: "default token, certificate bob", Owner: "bob", Scopes: store.AllScopes},
 		},
-		{name: "a certificate and another owner's token", shown: auth.Credentials{Authorization: one("Bearer " + w.alices), TLS: shows("bob")}, kind: fault.Denied},
-		{name: "a right certificate and a wrong token", shown: auth.Credentials{Authorization: one("Bearer x"), TLS: shows("alice")}, kind: fault.Unauthenticated},
+		{name: "a certificate and another owner's token", shown: auth.Credentials{Authorization: one("Bearer " + w.alices), TLS: shows("bob")}, kind: errdefs.Denied},
+		{name: "a right certificate and a wrong token", shown: auth.Credentials{Authorization: one("Bearer x"), TLS: shows("alice")}, kind: errdefs.Unauthenticated},
 		{name: "a nameless certificate and a token", shown: auth.Credentials{Authorization: one("Bearer " + w.standard), TLS: shows("")}, want: standard},
 	}
 	for _, tt := range tests {
@@ -145,7 +145,7 @@ func TestARevokedTokenIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := a.Identify(t.Context(), auth.Credentials{Authorization: []string{"Bearer " + w.alices}})
-	wantKind(t, err, fault.Unauthenticated)
+	wantKind(t, err, errdefs.Unauthenticated)
 }
 
 // liar answers any hash with a token of another, or with an error.
@@ -160,10 +160,10 @@ func TestTheStoreIsNotTrustedBlindly(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		err  error
-		want fault.Kind
+		want errdefs.Kind
 	}{
-		{"another token's row", nil, fault.Unauthenticated},
-		{"a store that does not answer", fault.New(fault.Unavailable, "token: locked"), fault.Unavailable},
+		{"another token's row", nil, errdefs.Unauthenticated},
+		{"a store that does not answer", errdefs.New(errdefs.Unavailable, "token: locked"), errdefs.Unavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, err := auth.New(liar{tt.err}, auth.Options{DefaultToken: w.standard})
@@ -183,7 +183,7 @@ func TestNoAuthIsForLoopbackOnly(t *testing.T) {
 	w := newWorld(t)
 	for _, addrs := range [][]string{nil, {":9000"}, {"127.0.0.1:9000", "0.0.0.0:8080"}, {"example.org:1"}, {""}, {"unix:///run/a"}} {
 		_, err := auth.New(w.store, auth.Options{DefaultToken: w.standard, NoAuth: true, Addrs: addrs})
-		wantKind(t, err, fault.Precondition)
+		wantKind(t, err, errdefs.Precondition)
 	}
 	w.authenticator(t, auth.Options{Addrs: []string{":9000"}})
 }
@@ -191,16 +191,16 @@ func TestNoAuthIsForLoopbackOnly(t *testing.T) {
 func TestNewNeedsADefaultToken(t *testing.T) {
 	for _, token := range []string{"", "afs_", "secret"} {
 		_, err := auth.New(newWorld(t).store, auth.Options{DefaultToken: token})
-		wantKind(t, err, fault.Invalid)
+		wantKind(t, err, errdefs.Invalid)
 	}
 }
 
 func TestIssue(t *testing.T) {
 	w := newWorld(t)
 	_, err := auth.Issue(t.Context(), w.store, auth.Grant{Name: "ci", Scopes: store.ScopeRead}, now)
-	wantKind(t, err, fault.Exists)
+	wantKind(t, err, errdefs.Exists)
 	_, err = auth.Issue(t.Context(), w.store, auth.Grant{Name: "late", Scopes: store.ScopeRead, ExpiresAt: now}, now)
-	wantKind(t, err, fault.Invalid)
+	wantKind(t, err, errdefs.Invalid)
 	all, err := w.store.Tokens(t.Context())
 	if err != nil || len(all) != 2 {
 		t.Errorf("%d tokens, %v, want 2", len(all), err)
@@ -222,7 +222,7 @@ func FuzzAuthorization(f *testing.F) {
 		if strings.Contains(header, strings.Repeat("0", 64)) {
 			return
 		}
-		wantKind(t, err, fault.Unauthenticated)
+		wantKind(t, err, errdefs.Unauthenticated)
 		if got != (auth.Caller{}) {
 			t.Errorf("Identify(%q) = %+v", header, got)
 		}

@@ -8,10 +8,10 @@
 package auth
 
 import (
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Caller is who makes a request. The zero Caller may do nothing.
@@ -27,16 +27,16 @@ type Caller struct {
 // Require checks that the caller has all scopes of need. Errors: Denied.
 func (c Caller) Require(need store.Scopes) error {
 	if missing := need &^ c.Scopes; missing != 0 {
-		return fault.New(fault.Denied, "%s: scope %s is missing", c.name(), missing)
+		return errdefs.New(errdefs.Denied, "%s: scope %s is missing", c.name(), missing)
 	}
 	return nil
 }
 
 // Reach checks that the caller may know of an object of an owner, "" if it has
 // none. Errors: NotFound, word for word that of an id which nothing has.
-func (c Caller) Reach(owner, what, id string) error {
+func (c Caller) Reach(owner, what, key string) error {
 	if !c.reaches(owner) {
-		return ident.NoSuch(what, id)
+		return id.NoSuch(what, key)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (c Caller) Reach(owner, what, id string) error {
 // makes or lists. Errors: Denied for another than its own.
 func (c Caller) ActFor(owner string) error {
 	if !c.reaches(owner) {
-		return fault.New(fault.Denied, "owner_id %s: %s acts for %s alone", vpath.Escape(owner), c.name(), vpath.Escape(c.Owner))
+		return errdefs.New(errdefs.Denied, "owner_id %s: %s acts for %s alone", vpath.Escape(owner), c.name(), vpath.Escape(c.Owner))
 	}
 	return nil
 }
@@ -64,7 +64,7 @@ func (c Caller) ListFor(asked string) (owner string, err error) {
 // there are everybody's. Errors: Denied.
 func (c Caller) ReachHost() error {
 	if c.Owner != "" || c.Scopes == 0 {
-		return fault.New(fault.Denied, "%s: is bound to an owner, and may not name files of the server's host", c.name())
+		return errdefs.New(errdefs.Denied, "%s: is bound to an owner, and may not name files of the server's host", c.name())
 	}
 	return nil
 }

@@ -5,20 +5,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 func wantKind(t interface {
 	Helper()
 	Errorf(string, ...any)
-}, err error, want fault.Kind,
+}, err error, want errdefs.Kind,
 ) {
 	t.Helper()
-	if !fault.Is(err, want) {
-		t.Errorf("got %v (%v), want %v", err, fault.KindOf(err), want)
+	if !errdefs.Is(err, want) {
+		t.Errorf("got %v (%v), want %v", err, errdefs.KindOf(err), want)
 	}
 }
 
@@ -49,7 +49,7 @@ func TestRequire(t *testing.T) {
 				}
 				return
 			}
-			wantKind(t, err, fault.Denied)
+			wantKind(t, err, errdefs.Denied)
 			if err.Error() != tt.want {
 				t.Errorf("got %q, want %q", err, tt.want)
 			}
@@ -67,11 +67,11 @@ func TestABoundCallerIsAlone(t *testing.T) {
 			Scopes: store.Scopes(rapid.IntRange(1, int(store.AllScopes)).Draw(rt, "scopes")),
 		}
 		other := rapid.String().Filter(func(s string) bool { return s != c.Owner }).Draw(rt, "other")
-		wantKind(rt, c.ActFor(other), fault.Denied)
-		wantKind(rt, c.ReachHost(), fault.Denied)
+		wantKind(rt, c.ActFor(other), errdefs.Denied)
+		wantKind(rt, c.ReachHost(), errdefs.Denied)
 		foreign := c.Reach(other, "codebase", "cb_0123456789abcdef")
-		wantKind(rt, foreign, fault.NotFound)
-		if unknown := ident.NoSuch("codebase", "cb_0123456789abcdef"); foreign.Error() != unknown.Error() {
+		wantKind(rt, foreign, errdefs.NotFound)
+		if unknown := id.NoSuch("codebase", "cb_0123456789abcdef"); foreign.Error() != unknown.Error() {
 			rt.Errorf("a foreign codebase: %q, an unknown one: %q", foreign, unknown)
 		}
 		owner, err := c.ListFor("")
@@ -80,7 +80,7 @@ func TestABoundCallerIsAlone(t *testing.T) {
 		}
 		if other != "" {
 			_, err := c.ListFor(other)
-			wantKind(rt, err, fault.Denied)
+			wantKind(rt, err, errdefs.Denied)
 		}
 		if owner, err := c.ListFor(c.Owner); err != nil || owner != c.Owner || c.ActFor(c.Owner) != nil || c.Reach(c.Owner, "codebase", "x") != nil {
 			rt.Errorf("its own things are refused: %v", err)
@@ -104,7 +104,7 @@ func TestACallerWithoutOwnerReachesAll(t *testing.T) {
 
 func TestNobodyReachesNothing(t *testing.T) {
 	var nobody auth.Caller
-	wantKind(t, nobody.ActFor(""), fault.Denied)
-	wantKind(t, nobody.Reach("", "sandbox", "x"), fault.NotFound)
-	wantKind(t, nobody.ReachHost(), fault.Denied)
+	wantKind(t, nobody.ActFor(""), errdefs.Denied)
+	wantKind(t, nobody.Reach("", "sandbox", "x"), errdefs.NotFound)
+	wantKind(t, nobody.ReachHost(), errdefs.Denied)
 }

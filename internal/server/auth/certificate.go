@@ -6,10 +6,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // certificateCaller is the owner that the client's certificate names, with
@@ -24,7 +24,7 @@ func certificateCaller(state *tls.ConnectionState) (Caller, error) {
 	case owner == "":
 		return Caller{}, nil
 	case owner != strings.TrimSpace(owner) || strings.ContainsFunc(owner, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return Caller{}, fault.New(fault.Unauthenticated, "the certificate's common name is no owner's: it begins or ends with a space, or has what cannot be printed")
+		return Caller{}, errdefs.New(errdefs.Unauthenticated, "the certificate's common name is no owner's: it begins or ends with a space, or has what cannot be printed")
 	}
 	return Caller{Name: "certificate " + owner, Owner: owner, Scopes: store.AllScopes}, nil
 }
@@ -42,13 +42,13 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := hostfile.ReadPrivate(t.Key, maxPEMBytes)
+	key, err := safefs.ReadPrivate(t.Key, maxPEMBytes)
 	if err != nil {
-		return nil, fault.New(hostfile.Kind(err), "server.tls.key %s: %w", t.Key, err)
+		return nil, errdefs.New(safefs.Kind(err), "server.tls.key %s: %w", t.Key, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "server.tls.cert %s, server.tls.key %s: %w", t.Cert, t.Key, err)
+		return nil, errdefs.New(errdefs.Invalid, "server.tls.cert %s, server.tls.key %s: %w", t.Cert, t.Key, err)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	if t.ClientCA == "" {
@@ -60,7 +60,7 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 	}
 	c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, x509.NewCertPool()
 	if !c.ClientCAs.AppendCertsFromPEM(authority) {
-		return nil, fault.New(fault.Invalid, "server.tls.client_ca %s: it holds no certificate", t.ClientCA)
+		return nil, errdefs.New(errdefs.Invalid, "server.tls.client_ca %s: it holds no certificate", t.ClientCA)
 	}
 	return c, nil
 }
@@ -69,9 +69,9 @@ func ServerTLS(t config.TLS) (*tls.Config, error) {
 const maxPEMBytes = 4 << 20
 
 func readPEM(key, path string) ([]byte, error) {
-	text, err := hostfile.ReadNamed(path, maxPEMBytes)
+	text, err := safefs.ReadNamed(path, maxPEMBytes)
 	if err != nil {
-		return nil, fault.New(hostfile.Kind(err), "%s %s: %w", key, path, err)
+		return nil, errdefs.New(safefs.Kind(err), "%s %s: %w", key, path, err)
 	}
 	return text, nil
 }

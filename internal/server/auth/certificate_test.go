@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/auth"
 )
 
 // authority signs certificates.
@@ -131,15 +131,15 @@ func TestMutualTLS(t *testing.T) {
 	state, err = shake(t, server, client(stranger.client("alice")))
 	must(t, err)
 	_, err = w.authenticator(t, auth.Options{}).Identify(t.Context(), auth.Credentials{TLS: state})
-	wantKind(t, err, fault.Unauthenticated)
+	wantKind(t, err, errdefs.Unauthenticated)
 }
 
 func TestAForeignKeyIsRefused(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	_, _, cert, key := newAuthority(t).make("s", new(x509.Certificate))
 	must(t, os.Chown(key, 12345, -1))
 	_, err := auth.ServerTLS(config.TLS{Cert: cert, Key: key})
-	wantKind(t, err, fault.Precondition)
+	wantKind(t, err, errdefs.Precondition)
 }
 
 func TestServerTLSRefuses(t *testing.T) {
@@ -155,16 +155,16 @@ func TestServerTLSRefuses(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		tls  config.TLS
-		kind fault.Kind
+		kind errdefs.Kind
 	}{
-		"a key that the group can read":   {config.TLS{Cert: cert, Key: copyOf("group", 0o640)}, fault.Precondition},
-		"a key that others can read":      {config.TLS{Cert: cert, Key: copyOf("others", 0o604)}, fault.Precondition},
-		"a key that others can write":     {config.TLS{Cert: cert, Key: copyOf("writers", 0o602)}, fault.Precondition},
-		"a certificate that is not there": {config.TLS{Cert: a.dir + "/no", Key: key}, fault.NotFound},
-		"a key that is not there":         {config.TLS{Cert: cert, Key: a.dir + "/no"}, fault.NotFound},
-		"the key of another":              {config.TLS{Cert: cert, Key: otherKey}, fault.Invalid},
-		"a CA that is not there":          {config.TLS{Cert: cert, Key: key, ClientCA: a.dir + "/no"}, fault.NotFound},
-		"a CA without a certificate":      {config.TLS{Cert: cert, Key: key, ClientCA: key}, fault.Invalid},
+		"a key that the group can read":   {config.TLS{Cert: cert, Key: copyOf("group", 0o640)}, errdefs.Precondition},
+		"a key that others can read":      {config.TLS{Cert: cert, Key: copyOf("others", 0o604)}, errdefs.Precondition},
+		"a key that others can write":     {config.TLS{Cert: cert, Key: copyOf("writers", 0o602)}, errdefs.Precondition},
+		"a certificate that is not there": {config.TLS{Cert: a.dir + "/no", Key: key}, errdefs.NotFound},
+		"a key that is not there":         {config.TLS{Cert: cert, Key: a.dir + "/no"}, errdefs.NotFound},
+		"the key of another":              {config.TLS{Cert: cert, Key: otherKey}, errdefs.Invalid},
+		"a CA that is not there":          {config.TLS{Cert: cert, Key: key, ClientCA: a.dir + "/no"}, errdefs.NotFound},
+		"a CA without a certificate":      {config.TLS{Cert: cert, Key: key, ClientCA: key}, errdefs.Invalid},
 	} {
 		got, err := auth.ServerTLS(tt.tls)
 		if got != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // tokenPrefix lets scanners for secrets find tokens.
@@ -50,7 +50,7 @@ func Issue(ctx context.Context, to interface {
 }, g Grant, now time.Time,
 ) (token string, err error) {
 	if !g.ExpiresAt.IsZero() && !g.ExpiresAt.After(now) {
-		return "", fault.New(fault.Invalid, "create token: it would have expired at %s", g.ExpiresAt.UTC().Format(time.RFC3339))
+		return "", errdefs.New(errdefs.Invalid, "create token: it would have expired at %s", g.ExpiresAt.UTC().Format(time.RFC3339))
 	}
 	token = newToken()
 	err = to.AddToken(ctx, store.Token{

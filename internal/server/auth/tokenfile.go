@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // DefaultToken returns the token of the file path, and makes both, with mode
@@ -19,11 +19,11 @@ import (
 // Errors: as ReadToken, and as the file system has it.
 func DefaultToken(path string) (string, error) {
 	token, err := ReadToken(path)
-	if !fault.Is(err, fault.NotFound) {
+	if !errdefs.Is(err, errdefs.NotFound) {
 		return token, err
 	}
 	if err := makeTokenFile(path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+		return "", errdefs.New(safefs.Kind(err), "token file: %w", err)
 	}
 	return ReadToken(path)
 }
@@ -43,7 +43,7 @@ func makeTokenFile(path string) (err error) {
 	if err := os.Link(f.Name(), path); err != nil {
 		return err
 	}
-	return hostfile.SyncDir(filepath.Dir(path))
+	return safefs.SyncDir(filepath.Dir(path))
 }
 
 // ReadToken returns the token of the file path. Errors: NotFound if the file is
@@ -53,27 +53,27 @@ func ReadToken(path string) (string, error) {
 	// Without O_NONBLOCK opening a FIFO would wait for ever.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+		return "", errdefs.New(safefs.Kind(err), "token file: %w", err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fault.New(fault.Precondition, "not a file")
+		err = errdefs.New(errdefs.Precondition, "not a file")
 	}
 	if err == nil {
-		err = hostfile.CheckPrivate(f)
+		err = safefs.CheckPrivate(f)
 	}
 	if err != nil {
-		return "", fault.New(hostfile.Kind(err), "token file %s: %w", path, err)
+		return "", errdefs.New(safefs.Kind(err), "token file %s: %w", path, err)
 	}
 	const most = 1 << 10
 	text, err := io.ReadAll(io.LimitReader(f, most))
 	if err != nil {
-		return "", fault.New(hostfile.Kind(err), "token file: %w", err)
+		return "", errdefs.New(safefs.Kind(err), "token file: %w", err)
 	}
 	token := strings.TrimSpace(string(text))
 	if !isToken(token) {
-		return "", fault.New(fault.Precondition, "token file %s: holds no token (%s and %d hex digits); without the file the server makes a new one", path, tokenPrefix, 2*secretBytes)
+		return "", errdefs.New(errdefs.Precondition, "token file %s: holds no token (%s and %d hex digits); without the file the server makes a new one", path, tokenPrefix, 2*secretBytes)
 	}
 	return token, nil
 }

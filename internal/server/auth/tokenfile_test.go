@@ -9,15 +9,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/server/auth"
 )
 
 func TestServersThatStartAtOnceGetOneToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	_, err := auth.ReadToken(path)
-	wantKind(t, err, fault.NotFound)
+	wantKind(t, err, errdefs.NotFound)
 
 	var wg sync.WaitGroup
 	tokens := make([]string, 16)
@@ -53,17 +53,17 @@ func TestATokenFileIsRefused(t *testing.T) {
 	tests := []struct {
 		name string
 		make func(path string) error
-		kind fault.Kind
+		kind errdefs.Kind
 		says string
 	}{
-		{"that the group can read", func(path string) error { return writeFile(path, token, 0o640) }, fault.Precondition, "mode 0640 lets others at it: chmod 600 it"},
-		{"that others can write", func(path string) error { return writeFile(path, token, 0o602) }, fault.Precondition, "mode 0602"},
-		{"that is empty", func(path string) error { return writeFile(path, "", 0o600) }, fault.Precondition, "holds no token"},
-		{"with something else in it", func(path string) error { return writeFile(path, "hunter2\n", 0o600) }, fault.Precondition, "holds no token"},
-		{"with two tokens in it", func(path string) error { return writeFile(path, token+"\n"+token, 0o600) }, fault.Precondition, "holds no token"},
-		{"that is a directory", func(path string) error { return os.Mkdir(path, 0o700) }, fault.Precondition, "not a file"},
-		{"that is a FIFO", func(path string) error { return unix.Mkfifo(path, 0o600) }, fault.Precondition, "not a file"},
-		{"that is a loop", func(path string) error { return os.Symlink(path, path) }, fault.Invalid, "symbolic links"},
+		{"that the group can read", func(path string) error { return writeFile(path, token, 0o640) }, errdefs.Precondition, "mode 0640 gives other users access: run chmod 600"},
+		{"that others can write", func(path string) error { return writeFile(path, token, 0o602) }, errdefs.Precondition, "mode 0602"},
+		{"that is empty", func(path string) error { return writeFile(path, "", 0o600) }, errdefs.Precondition, "holds no token"},
+		{"with something else in it", func(path string) error { return writeFile(path, "hunter2\n", 0o600) }, errdefs.Precondition, "holds no token"},
+		{"with two tokens in it", func(path string) error { return writeFile(path, token+"\n"+token, 0o600) }, errdefs.Precondition, "holds no token"},
+		{"that is a directory", func(path string) error { return os.Mkdir(path, 0o700) }, errdefs.Precondition, "not a file"},
+		{"that is a FIFO", func(path string) error { return unix.Mkfifo(path, 0o600) }, errdefs.Precondition, "not a file"},
+		{"that is a loop", func(path string) error { return os.Symlink(path, path) }, errdefs.Invalid, "symbolic links"},
 	}
 	for _, tt := range tests {
 		t.Run("a token file "+tt.name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func writeFile(path, text string, mode os.FileMode) error {
 }
 
 func TestAForeignTokenFileIsRefused(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	path := filepath.Join(t.TempDir(), "token")
 	if _, err := auth.DefaultToken(path); err != nil {
 		t.Fatal(err)
@@ -102,14 +102,14 @@ func TestAForeignTokenFileIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := auth.ReadToken(path)
-	wantKind(t, err, fault.Precondition)
+	wantKind(t, err, errdefs.Precondition)
 }
 
 func TestNoTokenWhereNoneCanBeStored(t *testing.T) {
 	_, err := auth.DefaultToken(filepath.Join(t.TempDir(), "absent", "token"))
-	wantKind(t, err, fault.NotFound)
+	wantKind(t, err, errdefs.NotFound)
 
-	needs.Root(t)
+	testenv.Root(t)
 	full := t.TempDir()
 	if err := unix.Mount("tmpfs", full, "tmpfs", 0, "size=4k"); err != nil {
 		t.Fatal(err)
@@ -119,8 +119,8 @@ func TestNoTokenWhereNoneCanBeStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = auth.DefaultToken(filepath.Join(full, "token"))
-	wantKind(t, err, fault.Exhausted)
-	if _, err := auth.ReadToken(filepath.Join(full, "token")); !fault.Is(err, fault.NotFound) {
+	wantKind(t, err, errdefs.Exhausted)
+	if _, err := auth.ReadToken(filepath.Join(full, "token")); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("after a full disk: %v, want no file", err)
 	}
 }

@@ -3,9 +3,9 @@ package codebase
 import (
 	"sync"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // account is what the codebases of one owner hold together, with what is on its
@@ -14,7 +14,7 @@ type account struct {
 	limits Limits
 
 	mu      sync.Mutex
-	used    Growth
+	used    SizeDelta
 	uploads int // on their way
 }
 
@@ -33,21 +33,21 @@ func (s *Store) accountOf(owner string) *account {
 	return a
 }
 
-func (a *account) add(g Growth) {
+func (a *account) add(g SizeDelta) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used = a.used.plus(g)
 }
 
-func (g Growth) plus(more Growth) Growth {
-	return Growth{
+func (g SizeDelta) plus(more SizeDelta) SizeDelta {
+	return SizeDelta{
 		FileCount: g.FileCount + more.FileCount, DirCount: g.DirCount + more.DirCount,
-		SizeBytes: hostfile.AddSizes(g.SizeBytes, more.SizeBytes),
+		SizeBytes: safefs.AddSizes(g.SizeBytes, more.SizeBytes),
 	}
 }
 
-func (g Growth) minus(less Growth) Growth {
-	return g.plus(Growth{FileCount: -less.FileCount, DirCount: -less.DirCount, SizeBytes: -less.SizeBytes})
+func (g SizeDelta) minus(less SizeDelta) SizeDelta {
+	return g.plus(SizeDelta{FileCount: -less.FileCount, DirCount: -less.DirCount, SizeBytes: -less.SizeBytes})
 }
 
 // joinLocked lets the codebase count in its owner's account, once its owner is
@@ -72,15 +72,15 @@ func (c *Codebase) settleLocked(h *hold) {
 	if c.account == nil {
 		return
 	}
-	now := Growth{FileCount: c.usage.FileCount, DirCount: c.usage.DirCount, SizeBytes: min(c.usage.SizeBytes, mostSize)}
+	now := SizeDelta{FileCount: c.usage.FileCount, DirCount: c.usage.DirCount, SizeBytes: min(c.usage.SizeBytes, mostSize)}
 	if c.gone {
-		now = Growth{}
+		now = SizeDelta{}
 	}
 	change := now.minus(c.counted)
 	c.counted = now
 	if h != nil {
 		change = change.minus(h.size)
-		h.size = Growth{}
+		h.size = SizeDelta{}
 	}
 	c.account.add(change)
 }
@@ -93,12 +93,12 @@ const mostSize = 1 << 50
 // is of no account, and without bound. It is for one goroutine.
 type hold struct {
 	account *account
-	size    Growth
+	size    SizeDelta
 	upload  bool // it counts as one
 }
 
 // hold takes room for what is to come. Errors: Exhausted.
-func (c *Codebase) hold(p vpath.Path, g Growth) (*hold, error) {
+func (c *Codebase) hold(p vpath.Path, g SizeDelta) (*hold, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.joinLocked(); err != nil {
@@ -117,7 +117,7 @@ func (h *hold) begin(p vpath.Path) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.uploads >= mostUploads {
-		return fault.New(fault.Exhausted, "upload %s: its owner has %w at once: end one first", p, &fault.Limit{Most: mostUploads, Resource: "uploads"})
+		return errdefs.New(errdefs.Exhausted, "upload %s: its owner has %w at once: end one first", p, &errdefs.Limit{Most: mostUploads, Resource: "uploads"})
 	}
 	a.uploads++
 	h.upload = true
@@ -125,7 +125,7 @@ func (h *hold) begin(p vpath.Path) error {
 }
 
 // grow makes the hold larger by g. Errors: Exhausted.
-func (h *hold) grow(p vpath.Path, g Growth) error {
+func (h *hold) grow(p vpath.Path, g SizeDelta) error {
 	a := h.account
 	if a == nil {
 		return nil
@@ -143,7 +143,7 @@ func (h *hold) grow(p vpath.Path, g Growth) error {
 
 // allowLocked refuses growth beyond what an owner may have. One who has too much
 // may still shrink.
-func (a *account) allowLocked(p vpath.Path, g Growth) error {
+func (a *account) allowLocked(p vpath.Path, g SizeDelta) error {
 	for _, of := range []struct {
 		what, resource   string
 		grow, used, most int64
@@ -152,10 +152,10 @@ func (a *account) allowLocked(p vpath.Path, g Growth) error {
 		// A directory takes an inode, as a file does.
 		{"files and directories", "files", g.names(), a.used.names(), a.limits.OwnerFiles},
 	} {
-		if of.most > 0 && of.grow > 0 && hostfile.AddSizes(of.used, of.grow) > of.most {
-			return fault.New(fault.Exhausted,
+		if of.most > 0 && of.grow > 0 && safefs.AddSizes(of.used, of.grow) > of.most {
+			return errdefs.New(errdefs.Exhausted,
 				"upload %s: the codebases of its owner hold %d %s, with what is being uploaded, and %w are allowed: delete files or codebases",
-				p, of.used, of.what, &fault.Limit{Most: of.most, Resource: of.resource})
+				p, of.used, of.what, &errdefs.Limit{Most: of.most, Resource: of.resource})
 		}
 	}
 	return nil
@@ -173,5 +173,5 @@ func (h *hold) release() {
 	if h.upload {
 		a.uploads--
 	}
-	h.size, h.upload = Growth{}, false
+	h.size, h.upload = SizeDelta{}, false
 }

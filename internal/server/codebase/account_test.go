@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
 // owned is a store with limits for owners, and who owns what.
@@ -22,11 +22,11 @@ type owned struct {
 
 func openOwned(t *testing.T, dir string, l Limits, owners map[ID]string) *owned {
 	t.Helper()
-	s, err := Open(Options{Dir: dir, Home: filepath.Dir(dir), Limits: l, OwnerOf: func(id ID) (string, error) {
-		if owner, known := owners[id]; known {
+	s, err := Open(Options{Dir: dir, Home: filepath.Dir(dir), Limits: l, OwnerOf: func(key ID) (string, error) {
+		if owner, known := owners[key]; known {
 			return owner, nil
 		}
-		return "", ident.NoSuch("codebase", string(id))
+		return "", id.NoSuch("codebase", string(key))
 	}})
 	must(t, err)
 	t.Cleanup(func() { s.Close() })
@@ -35,17 +35,17 @@ func openOwned(t *testing.T, dir string, l Limits, owners map[ID]string) *owned 
 
 func (o *owned) create(owner string) *Codebase {
 	o.t.Helper()
-	id := ident.NewCodebase()
-	c, err := o.Create(id)
+	key := id.NewCodebase()
+	c, err := o.Create(key)
 	must(o.t, err)
-	o.owners[id] = owner
+	o.owners[key] = owner
 	return c
 }
 
 // wantUsed checks what an owner's account holds.
 func (o *owned) wantUsed(owner string, files, size int64) {
 	o.t.Helper()
-	if got := o.accountOf(owner).used; got != (Growth{FileCount: files, SizeBytes: size}) {
+	if got := o.accountOf(owner).used; got != (SizeDelta{FileCount: files, SizeBytes: size}) {
 		o.t.Errorf("%s uses %+v, want %d files and %d bytes", owner, got, files, size)
 	}
 }
@@ -60,7 +60,7 @@ func TestAnOwnerHasBounds(t *testing.T) {
 	o.wantUsed("me", 2, 90)
 
 	_, err := upload(two, path(t, "d"), strings.Repeat("x", 20), 0)
-	wantKind(t, "beyond the bytes", err, fault.Exhausted)
+	wantKind(t, "beyond the bytes", err, errdefs.Exhausted)
 	if want := "hold 90 bytes, with what is being uploaded, and 100 bytes are allowed"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -69,17 +69,17 @@ func TestAnOwnerHasBounds(t *testing.T) {
 	_, err = io.WriteString(begun, strings.Repeat("x", 10))
 	must(t, err)
 	_, err = upload(one, path(t, "e"), "x", 0)
-	wantKind(t, "beside what is on its way", err, fault.Exhausted)
+	wantKind(t, "beside what is on its way", err, errdefs.Exhausted)
 	_, err = io.WriteString(begun, "x")
-	wantKind(t, "more than fits", err, fault.Exhausted)
+	wantKind(t, "more than fits", err, errdefs.Exhausted)
 	begun.Abort()
 	o.wantUsed("me", 2, 90)
 
 	must(t, one.MakeLink(path(t, "l"), "a"))
 	put(t, one, "empty", "")
-	wantKind(t, "one link more", one.MakeLink(path(t, "m"), "a"), fault.Exhausted)
+	wantKind(t, "one link more", one.MakeLink(path(t, "m"), "a"), errdefs.Exhausted)
 	_, err = upload(one, path(t, "n"), "", 0)
-	wantKind(t, "one file more", err, fault.Exhausted)
+	wantKind(t, "one file more", err, errdefs.Exhausted)
 	must(t, one.Remove(path(t, "empty")))
 	must(t, one.MakeLink(path(t, "l"), "b"))
 	o.wantUsed("me", 3, 90)
@@ -103,7 +103,7 @@ func TestUploadsAtOnceAreBounded(t *testing.T) {
 		begun = append(begun, u)
 	}
 	_, err := c.Upload(path(t, "f"), 0, 0)
-	wantKind(t, "one more", err, fault.Exhausted)
+	wantKind(t, "one more", err, errdefs.Exhausted)
 	put(t, o.create("other"), "f", "x")
 	_, err = begun[0].Commit()
 	must(t, err)
@@ -115,7 +115,7 @@ func TestUploadsAtOnceAreBounded(t *testing.T) {
 		begun = append(begun, u)
 	}
 	_, err = c.Upload(path(t, "f"), 0, 0)
-	wantKind(t, "one more again", err, fault.Exhausted)
+	wantKind(t, "one more again", err, errdefs.Exhausted)
 	for _, u := range begun {
 		u.Abort()
 	}
@@ -132,22 +132,22 @@ func TestDirectoriesCountForTheirOwner(t *testing.T) {
 	one, two := o.create("me"), o.create("me")
 	must(t, one.MakeDir(path(t, "a/b"), 0))
 	put(t, two, "d/e/f", "x")
-	wantKind(t, "two more", two.MakeDir(path(t, "x/y"), 0), fault.Exhausted)
+	wantKind(t, "two more", two.MakeDir(path(t, "x/y"), 0), errdefs.Exhausted)
 	_, err := upload(one, path(t, "x/f"), "", 0)
-	wantKind(t, "a file in a directory more", err, fault.Exhausted)
-	wantKind(t, "a link in a directory more", one.MakeLink(path(t, "x/l"), "f"), fault.Exhausted)
+	wantKind(t, "a file in a directory more", err, errdefs.Exhausted)
+	wantKind(t, "a link in a directory more", one.MakeLink(path(t, "x/l"), "f"), errdefs.Exhausted)
 	wantEmptyStaging(t, one)
 	wantEmptyStaging(t, two)
 	must(t, one.MakeDir(path(t, "a/b"), 0o700))
 	must(t, one.MakeDir(path(t, "a/c"), 0))
-	wantKind(t, "one more", two.MakeDir(path(t, "z"), 0), fault.Exhausted)
+	wantKind(t, "one more", two.MakeDir(path(t, "z"), 0), errdefs.Exhausted)
 	must(t, one.Remove(path(t, "a/b")))
 	must(t, two.MakeDir(path(t, "z"), 0))
 	must(t, one.Remove(path(t, "a")))
-	must(t, one.Change(func() (*Growth, error) {
-		return &Growth{DirCount: 2}, os.MkdirAll(filepath.Join(one.path(), filesDir, "s/t"), 0o755)
+	must(t, one.Change(func() (*SizeDelta, error) {
+		return &SizeDelta{DirCount: 2}, os.MkdirAll(filepath.Join(one.path(), filesDir, "s/t"), 0o755)
 	}))
-	wantKind(t, "beside what a sandbox brings", two.MakeDir(path(t, "y"), 0), fault.Exhausted)
+	wantKind(t, "beside what a sandbox brings", two.MakeDir(path(t, "y"), 0), errdefs.Exhausted)
 
 	must(t, o.Close())
 	for _, note := range []string{"", `{"file_count": 1, "size_bytes": 1, "updated_at": "2026-01-02T03:04:05Z"}`} {
@@ -159,7 +159,7 @@ func TestDirectoriesCountForTheirOwner(t *testing.T) {
 			_, err := o.Get(id)
 			must(t, err)
 		}
-		if got := o.accountOf("me").used; got != (Growth{FileCount: 1, SizeBytes: 1, DirCount: 5}) {
+		if got := o.accountOf("me").used; got != (SizeDelta{FileCount: 1, SizeBytes: 1, DirCount: 5}) {
 			t.Errorf("after a restart it uses %+v", got)
 		}
 		must(t, o.Close())
@@ -223,7 +223,7 @@ func TestTheBoundAfterARestart(t *testing.T) {
 	must(t, err)
 	o.wantUsed("me", 2, 120)
 	_, err = upload(one, path(t, "c"), "x", 0)
-	wantKind(t, "above the bound", err, fault.Exhausted)
+	wantKind(t, "above the bound", err, errdefs.Exhausted)
 	if got, err := download(two, path(t, "b")); err != nil || len(got) != 60 {
 		t.Errorf("what is there: %d bytes, %v", len(got), err)
 	}
@@ -239,15 +239,15 @@ func TestWhatSandboxesBringCounts(t *testing.T) {
 	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 100}, map[ID]string{})
 	c, sparse := o.create("me"), o.create("me")
 	put(t, c, "a", strings.Repeat("x", 60))
-	for _, g := range []Growth{{1, math.MaxInt64, 0}, {1, math.MaxInt64, 0}, {-2, -math.MaxInt64, 0}} {
-		must(t, sparse.Change(func() (*Growth, error) { return &g, nil }))
+	for _, g := range []SizeDelta{{1, math.MaxInt64, 0}, {1, math.MaxInt64, 0}, {-2, -math.MaxInt64, 0}} {
+		must(t, sparse.Change(func() (*SizeDelta, error) { return &g, nil }))
 		if g.FileCount > 0 {
 			_, err := upload(c, path(t, "b"), "x", 0)
-			wantKind(t, "beside it", err, fault.Exhausted)
+			wantKind(t, "beside it", err, errdefs.Exhausted)
 		}
 	}
 	o.wantUsed("me", 1, 60)
 	_, err := c.Upload(path(t, "b"), math.MaxInt64, 0)
-	wantKind(t, "a size that is a lie", err, fault.Exhausted)
+	wantKind(t, "a size that is a lie", err, errdefs.Exhausted)
 	o.wantUsed("me", 1, 60)
 }

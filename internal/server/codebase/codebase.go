@@ -1,31 +1,15 @@
 // Package codebase keeps the directories that a server's sandboxes are made of.
 //
-// A codebase is a directory of its own below the store's:
+// A codebase appears and disappears whole, by one rename, and so does every file: a reader sees the
+// old file or the new one. The last committed of several uploads to one path wins. No path leads
+// out of files/, and no symbolic link is followed (package safefs). What was committed survives the
+// death of the process at once, and that of the machine within about a second.
 //
-//	ID/files/      what was uploaded and synchronized: the source of sandboxes
-//	ID/staging/    uploads until they are whole, and what is being removed
-//	ID/usage.json  how much files/ holds; there only while it is certain
-//	ID/link.json   instead of files/, for a directory of the host that is linked
+// A linked directory is never changed and never read here: calls on its files are Precondition. The
+// package knows no names, owners or sandboxes of codebases but by Options.OwnerOf; the caller
+// decides who may delete a codebase, and when. Errors name paths inside the codebase only.
 //
-// A codebase appears and disappears whole, by one rename. So does every file:
-// it is written in staging/ and moved, so that whoever reads sees the old file
-// or the new one, and after a kill staging/ is swept. Of uploads to one path
-// that run at once the last one committed wins. No path leads out of files/ and
-// no symbolic link is ever followed, whoever puts it there meanwhile (hostfile).
-// What was committed survives the death of the process at once, and that of the
-// machine within about a second.
-//
-// Size and number of files are kept as they change, and for each owner those of
-// all codebases, with what is being uploaded. They are counted anew only
-// if the process that last changed the codebase died before Close.
-//
-// A linked directory is never changed and never read here: calls on its files
-// are Precondition. The package knows no names, owners or sandboxes of
-// codebases but by Options.OwnerOf: who may delete one, and when, the
-// caller decides.
-//
-// Errors name paths inside the codebase only. Lock order: Codebase.telling,
-// Codebase.mu, Store.mu; account.mu is the last.
+// Lock order: Codebase.telling, Codebase.mu, Store.mu; account.mu is the last.
 package codebase
 
 import (
@@ -35,14 +19,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // ID names a codebase for ever: "cb_" and 16 hex digits.
-type ID = ident.Codebase
+type ID = id.Codebase
 
 // Names in a codebase's directory.
 const (
@@ -51,6 +35,17 @@ const (
 )
 
 // Codebase is one codebase of a Store. It may be used concurrently.
+//
+// It is a directory below the store's:
+//
+//	ID/files/      what was uploaded and synchronized: the source of sandboxes
+//	ID/staging/    uploads until they are whole, and what is being removed
+//	ID/usage.json  how much files/ holds; there only while it is certain
+//	ID/link.json   instead of files/, for a directory of the host that is linked
+//
+// A file is written in staging/ and moved; after a kill staging/ is swept. Size and number of files
+// are kept as they change, and for each owner those of all codebases, with what is being uploaded.
+// They are counted anew only if the process that last changed the codebase died before Close.
 type Codebase struct {
 	store *Store
 	id    ID
@@ -64,8 +59,8 @@ type Codebase struct {
 	usage  Usage
 	clean  bool // usage.json holds usage
 
-	account *account // nil until the owner is known
-	counted Growth   // what account knows of usage
+	account *account  // nil until the owner is known
+	counted SizeDelta // what account knows of usage
 
 	staged uint64
 }
@@ -92,7 +87,7 @@ func (c *Codebase) Source() (string, error) {
 func (c *Codebase) absent() error { return noCodebase(c.id) }
 
 func noCodebase(id ID) error {
-	return fault.New(fault.NotFound, "codebase %s: no such codebase", vpath.Quote(string(id)))
+	return errdefs.WithReason(errdefs.New(errdefs.NotFound, "codebase %s: no such codebase", vpath.Quote(string(id))), errdefs.CodebaseNotFound)
 }
 
 // usableLocked refuses what a linked or deleted codebase cannot do.
@@ -101,7 +96,7 @@ func (c *Codebase) usableLocked() error {
 	case c.gone:
 		return c.absent()
 	case c.link != nil:
-		return fault.New(fault.Precondition, "codebase %s: it is a linked directory: use its sandboxes' files, or the directory itself", c.id)
+		return errdefs.New(errdefs.Precondition, "codebase %s: it is a linked directory: use its sandboxes' files, or the directory itself", c.id)
 	}
 	return nil
 }
@@ -114,7 +109,7 @@ func (c *Codebase) usable() error {
 
 // open opens the directory sub of the codebase's.
 func (c *Codebase) open(sub string) (int, error) {
-	fd, err := hostfile.OpenDir(c.store.root(), string(c.id)+"/"+sub, unix.O_PATH)
+	fd, err := safefs.OpenDir(c.store.root(), string(c.id)+"/"+sub, unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
 		return -1, c.absent()
 	}
@@ -160,7 +155,7 @@ func (c *Codebase) changeQuietly(do func(d dirs) error) error {
 	if err := c.soilLocked(); err != nil {
 		return err
 	}
-	if err := c.joinLocked(); err != nil && !fault.Is(err, fault.NotFound) {
+	if err := c.joinLocked(); err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return err
 	}
 	d := dirs{codebase: c}

@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestUploadStoresFiles(t *testing.T) {
 	observer := &recorder{}
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(ident.NewCodebase())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(id.NewCodebase())
 	must(t, err)
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)
@@ -92,28 +92,28 @@ func TestUploadRefuses(t *testing.T) {
 	before := listing(t, c, "", true)
 	for _, r := range []struct {
 		name, path string
-		want       fault.Kind
+		want       errdefs.Kind
 	}{
-		{"the root", "/", fault.Invalid},
-		{"a directory", "dir", fault.Precondition},
-		{"below a file", "file/new", fault.Precondition},
-		{"a symbolic link", "link", fault.Invalid},
-		{"below a symbolic link", "dirlink/new", fault.Invalid},
-		{"far below a symbolic link", "dirlink/a/b/new", fault.Invalid},
-		{"an over-long path", strings.Repeat("a/", 2048) + "f", fault.Invalid},
+		{"the root", "/", errdefs.Invalid},
+		{"a directory", "dir", errdefs.Precondition},
+		{"below a file", "file/new", errdefs.Precondition},
+		{"a symbolic link", "link", errdefs.Invalid},
+		{"below a symbolic link", "dirlink/new", errdefs.Invalid},
+		{"far below a symbolic link", "dirlink/a/b/new", errdefs.Invalid},
+		{"an over-long path", strings.Repeat("a/", 2048) + "f", errdefs.Invalid},
 	} {
 		_, err := upload(c, path(t, r.path), "evil", 0)
 		wantKind(t, "upload to "+r.name, err, r.want)
 	}
-	wantKind(t, "a directory in a file's place", c.MakeDir(path(t, "file"), 0), fault.Precondition)
-	wantKind(t, "a directory in a link's place", c.MakeDir(path(t, "dirlink"), 0), fault.Invalid)
-	wantKind(t, "a link in a directory's place", c.MakeLink(path(t, "dir"), "x"), fault.Precondition)
+	wantKind(t, "a directory in a file's place", c.MakeDir(path(t, "file"), 0), errdefs.Precondition)
+	wantKind(t, "a directory in a link's place", c.MakeDir(path(t, "dirlink"), 0), errdefs.Invalid)
+	wantKind(t, "a link in a directory's place", c.MakeLink(path(t, "dir"), "x"), errdefs.Precondition)
 	for _, target := range []string{"", "a\x00b", strings.Repeat("x", unix.PathMax)} {
-		wantKind(t, "a link's target", c.MakeLink(path(t, "new"), target), fault.Invalid)
+		wantKind(t, "a link's target", c.MakeLink(path(t, "new"), target), errdefs.Invalid)
 	}
 	for _, p := range []string{"..", "a/../../b", "a\x00b", strings.Repeat("n", vpath.NameMax+1)} {
 		_, err := vpath.ParseText(p)
-		wantKind(t, fmt.Sprintf("the path %.20q", p), err, fault.Invalid)
+		wantKind(t, fmt.Sprintf("the path %.20q", p), err, errdefs.Invalid)
 	}
 	if after := listing(t, c, "", true); !cmp.Equal(before, after) {
 		t.Errorf("something changed:\n%s", cmp.Diff(before, after))
@@ -125,21 +125,21 @@ func TestUploadKeepsItsSize(t *testing.T) {
 	c := newCodebase(t)
 	put(t, c, "f", "old")
 	_, err := c.Upload(path(t, "f"), -1, 0)
-	wantKind(t, "a negative size", err, fault.Invalid)
+	wantKind(t, "a negative size", err, errdefs.Invalid)
 	more, err := c.Upload(path(t, "f"), 3, 0)
 	must(t, err)
 	_, err = more.Write([]byte("four"))
-	wantKind(t, "too much", err, fault.Invalid)
+	wantKind(t, "too much", err, errdefs.Invalid)
 	_, err = more.Commit()
-	wantKind(t, "the commit of too much", err, fault.Invalid)
+	wantKind(t, "the commit of too much", err, errdefs.Invalid)
 	less, err := c.Upload(path(t, "new/f"), 3, 0)
 	must(t, err)
 	_, err = less.Write([]byte("ab"))
 	must(t, err)
 	_, err = less.Commit()
-	wantKind(t, "too little", err, fault.Invalid)
+	wantKind(t, "too little", err, errdefs.Invalid)
 	_, err = less.Write([]byte("c"))
-	wantKind(t, "a write after the end", err, fault.Precondition)
+	wantKind(t, "a write after the end", err, errdefs.Precondition)
 	unknown, err := c.Upload(path(t, "g"), 0, 0)
 	must(t, err)
 	_, err = unknown.Write([]byte("any length"))
@@ -161,15 +161,15 @@ func TestReadRefuses(t *testing.T) {
 	must(t, unix.Mkfifo(filepath.Join(c.path(), filesDir, "fifo"), 0o600))
 	for _, r := range []struct {
 		name, path string
-		open, list fault.Kind
+		open, list errdefs.Kind
 	}{
-		{"an absent name", "absent", fault.NotFound, fault.NotFound},
-		{"below an absent name", "absent/x", fault.NotFound, fault.NotFound},
-		{"below a file", "dir/file/x", fault.NotFound, fault.NotFound},
-		{"a symbolic link", "dirlink", fault.Invalid, fault.Invalid},
-		{"below a symbolic link", "dirlink/file", fault.Invalid, fault.Invalid},
-		{"below a link out of it", "out/etc", fault.Invalid, fault.Invalid},
-		{"a FIFO", "fifo", fault.Invalid, fault.Invalid},
+		{"an absent name", "absent", errdefs.NotFound, errdefs.NotFound},
+		{"below an absent name", "absent/x", errdefs.NotFound, errdefs.NotFound},
+		{"below a file", "dir/file/x", errdefs.NotFound, errdefs.NotFound},
+		{"a symbolic link", "dirlink", errdefs.Invalid, errdefs.Invalid},
+		{"below a symbolic link", "dirlink/file", errdefs.Invalid, errdefs.Invalid},
+		{"below a link out of it", "out/etc", errdefs.Invalid, errdefs.Invalid},
+		{"a FIFO", "fifo", errdefs.Invalid, errdefs.Invalid},
 	} {
 		_, err := download(c, path(t, r.path))
 		wantKind(t, "download of "+r.name, err, r.open)
@@ -180,13 +180,13 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	_, err := download(c, vpath.Root)
-	wantKind(t, "download of the root", err, fault.Invalid)
+	wantKind(t, "download of the root", err, errdefs.Invalid)
 	_, err = c.List(context.Background(), path(t, "dir/file"), false)
-	wantKind(t, "list of a file", err, fault.Invalid)
+	wantKind(t, "list of a file", err, errdefs.Invalid)
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = c.List(canceled, vpath.Root, true)
-	wantKind(t, "list for nobody", err, fault.Canceled)
+	wantKind(t, "list for nobody", err, errdefs.Canceled)
 }
 
 func TestRemove(t *testing.T) {
@@ -200,10 +200,10 @@ func TestRemove(t *testing.T) {
 	for _, p := range []string{"a", "d", "link"} {
 		must(t, c.Remove(path(t, p)))
 	}
-	wantKind(t, "what is gone", c.Remove(path(t, "a")), fault.NotFound)
-	wantKind(t, "the root", c.Remove(vpath.Root), fault.Invalid)
-	wantKind(t, "below a file", c.Remove(path(t, "kept/x")), fault.NotFound)
-	wantKind(t, "below a link", c.Remove(path(t, "dirlink/x")), fault.Invalid)
+	wantKind(t, "what is gone", c.Remove(path(t, "a")), errdefs.NotFound)
+	wantKind(t, "the root", c.Remove(vpath.Root), errdefs.Invalid)
+	wantKind(t, "below a file", c.Remove(path(t, "kept/x")), errdefs.NotFound)
+	wantKind(t, "below a link", c.Remove(path(t, "dirlink/x")), errdefs.Invalid)
 	wantUsage(t, c, 2, 5)
 	wantEmptyStaging(t, c)
 }
@@ -236,17 +236,17 @@ func TestChangeByOthers(t *testing.T) {
 	source, err := c.Source()
 	must(t, err)
 	write := func(name string) { must(t, os.WriteFile(filepath.Join(source, name), []byte("12345"), 0o644)) }
-	must(t, c.Change(func() (*Growth, error) {
+	must(t, c.Change(func() (*SizeDelta, error) {
 		write("b")
-		return &Growth{FileCount: 1, SizeBytes: 5}, nil
+		return &SizeDelta{FileCount: 1, SizeBytes: 5}, nil
 	}))
 	wantUsage(t, c, 2, 8)
-	broken := fault.New(fault.Exhausted, "sync: the disk is full")
-	err = c.Change(func() (*Growth, error) {
+	broken := errdefs.New(errdefs.Exhausted, "sync: the disk is full")
+	err = c.Change(func() (*SizeDelta, error) {
 		write("c")
 		return nil, broken
 	})
-	wantKind(t, "a sync that fails", err, fault.Exhausted)
+	wantKind(t, "a sync that fails", err, errdefs.Exhausted)
 	wantUsage(t, c, 3, 13)
 }
 
@@ -255,7 +255,7 @@ func TestChangeByOthers(t *testing.T) {
 func TestUploadsAtOnce(t *testing.T) {
 	const writers, rounds, paths, size = 8, 60, 5, 3000
 	observer := &recorder{}
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(ident.NewCodebase())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), observer).Create(id.NewCodebase())
 	must(t, err)
 	var wg sync.WaitGroup
 	for w := range writers {

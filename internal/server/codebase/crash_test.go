@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // crashEnv makes the test binary the process that is killed.
@@ -80,7 +80,7 @@ func crashAround(s *Store, c *Codebase) error {
 	if err := c.Remove("/hollow"); err != nil {
 		return err
 	}
-	other, err := s.Create(ident.NewCodebase())
+	other, err := s.Create(id.NewCodebase())
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func crashAround(s *Store, c *Codebase) error {
 func TestKilledAtAnyMoment(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	for i := range crashFiles {
 		_, err := upload(c, crashFile(i), strings.Repeat("s", crashSize), 0)

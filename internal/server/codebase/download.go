@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // OpenFile opens the regular file p for reading. What is read is one version of
@@ -32,7 +32,7 @@ func openFile(files int, p vpath.Path) (*os.File, FileInfo, error) {
 	defer unix.Close(dir)
 	// Only a handle, until it is known what it is: to open a FIFO or a device
 	// can wait for ever or do something.
-	handle, err := hostfile.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	handle, err := safefs.Open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, FileInfo{}, err
 	}
@@ -44,7 +44,7 @@ func openFile(files int, p vpath.Path) (*os.File, FileInfo, error) {
 	if err := onlyRegular(p, &st); err != nil {
 		return nil, FileInfo{}, err
 	}
-	fd, err := unix.Open(hostfile.ProcPath(handle), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(safefs.ProcPath(handle), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, FileInfo{}, err
 	}
@@ -58,7 +58,7 @@ func onlyRegular(p vpath.Path, st *unix.Stat_t) error {
 	case unix.S_IFLNK:
 		return unix.ELOOP
 	case unix.S_IFDIR:
-		return fault.New(fault.Invalid, "read %s: it is a directory", p)
+		return errdefs.New(errdefs.Invalid, "read %s: it is a directory", p)
 	}
-	return fault.New(fault.Invalid, "read %s: it is a special file", p)
+	return errdefs.New(errdefs.Invalid, "read %s: it is a special file", p)
 }

@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // wrap gives an error of the host's file system its kind and the text
@@ -16,13 +16,13 @@ func wrap(operation string, p vpath.Path, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, is := errors.AsType[*fault.Error](err); is {
+	if _, is := errors.AsType[*errdefs.Error](err); is {
 		return err
 	}
 	if errors.Is(err, unix.ELOOP) {
-		return fault.New(fault.Invalid, "%s %s: a symbolic link is not followed", operation, p)
+		return errdefs.New(errdefs.Invalid, "%s %s: a symbolic link is not followed", operation, p)
 	}
-	return fault.New(hostfile.Kind(err), "%s %s: %w", operation, p, withoutPath(err))
+	return errdefs.New(safefs.Kind(err), "%s %s: %w", operation, p, withoutPath(err))
 }
 
 // wrapStore is wrap for the store's own files.
@@ -30,10 +30,10 @@ func wrapStore(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, is := errors.AsType[*fault.Error](err); is {
+	if _, is := errors.AsType[*errdefs.Error](err); is {
 		return err
 	}
-	return fault.New(hostfile.Kind(err), "%s: %w", what, withoutPath(err))
+	return errdefs.New(safefs.Kind(err), "%s: %w", what, withoutPath(err))
 }
 
 // withoutPath drops the host's path that the os package puts before the cause.
@@ -48,7 +48,7 @@ func withoutPath(err error) error {
 // directory there is no such file.
 func wrapRead(operation string, p vpath.Path, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
-		return fault.New(fault.NotFound, "%s %s: %w", operation, p, unix.ENOENT)
+		return errdefs.New(errdefs.NotFound, "%s %s: %w", operation, p, unix.ENOENT)
 	}
 	return wrap(operation, p, err)
 }
@@ -57,7 +57,7 @@ func wrapRead(operation string, p vpath.Path, err error) error {
 // the way.
 func wrapWrite(operation string, p vpath.Path, err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
-		return fault.New(fault.Precondition, "%s %s: a file is where a directory would have to be", operation, p)
+		return errdefs.New(errdefs.Precondition, "%s %s: a file is where a directory would have to be", operation, p)
 	}
 	return wrap(operation, p, err)
 }

@@ -6,9 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/ignore"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
 // Ignores returns the patterns, as of gitignore(5), of what a new sandbox does
@@ -39,13 +39,13 @@ func (l Link) ignores() ([]byte, error) {
 	for _, name := range ignore.Names {
 		text, err := readPatterns(dir, name)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "link: %s: %w", name, err)
+			return nil, errdefs.New(errdefs.Invalid, "link: %s: %w", name, err)
 		}
 		texts = append(texts, strings.TrimPrefix(text, "\ufeff")) // a mark inside would be a pattern's
 	}
 	all := strings.Join(texts, "\n")
 	if _, err := ignore.New(all); err != nil {
-		return nil, fault.New(fault.Invalid, "link: %w", err)
+		return nil, errdefs.New(errdefs.Invalid, "link: %w", err)
 	}
 	return []byte(all), nil
 }
@@ -53,7 +53,7 @@ func (l Link) ignores() ([]byte, error) {
 // readPatterns reads a file of patterns; "" if there is none. Only a regular file
 // will do, as with git.
 func readPatterns(dir int, name string) (string, error) {
-	text, err := hostfile.ReadRegular(dir, name, ignore.MaxBytes)
+	text, err := safefs.ReadRegular(dir, name, ignore.MaxBytes)
 	if errors.Is(err, unix.ENOENT) {
 		return "", nil
 	}

@@ -1,9 +1,9 @@
 package codebase
 
 import (
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Limits bound what is uploaded; zero is no limit. What others put there (see
@@ -22,7 +22,7 @@ type Limits struct {
 func (l Limits) allowFile(p vpath.Path, size int64) error {
 	for _, most := range []int64{l.FileBytes, l.Bytes} {
 		if most > 0 && size > most {
-			return fault.New(fault.Exhausted, "upload %s: more than the %w that are allowed", p, &fault.Limit{Most: most, Resource: "bytes"})
+			return errdefs.New(errdefs.Exhausted, "upload %s: more than the %w that are allowed", p, &errdefs.Limit{Most: most, Resource: "bytes"})
 		}
 	}
 	return nil
@@ -30,13 +30,13 @@ func (l Limits) allowFile(p vpath.Path, size int64) error {
 
 // allowLocked refuses a growth beyond what a codebase may hold; one that holds
 // too much may still shrink.
-func (c *Codebase) allowLocked(p vpath.Path, g Growth) error {
+func (c *Codebase) allowLocked(p vpath.Path, g SizeDelta) error {
 	l := c.store.limits
 	switch {
-	case l.Bytes > 0 && g.SizeBytes > 0 && hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes) > l.Bytes:
-		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %w", p, &fault.Limit{Most: l.Bytes, Resource: "bytes"})
+	case l.Bytes > 0 && g.SizeBytes > 0 && safefs.AddSizes(c.usage.SizeBytes, g.SizeBytes) > l.Bytes:
+		return errdefs.New(errdefs.Exhausted, "upload %s: the codebase would hold more than %w", p, &errdefs.Limit{Most: l.Bytes, Resource: "bytes"})
 	case l.Files > 0 && g.FileCount > 0 && c.usage.FileCount+g.FileCount > l.Files:
-		return fault.New(fault.Exhausted, "upload %s: the codebase would hold more than %w", p, &fault.Limit{Most: l.Files, Resource: "files"})
+		return errdefs.New(errdefs.Exhausted, "upload %s: the codebase would hold more than %w", p, &errdefs.Limit{Most: l.Files, Resource: "files"})
 	}
 	return nil
 }

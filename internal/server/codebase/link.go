@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // linkFile holds a Link in a codebase's directory.
@@ -36,7 +36,7 @@ type linkJSON struct {
 
 // Link makes a codebase of the directory at path, which stays as it is and
 // where it is. It may contain the state directory, which its sandboxes hide
-// (sandbox.Home.Reserved). Errors: Invalid if path is not absolute, not a
+// (record.Home.Reserved). Errors: Invalid if path is not absolute, not a
 // directory, is or lies in the state directory or the store, or contains a store
 // that the state directory does not; NotFound; Denied if this process cannot read
 // it; as Create. With ignoreFiles also as Ignores.
@@ -52,9 +52,9 @@ func (s *Store) Link(id ID, path string, ignoreFiles bool) (*Codebase, error) {
 	}
 	text, err := json.Marshal(linkJSON{Path: vpath.Escape(l.Path), Dev: l.Dev, Ino: l.Ino, IgnoreFiles: ignoreFiles})
 	if err != nil {
-		return nil, fault.New(fault.Internal, "link: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "link: %w", err)
 	}
-	err = s.appear(id, func(making string) error { return hostfile.WriteDurably(making, linkFile, text) })
+	err = s.appear(id, func(making string) error { return safefs.WriteDurably(making, linkFile, text) })
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (c *Codebase) Linked() (Link, bool) {
 // resolve checks that a codebase can be made of path.
 func (s *Store) resolve(path string) (Link, error) {
 	if !filepath.IsAbs(path) || strings.Contains(path, "\x00") {
-		return Link{}, fault.New(fault.Invalid, "link %s: not an absolute path", vpath.Quote(path))
+		return Link{}, errdefs.New(errdefs.Invalid, "link %s: not an absolute path", vpath.Quote(path))
 	}
 	l := Link{}
 	var err error
@@ -97,7 +97,7 @@ func (s *Store) resolve(path string) (Link, error) {
 // checkApart refuses a directory whose sandboxes would reach the server's own.
 func (s *Store) checkApart(l Link, path string) error {
 	if l.Path == "/" {
-		return fault.New(fault.Invalid, "link /: the whole root cannot be a workspace")
+		return errdefs.New(errdefs.Invalid, "link /: the whole root cannot be a workspace")
 	}
 	for _, ours := range []string{s.home, s.dir} {
 		r, err := relationOf(l, ours)
@@ -105,9 +105,9 @@ func (s *Store) checkApart(l Link, path string) error {
 		case err != nil:
 			return linkError(path, err)
 		case r == within:
-			return fault.New(fault.Invalid, "link %s: it is or lies in the server's own directory", vpath.Quote(path))
+			return errdefs.New(errdefs.Invalid, "link %s: it is or lies in the server's own directory", vpath.Quote(path))
 		case r == above && ours != s.home && !isBelow(ours, s.home):
-			return fault.New(fault.Invalid, "link %s: it contains the server's codebases (storage.codebase_path), which only a state directory hides", vpath.Quote(path))
+			return errdefs.New(errdefs.Invalid, "link %s: it contains the server's codebases (storage.codebase_path), which only a state directory hides", vpath.Quote(path))
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func (l Link) check() error {
 	unix.Close(fd)
 	sameDev := st.Dev == l.Dev || unix.Major(st.Dev) == 0 && unix.Major(l.Dev) == 0
 	if st.Ino != l.Ino || !sameDev {
-		return fault.New(fault.Precondition, "link %s: another directory stands there now than was linked", vpath.Quote(l.Path))
+		return errdefs.New(errdefs.Precondition, "link %s: another directory stands there now than was linked", vpath.Quote(l.Path))
 	}
 	return nil
 }
@@ -199,7 +199,7 @@ func hasAncestor(path string, dev, ino uint64) (bool, error) {
 }
 
 func linkError(path string, err error) error {
-	return fault.New(hostfile.Kind(err), "link %s: %w", vpath.Quote(path), withoutPath(err))
+	return errdefs.New(safefs.Kind(err), "link %s: %w", vpath.Quote(path), withoutPath(err))
 }
 
 // readLink reads the link in the codebase's directory; nil if it is none.
@@ -217,7 +217,7 @@ func readLink(dir int) (*Link, error) {
 		path, err = vpath.Unescape(j.Path)
 	}
 	if err != nil || !filepath.IsAbs(path) {
-		return nil, fault.New(fault.Precondition, "codebase: %s is damaged: %w", linkFile, err)
+		return nil, errdefs.New(errdefs.Precondition, "codebase: %s is damaged: %w", linkFile, err)
 	}
 	return &Link{Path: path, Dev: j.Dev, Ino: j.Ino, IgnoreFiles: j.IgnoreFiles}, nil
 }

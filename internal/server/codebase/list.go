@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // FileInfo describes a file or directory of a codebase.
@@ -74,7 +74,7 @@ func checkListable(files int, p vpath.Path) error {
 	case isLink(st):
 		return unix.ELOOP
 	case !isDir(st):
-		return fault.New(fault.Invalid, "list %s: it is not a directory", p)
+		return errdefs.New(errdefs.Invalid, "list %s: it is not a directory", p)
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func openParent(files int, p vpath.Path) (dir int, name string, err error) {
 	if name = p.Base(); p.IsRoot() {
 		name = "."
 	}
-	dir, err = hostfile.OpenDir(files, p.Dir().Rel(), unix.O_PATH)
+	dir, err = safefs.OpenDir(files, p.Dir().Rel(), unix.O_PATH)
 	return dir, name, err
 }
 
@@ -140,7 +140,7 @@ func (w walker) walk(ctx context.Context, p vpath.Path) error {
 	pending := []vpath.Path{p}
 	for len(pending) > 0 {
 		if err := ctx.Err(); err != nil {
-			return fault.New(fault.Canceled, "list %s: %w", p, err)
+			return errdefs.New(errdefs.Canceled, "list %s: %w", p, err)
 		}
 		dir := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
@@ -161,7 +161,7 @@ func (w walker) walk(ctx context.Context, p vpath.Path) error {
 }
 
 func walkOne(root int, p vpath.Path, do func(found) error) error {
-	fd, err := hostfile.OpenDir(root, p.Rel(), unix.O_RDONLY)
+	fd, err := safefs.OpenDir(root, p.Rel(), unix.O_RDONLY)
 	if err != nil {
 		return ignoreVanished(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // recorder is an Observer that remembers.
@@ -48,7 +48,7 @@ func openStore(t testing.TB, dir string, observer Observer) *Store {
 // newCodebase makes a store with one codebase in it.
 func newCodebase(t testing.TB) *Codebase {
 	t.Helper()
-	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create(ident.NewCodebase())
+	c, err := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil).Create(id.NewCodebase())
 	must(t, err)
 	return c
 }
@@ -100,10 +100,10 @@ func listing(t testing.TB, c *Codebase, dir string, recursive bool) []string {
 	return lines
 }
 
-func wantKind(t testing.TB, what string, err error, want fault.Kind) {
+func wantKind(t testing.TB, what string, err error, want errdefs.Kind) {
 	t.Helper()
-	if err == nil || fault.KindOf(err) != want {
-		t.Errorf("%s: got %v (%s), want %s", what, err, fault.KindOf(err), want)
+	if err == nil || errdefs.KindOf(err) != want {
+		t.Errorf("%s: got %v (%s), want %s", what, err, errdefs.KindOf(err), want)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // model is a plain directory on which the same is done by other means.
@@ -175,7 +175,7 @@ func TestAgainstAPlainDirectory(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil)
 	base := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		c, err := s.Create(ident.NewCodebase())
+		c, err := s.Create(id.NewCodebase())
 		check(t, err)
 		defer func() { check(t, errors.Join(s.Delete(c.ID()))) }()
 		dir, err := os.MkdirTemp(base, "model")
@@ -196,7 +196,7 @@ func FuzzPaths(f *testing.F) {
 	}
 	base := f.TempDir()
 	s := openStore(f, filepath.Join(base, "codebases"), nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(f, err)
 	must(f, c.MakeLink("/link", base))
 	f.Fuzz(func(t *testing.T, text string) {

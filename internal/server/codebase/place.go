@@ -6,10 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // replacing says what may make room for a file that is put in its place. A
@@ -26,7 +26,7 @@ func replaceFile(p vpath.Path, before *unix.Stat_t) error {
 
 func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 	if before != nil && isDir(before) {
-		return fault.New(fault.Precondition, "upload %s: a directory is there", p)
+		return errdefs.New(errdefs.Precondition, "upload %s: a directory is there", p)
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func replaceLink(p vpath.Path, before *unix.Stat_t) error {
 // put moves what is staged as name to p, in one step with the directories on
 // the way that are missing. g is by how much it makes the usage grow, without
 // what it replaces; h was held for it. After an error nothing has changed.
-func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) error {
+func (d dirs) put(name string, p vpath.Path, g SizeDelta, h *hold, may replacing) error {
 	parent, missing, err := d.nearest(p)
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) e
 		}
 	}
 	if err == nil {
-		way := Growth{DirCount: int64(len(missing))}
+		way := SizeDelta{DirCount: int64(len(missing))}
 		g = g.plus(way)
 		g.add(before, -1)
 		if err = d.codebase.allowLocked(p, g); err == nil {
@@ -66,7 +66,7 @@ func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) e
 		err = d.putWithWay(name, parent, missing, p.Base())
 	}
 	if err == nil {
-		crash.At("upload: placed")
+		failpoint.At("upload: placed")
 		d.codebase.growLocked(g, h)
 	}
 	return err
@@ -75,11 +75,11 @@ func (d dirs) put(name string, p vpath.Path, g Growth, h *hold, may replacing) e
 // nearest opens the deepest directory above p that is there, and names those
 // that are missing below it.
 func (d dirs) nearest(p vpath.Path) (fd int, missing []string, err error) {
-	fd, err = hostfile.OpenDir(d.files, p.Dir().Rel(), unix.O_PATH)
+	fd, err = safefs.OpenDir(d.files, p.Dir().Rel(), unix.O_PATH)
 	if !errors.Is(err, unix.ENOENT) {
 		return fd, nil, err
 	}
-	at, err := hostfile.OpenDir(d.files, ".", unix.O_PATH)
+	at, err := safefs.OpenDir(d.files, ".", unix.O_PATH)
 	if err != nil {
 		return -1, nil, err
 	}
@@ -88,7 +88,7 @@ func (d dirs) nearest(p vpath.Path) (fd int, missing []string, err error) {
 			missing = append(missing, name)
 			continue
 		}
-		next, err := hostfile.OpenDir(at, name, unix.O_PATH)
+		next, err := safefs.OpenDir(at, name, unix.O_PATH)
 		if errors.Is(err, unix.ENOENT) {
 			missing = append(missing, name)
 			continue
@@ -108,7 +108,7 @@ func (d dirs) putWithWay(name string, parent int, missing []string, base string)
 	way := name + wayExt
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, hostfile.RemoveTreeAt(d.staging, way))
+			err = errors.Join(err, safefs.RemoveTreeAt(d.staging, way))
 		}
 	}()
 	last, err := makeDirIn(d.staging, way)
@@ -127,7 +127,7 @@ func (d dirs) putWithWay(name string, parent int, missing []string, base string)
 	if err := unix.Renameat(d.staging, name, last, base); err != nil {
 		return err
 	}
-	crash.At("upload: way made")
+	failpoint.At("upload: way made")
 	err = unix.Renameat2(d.staging, way, parent, missing[0], unix.RENAME_NOREPLACE)
 	if err != nil {
 		err = errors.Join(err, unix.Renameat(last, base, d.staging, name))
@@ -144,11 +144,11 @@ func makeDirIn(dir int, name string) (fd int, err error) {
 	if err := unix.Mkdirat(dir, name, dirMode); err != nil {
 		return -1, err
 	}
-	fd, err = hostfile.OpenDir(dir, name, unix.O_PATH)
+	fd, err = safefs.OpenDir(dir, name, unix.O_PATH)
 	if err != nil {
 		return -1, err
 	}
-	if err := unix.Chmod(hostfile.ProcPath(fd), dirMode); err != nil { // whatever the umask
+	if err := unix.Chmod(safefs.ProcPath(fd), dirMode); err != nil { // whatever the umask
 		unix.Close(fd)
 		return -1, err
 	}
@@ -164,7 +164,7 @@ func (c *Codebase) MakeDir(p vpath.Path, mode uint32) error {
 			return err
 		}
 	}
-	h, err := c.hold(p, Growth{})
+	h, err := c.hold(p, SizeDelta{})
 	if err != nil {
 		return err
 	}
@@ -175,19 +175,19 @@ func (c *Codebase) MakeDir(p vpath.Path, mode uint32) error {
 }
 
 func (d dirs) makeDir(name string, p vpath.Path, mode uint32, h *hold) error {
-	fd, err := hostfile.OpenDir(d.files, p.Rel(), unix.O_PATH)
+	fd, err := safefs.OpenDir(d.files, p.Rel(), unix.O_PATH)
 	if err == nil {
 		defer unix.Close(fd)
 		if mode&0o777 != 0 {
-			err = unix.Chmod(hostfile.ProcPath(fd), mode&0o777|0o700)
-			d.codebase.growLocked(Growth{}, nil)
+			err = unix.Chmod(safefs.ProcPath(fd), mode&0o777|0o700)
+			d.codebase.growLocked(SizeDelta{}, nil)
 		}
 		return err
 	}
 	if !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	made := Growth{DirCount: 1}
+	made := SizeDelta{DirCount: 1}
 	if err := h.grow(p, made); err != nil {
 		return err
 	}
@@ -213,9 +213,9 @@ func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 		return err
 	}
 	if target == "" || len(target) >= unix.PathMax || strings.Contains(target, "\x00") {
-		return fault.New(fault.Invalid, "make link %s: the target is empty, longer than %d bytes, or holds a NUL", p, unix.PathMax-1)
+		return errdefs.New(errdefs.Invalid, "make link %s: the target is empty, longer than %d bytes, or holds a NUL", p, unix.PathMax-1)
 	}
-	h, err := c.hold(p, Growth{FileCount: 1})
+	h, err := c.hold(p, SizeDelta{FileCount: 1})
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (c *Codebase) MakeLink(p vpath.Path, target string) error {
 		if err := unix.Symlinkat(target, d.staging, name); err != nil {
 			return err
 		}
-		if err := d.put(name, p, Growth{FileCount: 1}, h, replaceLink); err != nil {
+		if err := d.put(name, p, SizeDelta{FileCount: 1}, h, replaceLink); err != nil {
 			return errors.Join(err, unix.Unlinkat(d.staging, name, 0))
 		}
 		return nil

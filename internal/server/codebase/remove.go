@@ -5,9 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Remove deletes p: a file, a symbolic link itself, or a directory and all
@@ -15,7 +15,7 @@ import (
 // symbolic link; Denied; Precondition for a linked codebase.
 func (c *Codebase) Remove(p vpath.Path) error {
 	if p.IsRoot() {
-		return fault.New(fault.Invalid, "remove: the path is empty or the root")
+		return errdefs.New(errdefs.Invalid, "remove: the path is empty or the root")
 	}
 	name := c.stagedName()
 	err := c.change(func(d dirs) error {
@@ -45,7 +45,7 @@ func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
 	err = unix.Renameat(parent, base, d.staging, name)
 	if errors.Is(err, unix.EACCES) && isDir(st) {
 		// A directory that leaves its parent must be writable itself.
-		if err = hostfile.OpenUp(parent, base); err == nil {
+		if err = safefs.OpenUp(parent, base); err == nil {
 			err = unix.Renameat(parent, base, d.staging, name)
 		}
 	}
@@ -54,7 +54,7 @@ func (d dirs) takeAway(p vpath.Path, name string) (*unix.Stat_t, error) {
 
 // discountLocked takes what is staged as name off the usage.
 func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
-	var g Growth
+	var g SizeDelta
 	g.add(st, -1)
 	if isDir(st) && st.Mode&0o700 != 0o700 {
 		return c.recountLocked(d.files) // it may not have been counted
@@ -73,12 +73,12 @@ func (c *Codebase) discountLocked(d dirs, st *unix.Stat_t, name string) error {
 // clear removes what is staged as name for good.
 func (c *Codebase) clear(name string) error {
 	staging, err := c.open(stagingDir)
-	if errors.Is(err, unix.ENOENT) || fault.Is(err, fault.NotFound) {
+	if errors.Is(err, unix.ENOENT) || errdefs.Is(err, errdefs.NotFound) {
 		return nil // the codebase was deleted meanwhile
 	}
 	if err != nil {
 		return err
 	}
 	defer unix.Close(staging)
-	return hostfile.RemoveTreeAt(staging, name)
+	return safefs.RemoveTreeAt(staging, name)
 }

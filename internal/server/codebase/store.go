@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Names that no codebase can have.
@@ -105,9 +105,9 @@ func makePrivate(dir string) (string, error) {
 	case err != nil:
 		return "", wrapStore("codebases", err)
 	case st.Uid != uint32(os.Geteuid()):
-		return "", fault.New(fault.Precondition, "codebases %s: the directory belongs to uid %d, not to uid %d", dir, st.Uid, os.Geteuid())
+		return "", errdefs.New(errdefs.Precondition, "codebases %s: the directory belongs to uid %d, not to uid %d", dir, st.Uid, os.Geteuid())
 	case st.Mode&0o022 != 0:
-		return "", fault.New(fault.Precondition, "codebases %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
+		return "", errdefs.New(errdefs.Precondition, "codebases %s: mode %04o lets others write: chmod go-w it", dir, st.Mode&0o7777)
 	}
 	return dir, nil
 }
@@ -121,7 +121,7 @@ func (s *Store) take() error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return fault.New(fault.Precondition, "codebases %s: in use by another server", s.dir)
+			return errdefs.New(errdefs.Precondition, "codebases %s: in use by another server", s.dir)
 		}
 		return wrapStore("codebases", err)
 	}
@@ -142,7 +142,7 @@ func (s *Store) sweep() error {
 	names, err := s.names()
 	for _, name := range lastFirst(names) {
 		if strings.HasPrefix(name, makingPrefix) || strings.HasPrefix(name, gonePrefix) {
-			_ = hostfile.RemoveTreeAt(s.root(), name)
+			_ = safefs.RemoveTreeAt(s.root(), name)
 		}
 	}
 	return err
@@ -202,7 +202,7 @@ func (s *Store) Create(id ID) (*Codebase, error) {
 // appear lets the codebase's directory appear with what fill puts into it.
 func (s *Store) appear(id ID, fill func(making string) error) error {
 	if !id.IsValid() {
-		return fault.New(fault.Invalid, "codebase %s: malformed id", vpath.Quote(string(id)))
+		return errdefs.New(errdefs.Invalid, "codebase %s: malformed id", vpath.Quote(string(id)))
 	}
 	making := filepath.Join(s.dir, makingPrefix+string(id))
 	if err := os.Mkdir(making, 0o700); err != nil {
@@ -213,10 +213,10 @@ func (s *Store) appear(id ID, fill func(making string) error) error {
 		err = unix.Renameat2(unix.AT_FDCWD, making, s.root(), string(id), unix.RENAME_NOREPLACE)
 	}
 	if err == nil {
-		err = hostfile.SyncDir(s.dir)
+		err = safefs.SyncDir(s.dir)
 	}
 	if err != nil {
-		return wrapStore("codebase "+string(id), errors.Join(err, hostfile.RemoveTree(making)))
+		return wrapStore("codebase "+string(id), errors.Join(err, safefs.RemoveTree(making)))
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (c *Codebase) load() error {
 }
 
 func (c *Codebase) loadLocked() error {
-	dir, err := hostfile.OpenDir(c.store.root(), string(c.id), unix.O_PATH)
+	dir, err := safefs.OpenDir(c.store.root(), string(c.id), unix.O_PATH)
 	if errors.Is(err, unix.ENOENT) {
 		c.gone = true
 		return c.absent()
@@ -289,7 +289,7 @@ func (c *Codebase) loadLocked() error {
 	if err := c.loadUsageLocked(dir); err != nil {
 		return err
 	}
-	if err := c.joinLocked(); err != nil && !fault.Is(err, fault.NotFound) {
+	if err := c.joinLocked(); err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return err
 	}
 	return nil
@@ -297,7 +297,7 @@ func (c *Codebase) loadLocked() error {
 
 // sweepStaging removes what uploads and removals left that were cut short.
 func (c *Codebase) sweepStaging(dir int) error {
-	staging, err := hostfile.Open(dir, stagingDir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	staging, err := safefs.Open(dir, stagingDir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -305,7 +305,7 @@ func (c *Codebase) sweepStaging(dir int) error {
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	for _, name := range lastFirst(names) {
-		err = errors.Join(err, hostfile.RemoveTreeAt(staging, name))
+		err = errors.Join(err, safefs.RemoveTreeAt(staging, name))
 	}
 	return err
 }
@@ -319,7 +319,7 @@ func (s *Store) Doom(id ID) error {
 	if !id.IsValid() {
 		return noCodebase(id)
 	}
-	err := hostfile.WriteDurably(filepath.Join(s.dir, string(id)), doomedFile, nil)
+	err := safefs.WriteDurably(filepath.Join(s.dir, string(id)), doomedFile, nil)
 	return wrapStore("codebase "+string(id), err)
 }
 
@@ -350,7 +350,7 @@ func (s *Store) Delete(id ID) error {
 	err := c.leave(gone)
 	if err == nil {
 		s.forget(c)
-		err = hostfile.RemoveTreeAt(s.root(), gone)
+		err = safefs.RemoveTreeAt(s.root(), gone)
 	}
 	return wrapStore("codebase "+string(id), err)
 }
@@ -366,7 +366,7 @@ func (c *Codebase) leave(gone string) error {
 	if err == nil {
 		c.gone = true
 		c.settleLocked(nil)
-		err = hostfile.SyncDir(c.store.dir)
+		err = safefs.SyncDir(c.store.dir)
 	}
 	return err
 }

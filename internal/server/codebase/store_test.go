@@ -10,17 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
 func TestCodebasesSurviveTheStore(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "a/b", "12345")
-	linked, err := s.Link(ident.NewCodebase(), t.TempDir(), true)
+	linked, err := s.Link(id.NewCodebase(), t.TempDir(), true)
 	must(t, err)
 	link, _ := linked.Linked()
 	wantUsage(t, c, 1, 5)
@@ -55,7 +55,7 @@ func TestCodebasesSurviveTheStore(t *testing.T) {
 func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "12345")
 	u, err := c.Upload(path(t, "g"), 0, 0)
@@ -63,7 +63,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	_, err = u.Write([]byte("half"))
 	must(t, err)
 	must(t, os.MkdirAll(filepath.Join(c.path(), stagingDir, "7", "removed"), 0o755))
-	for _, name := range []string{makingPrefix + "cb_0000000000000000", gonePrefix + string(ident.NewCodebase())} {
+	for _, name := range []string{makingPrefix + "cb_0000000000000000", gonePrefix + string(id.NewCodebase())} {
 		must(t, os.MkdirAll(filepath.Join(dir, name, filesDir), 0o755))
 	}
 	s.letGo() // as the kernel does
@@ -85,7 +85,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 func TestADamagedNoteIsNotBelieved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "12345")
 	must(t, s.Close())
@@ -101,14 +101,14 @@ func TestADamagedNoteIsNotBelieved(t *testing.T) {
 
 func TestIDsOfNewCodebases(t *testing.T) {
 	s := openStore(t, filepath.Join(t.TempDir(), "codebases"), nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "f", "kept")
 	_, err = s.Create(c.ID())
-	wantKind(t, "an ID that is taken", err, fault.Exists)
-	for _, id := range []ID{"", "x", "../cb_0123456789abcdef", "cb_0123456789abcdeF"} {
-		_, err = s.Create(id)
-		wantKind(t, "the ID "+string(id), err, fault.Invalid)
+	wantKind(t, "an ID that is taken", err, errdefs.Exists)
+	for _, key := range []ID{"", "x", "../cb_0123456789abcdef", "cb_0123456789abcdeF"} {
+		_, err = s.Create(key)
+		wantKind(t, "the ID "+string(key), err, errdefs.Invalid)
 	}
 	if content, err := download(c, path(t, "f")); err != nil || content != "kept" {
 		t.Errorf("what has the ID: %q, %v", content, err)
@@ -120,7 +120,7 @@ func TestOneServerAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
 	_, err := Open(Options{Dir: dir})
-	wantKind(t, "a second server", err, fault.Precondition)
+	wantKind(t, "a second server", err, errdefs.Precondition)
 	must(t, s.Close())
 	must(t, s.Close())
 	openStore(t, dir, nil)
@@ -130,29 +130,29 @@ func TestOpenRefusesADirectoryOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Chmod(dir, 0o777))
 	_, err := Open(Options{Dir: dir})
-	wantKind(t, "others may write", err, fault.Precondition)
+	wantKind(t, "others may write", err, errdefs.Precondition)
 }
 
 func TestDelete(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	s := openStore(t, dir, nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "a/b", "12345")
 	u, err := c.Upload(path(t, "f"), 0, 0)
 	must(t, err)
-	for _, id := range []ID{c.ID(), c.ID(), ident.NewCodebase(), "../x", ""} {
-		must(t, s.Delete(id))
+	for _, key := range []ID{c.ID(), c.ID(), id.NewCodebase(), "../x", ""} {
+		must(t, s.Delete(key))
 	}
 	_, err = u.Commit()
-	wantKind(t, "an upload into what was deleted", err, fault.NotFound)
+	wantKind(t, "an upload into what was deleted", err, errdefs.NotFound)
 	_, err = upload(c, path(t, "f"), "", 0)
-	wantKind(t, "a new upload", err, fault.NotFound)
+	wantKind(t, "a new upload", err, errdefs.NotFound)
 	_, err = c.Source()
-	wantKind(t, "its directory", err, fault.NotFound)
-	for _, id := range []ID{c.ID(), ident.NewCodebase(), "cb_", "..", "cb_ABCDEF0123456789", ID(lockFile)} {
-		_, err = s.Get(id)
-		wantKind(t, "get "+string(id), err, fault.NotFound)
+	wantKind(t, "its directory", err, errdefs.NotFound)
+	for _, key := range []ID{c.ID(), id.NewCodebase(), "cb_", "..", "cb_ABCDEF0123456789", ID(lockFile)} {
+		_, err = s.Get(key)
+		wantKind(t, "get "+string(key), err, errdefs.NotFound)
 	}
 	names, err := s.names()
 	must(t, err)
@@ -172,37 +172,37 @@ func TestLinkedDirectories(t *testing.T) {
 	must(t, os.Symlink(project, filepath.Join(base, "link")))
 	for _, r := range []struct {
 		name, path string
-		want       fault.Kind
+		want       errdefs.Kind
 	}{
-		{"a relative path", "project", fault.Invalid},
-		{"the state directory", home, fault.Invalid},
-		{"the root", "/", fault.Invalid},
-		{"what lies in it", filepath.Join(home, "sandboxes"), fault.Invalid},
-		{"the store", s.dir, fault.Invalid},
-		{"a file", filepath.Join(project, "f"), fault.Invalid},
-		{"what is absent", filepath.Join(base, "absent"), fault.NotFound},
-		{"a NUL", project + "\x00", fault.Invalid},
-		{"nothing", "", fault.Invalid},
+		{"a relative path", "project", errdefs.Invalid},
+		{"the state directory", home, errdefs.Invalid},
+		{"the root", "/", errdefs.Invalid},
+		{"what lies in it", filepath.Join(home, "sandboxes"), errdefs.Invalid},
+		{"the store", s.dir, errdefs.Invalid},
+		{"a file", filepath.Join(project, "f"), errdefs.Invalid},
+		{"what is absent", filepath.Join(base, "absent"), errdefs.NotFound},
+		{"a NUL", project + "\x00", errdefs.Invalid},
+		{"nothing", "", errdefs.Invalid},
 	} {
-		_, err := s.Link(ident.NewCodebase(), r.path, false)
+		_, err := s.Link(id.NewCodebase(), r.path, false)
 		wantKind(t, r.name, err, r.want)
 	}
-	c, err := s.Link(ident.NewCodebase(), filepath.Join(base, "link"), false)
+	c, err := s.Link(id.NewCodebase(), filepath.Join(base, "link"), false)
 	must(t, err)
 	if source, err := c.Source(); err != nil || source != project {
 		t.Errorf("its source is %q, %v", source, err)
 	}
 	_, err = upload(c, path(t, "new"), "", 0)
-	wantKind(t, "upload", err, fault.Precondition)
+	wantKind(t, "upload", err, errdefs.Precondition)
 	_, err = download(c, path(t, "f"))
-	wantKind(t, "download", err, fault.Precondition)
+	wantKind(t, "download", err, errdefs.Precondition)
 	_, err = c.List(t.Context(), "/", true)
-	wantKind(t, "list", err, fault.Precondition)
+	wantKind(t, "list", err, errdefs.Precondition)
 	for what, err := range map[string]error{
 		"remove": c.Remove(path(t, "f")), "make directory": c.MakeDir(path(t, "d"), 0), "make link": c.MakeLink(path(t, "l"), "f"),
-		"sync": c.Change(func() (*Growth, error) { t.Error("called"); return nil, nil }),
+		"sync": c.Change(func() (*SizeDelta, error) { t.Error("called"); return nil, nil }),
 	} {
-		wantKind(t, what, err, fault.Precondition)
+		wantKind(t, what, err, errdefs.Precondition)
 	}
 	must(t, s.Delete(c.ID()))
 	if content, err := os.ReadFile(filepath.Join(project, "f")); err != nil || string(content) != "kept" {
@@ -215,18 +215,18 @@ func TestLinkIsToOneDirectory(t *testing.T) {
 	s := openStore(t, filepath.Join(base, "home", "codebases"), nil)
 	project := filepath.Join(base, "project")
 	must(t, os.Mkdir(project, 0o755))
-	c, err := s.Link(ident.NewCodebase(), project, false)
+	c, err := s.Link(id.NewCodebase(), project, false)
 	must(t, err)
 	must(t, os.Rename(project, project+".old"))
 	_, err = c.Source()
-	wantKind(t, "the directory is gone", err, fault.NotFound)
+	wantKind(t, "the directory is gone", err, errdefs.NotFound)
 	must(t, os.Symlink(project+".old", project))
 	_, err = c.Source()
-	wantKind(t, "a link stands there", err, fault.Invalid)
+	wantKind(t, "a link stands there", err, errdefs.Invalid)
 	must(t, os.Remove(project))
 	must(t, os.Mkdir(project, 0o755))
 	_, err = c.Source()
-	wantKind(t, "another directory stands there", err, fault.Precondition)
+	wantKind(t, "another directory stands there", err, errdefs.Precondition)
 }
 
 func TestLinkNeedsToBeReadable(t *testing.T) {
@@ -241,7 +241,7 @@ func TestLinkNeedsToBeReadable(t *testing.T) {
 	must(t, os.Mkdir(closed, 0o300))
 	s := &Store{dir: dir}
 	_, err = s.resolve(closed)
-	wantKind(t, "a directory that cannot be read", err, fault.Denied)
+	wantKind(t, "a directory that cannot be read", err, errdefs.Denied)
 }
 
 func asNobody(t *testing.T) {
@@ -255,23 +255,23 @@ func TestLimitsOfACodebase(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{FileBytes: 5, Bytes: 12, Files: 3}})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "a", "12345")
 	put(t, c, "b", "12345")
 	_, err = c.Upload(path(t, "c"), 6, 0)
-	wantKind(t, "a file that says that it is too large", err, fault.Exhausted)
+	wantKind(t, "a file that says that it is too large", err, errdefs.Exhausted)
 	u, err := c.Upload(path(t, "c"), 0, 0)
 	must(t, err)
 	_, err = u.Write([]byte("123456"))
-	wantKind(t, "a file that is too large", err, fault.Exhausted)
+	wantKind(t, "a file that is too large", err, errdefs.Exhausted)
 	u.Abort()
 	_, err = upload(c, path(t, "new/c"), "123", 0)
-	wantKind(t, "too much in all", err, fault.Exhausted)
+	wantKind(t, "too much in all", err, errdefs.Exhausted)
 	put(t, c, "a", "1234")
 	put(t, c, "c", "123")
-	wantKind(t, "too many files", c.MakeLink(path(t, "d"), "a"), fault.Exhausted)
-	must(t, c.Change(func() (*Growth, error) { return &Growth{FileCount: 5, SizeBytes: 90}, nil }))
+	wantKind(t, "too many files", c.MakeLink(path(t, "d"), "a"), errdefs.Exhausted)
+	must(t, c.Change(func() (*SizeDelta, error) { return &SizeDelta{FileCount: 5, SizeBytes: 90}, nil }))
 	put(t, c, "a", "1")
 	must(t, c.Remove(path(t, "b")))
 	if got := listing(t, c, "", true); !cmp.Equal(got, []string{"a 100644 1", "c 100644 3"}) {
@@ -286,16 +286,16 @@ func TestSizesBeyondAllNumbersAreBeyondTheLimits(t *testing.T) {
 	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{Bytes: 1 << 40}})
 	must(t, err)
 	defer s.Close()
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	for range 2 {
-		must(t, c.Change(func() (*Growth, error) { return &Growth{FileCount: 1, SizeBytes: math.MaxInt64}, nil }))
+		must(t, c.Change(func() (*SizeDelta, error) { return &SizeDelta{FileCount: 1, SizeBytes: math.MaxInt64}, nil }))
 	}
 	if u := c.Usage(); u.SizeBytes != math.MaxInt64 {
 		t.Errorf("it holds %d bytes", u.SizeBytes)
 	}
 	_, err = upload(c, path(t, "f"), "x", 0)
-	wantKind(t, "one more file", err, fault.Exhausted)
+	wantKind(t, "one more file", err, errdefs.Exhausted)
 }
 
 // What a sandbox closed even to its owner does not make the codebase unusable.
@@ -308,17 +308,17 @@ func TestDirectoriesThatCannotBeListed(t *testing.T) {
 		asNobody(t)
 	}
 	s := openStore(t, filepath.Join(dir, "codebases"), nil)
-	c, err := s.Create(ident.NewCodebase())
+	c, err := s.Create(id.NewCodebase())
 	must(t, err)
 	put(t, c, "closed/f", "12345")
 	put(t, c, "g", "123")
 	must(t, os.Chmod(filepath.Join(c.path(), filesDir, "closed"), 0))
-	must(t, c.Change(func() (*Growth, error) { return nil, nil }))
+	must(t, c.Change(func() (*SizeDelta, error) { return nil, nil }))
 	if u := c.Usage(); u.FileCount != 1 || u.SizeBytes != 3 {
 		t.Errorf("counted %+v", u)
 	}
 	_, err = c.List(t.Context(), "/", true)
-	wantKind(t, "a listing that would leave something out", err, fault.Denied)
+	wantKind(t, "a listing that would leave something out", err, errdefs.Denied)
 	must(t, c.Remove(path(t, "closed")))
 	if got := listing(t, c, "", true); !cmp.Equal(got, []string{"g 100644 3"}) {
 		t.Errorf("there is %q", got)
@@ -333,13 +333,13 @@ func TestALinkAroundTheServersDirectories(t *testing.T) {
 	home, outside := filepath.Join(base, "a", "home"), filepath.Join(base, "b")
 	must(t, os.MkdirAll(home, 0o755))
 	inHome := openStore(t, filepath.Join(home, "codebases"), nil)
-	_, err := inHome.Link(ident.NewCodebase(), filepath.Dir(home), false)
+	_, err := inHome.Link(id.NewCodebase(), filepath.Dir(home), false)
 	must(t, err)
 	elsewhere, err := Open(Options{Dir: filepath.Join(outside, "codebases"), Home: home})
 	must(t, err)
 	t.Cleanup(func() { elsewhere.Close() })
-	_, err = elsewhere.Link(ident.NewCodebase(), outside, false)
-	wantKind(t, "what contains a store outside of the state directory", err, fault.Invalid)
-	_, err = elsewhere.Link(ident.NewCodebase(), filepath.Dir(home), false)
+	_, err = elsewhere.Link(id.NewCodebase(), outside, false)
+	wantKind(t, "what contains a store outside of the state directory", err, errdefs.Invalid)
+	_, err = elsewhere.Link(id.NewCodebase(), filepath.Dir(home), false)
 	must(t, err)
 }

@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Modes of what is uploaded without one.
@@ -49,7 +49,7 @@ type Uploaded struct {
 // for a linked codebase.
 func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, error) {
 	if total < 0 {
-		return nil, fault.New(fault.Invalid, "upload %s: total_size is negative", p)
+		return nil, errdefs.New(errdefs.Invalid, "upload %s: total_size is negative", p)
 	}
 	if err := checkTarget("upload", p); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (c *Codebase) Upload(p vpath.Path, total int64, mode uint32) (*Upload, erro
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	h, err := c.hold(p, Growth{FileCount: 1, SizeBytes: total})
+	h, err := c.hold(p, SizeDelta{FileCount: 1, SizeBytes: total})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (u *Upload) stage() error {
 		return err
 	}
 	defer unix.Close(staging)
-	fd, err := hostfile.Open(staging, u.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
+	fd, err := safefs.Open(staging, u.name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, 0o600)
 	if err != nil {
 		return wrap("upload", u.path, err)
 	}
@@ -97,9 +97,9 @@ func (u *Upload) stage() error {
 func checkTarget(operation string, p vpath.Path) error {
 	switch {
 	case p.IsRoot():
-		return fault.New(fault.Invalid, "%s: the path is empty or the root", operation)
+		return errdefs.New(errdefs.Invalid, "%s: the path is empty or the root", operation)
 	case len(p) >= unix.PathMax:
-		return fault.New(fault.Invalid, "%s: a path of %d bytes is longer than %d", operation, len(p), unix.PathMax-1)
+		return errdefs.New(errdefs.Invalid, "%s: a path of %d bytes is longer than %d", operation, len(p), unix.PathMax-1)
 	}
 	return nil
 }
@@ -128,12 +128,12 @@ func (u *Upload) Write(b []byte) (int, error) {
 	}
 	size := u.size + int64(len(b))
 	if u.total > 0 && size > u.total {
-		u.failure = fault.New(fault.Invalid, "upload %s: more than the %d bytes of total_size", u.path, u.total)
+		u.failure = errdefs.New(errdefs.Invalid, "upload %s: more than the %d bytes of total_size", u.path, u.total)
 	} else {
 		u.failure = u.codebase.store.limits.allowFile(u.path, size)
 	}
 	if more := size - u.held.size.SizeBytes; u.failure == nil && more > 0 {
-		u.failure = u.held.grow(u.path, Growth{SizeBytes: more})
+		u.failure = u.held.grow(u.path, SizeDelta{SizeBytes: more})
 	}
 	if u.failure != nil {
 		return 0, u.failure
@@ -147,7 +147,7 @@ func (u *Upload) Write(b []byte) (int, error) {
 
 func (u *Upload) usable() error {
 	if u.failure == nil && u.file == nil {
-		return fault.New(fault.Precondition, "upload %s: it has ended", u.path)
+		return errdefs.New(errdefs.Precondition, "upload %s: it has ended", u.path)
 	}
 	return u.failure
 }
@@ -163,10 +163,10 @@ func (u *Upload) Commit() (Uploaded, error) {
 		return Uploaded{}, err
 	}
 	if u.total > 0 && u.size < u.total {
-		return Uploaded{}, fault.New(fault.Invalid, "upload %s: %d bytes came, %d of total_size are missing", u.path, u.size, u.total-u.size)
+		return Uploaded{}, errdefs.New(errdefs.Invalid, "upload %s: %d bytes came, %d of total_size are missing", u.path, u.size, u.total-u.size)
 	}
 	err := u.finish()
-	crash.At("upload: received")
+	failpoint.At("upload: received")
 	if err == nil {
 		err = u.codebase.change(func(d dirs) error { return u.place(d) })
 	}
@@ -184,7 +184,7 @@ func (u *Upload) finish() error {
 }
 
 func (u *Upload) place(d dirs) error {
-	err := d.put(u.name, u.path, Growth{FileCount: 1, SizeBytes: u.size}, u.held, replaceFile)
+	err := d.put(u.name, u.path, SizeDelta{FileCount: 1, SizeBytes: u.size}, u.held, replaceFile)
 	if err == nil {
 		u.name = ""
 	}

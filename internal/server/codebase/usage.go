@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Usage is what a codebase holds. A linked directory's is zero.
@@ -25,11 +25,11 @@ type Usage struct {
 	DirCount int64 `json:"dir_count"`
 }
 
-// Growth is by how much a change made a codebase's usage grow.
-type Growth struct{ FileCount, SizeBytes, DirCount int64 }
+// SizeDelta is by how much a change made a codebase's usage grow.
+type SizeDelta struct{ FileCount, SizeBytes, DirCount int64 }
 
 // add counts one name, or with a sign of -1 discounts it. Nil is none.
-func (g *Growth) add(st *unix.Stat_t, sign int64) {
+func (g *SizeDelta) add(st *unix.Stat_t, sign int64) {
 	switch {
 	case st == nil:
 		return
@@ -39,12 +39,12 @@ func (g *Growth) add(st *unix.Stat_t, sign int64) {
 	}
 	g.FileCount += sign
 	if st.Mode&unix.S_IFMT == unix.S_IFREG {
-		g.SizeBytes = hostfile.AddSizes(g.SizeBytes, sign*st.Size)
+		g.SizeBytes = safefs.AddSizes(g.SizeBytes, sign*st.Size)
 	}
 }
 
 // names is how many names of any kind there are more.
-func (g Growth) names() int64 { return g.FileCount + g.DirCount }
+func (g SizeDelta) names() int64 { return g.FileCount + g.DirCount }
 
 // usageFile is there only while nothing has been changed since it was written.
 const usageFile = "usage.json"
@@ -57,9 +57,9 @@ func (c *Codebase) Usage() Usage {
 }
 
 // growLocked notes growth, for which h, if not nil, was held.
-func (c *Codebase) growLocked(g Growth, h *hold) {
+func (c *Codebase) growLocked(g SizeDelta, h *hold) {
 	c.usage.FileCount += g.FileCount
-	c.usage.SizeBytes = hostfile.AddSizes(c.usage.SizeBytes, g.SizeBytes)
+	c.usage.SizeBytes = safefs.AddSizes(c.usage.SizeBytes, g.SizeBytes)
 	c.usage.DirCount += g.DirCount
 	c.usage.UpdatedAt = time.Now()
 	c.settleLocked(h)
@@ -80,10 +80,10 @@ func (c *Codebase) tell() {
 // much the usage grew, also when it fails half-way; nil if it cannot tell, and
 // then all files are counted. Errors: those of do; NotFound; Precondition for a
 // linked directory.
-func (c *Codebase) Change(do func() (*Growth, error)) error {
+func (c *Codebase) Change(do func() (*SizeDelta, error)) error {
 	var failure error
 	err := c.change(func(d dirs) error {
-		var g *Growth
+		var g *SizeDelta
 		if g, failure = do(); g == nil {
 			return c.recountLocked(d.files)
 		}
@@ -101,7 +101,7 @@ func (c *Codebase) soilLocked() error {
 	dir := c.path()
 	err := os.Remove(filepath.Join(dir, usageFile))
 	if err == nil {
-		err = hostfile.SyncDir(dir)
+		err = safefs.SyncDir(dir)
 	}
 	if err != nil {
 		return wrapStore("codebase "+string(c.id), err)
@@ -123,7 +123,7 @@ func (c *Codebase) close() error {
 	}
 	text, err := json.Marshal(c.usage)
 	if err == nil {
-		err = hostfile.WriteDurably(c.path(), usageFile, text)
+		err = safefs.WriteDurably(c.path(), usageFile, text)
 	}
 	c.clean = err == nil
 	return wrapStore("codebase "+string(c.id), err)
@@ -143,7 +143,7 @@ func (c *Codebase) loadUsageLocked(dir int) error {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return wrapStore("codebase "+string(c.id), err)
 	}
-	files, err := hostfile.OpenDir(dir, filesDir, unix.O_PATH)
+	files, err := safefs.OpenDir(dir, filesDir, unix.O_PATH)
 	if err != nil {
 		return wrapStore("codebase "+string(c.id), err)
 	}
@@ -153,7 +153,7 @@ func (c *Codebase) loadUsageLocked(dir int) error {
 
 // readSmall reads the file name of dir.
 func readSmall(dir int, name string) ([]byte, error) {
-	fd, err := hostfile.Open(dir, name, unix.O_RDONLY, 0)
+	fd, err := safefs.Open(dir, name, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (c *Codebase) recountLocked(files int) error {
 }
 
 // count counts all names below the directory p.
-func count(root int, p vpath.Path, skipClosed bool) (g Growth, err error) {
+func count(root int, p vpath.Path, skipClosed bool) (g SizeDelta, err error) {
 	w := walker{root: root, recursive: true, skipClosed: skipClosed, do: func(e found) error {
 		g.add(&e.st, 1)
 		return nil

@@ -2,10 +2,10 @@
 // has shown no credentials cannot use up descriptors or memory.
 //
 // A connection is a stranger's until Admit: until the server has identified who
-// makes a call on it. A quarter of the places is for strangers, the rest for
+// makes a call on it. A quarter of the places is for anonymous connections, the rest for
 // those who were admitted; in all, and for each peer. A stranger beyond that
 // takes the place of the oldest stranger, of its own peer or else of the peer
-// with the most, so that strangers compete with strangers alone. One that makes
+// with the most, so that anonymous connections compete with one another only. One that makes
 // no call in time is closed.
 //
 // A peer is a user of this host, where the kernel tells who has the other end,
@@ -22,7 +22,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Options of New; all are needed.
@@ -43,7 +43,7 @@ type Limiter struct {
 	counts Counts
 }
 
-// Counts are the connections there are, and how many strangers were closed.
+// Counts are the connections there are, and how many anonymous connections were closed.
 type Counts struct {
 	Strangers, Admitted int
 	Evicted             uint64 // for a younger one
@@ -123,9 +123,9 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 	}
 	var out *conn
 	switch {
-	case p.strangers.Len() >= strangersOf(l.o.MostPerPeer):
+	case p.strangers.Len() >= anonymousSlots(l.o.MostPerPeer):
 		out = p.oldest()
-	case l.counts.Strangers >= strangersOf(l.o.Most):
+	case l.counts.Strangers >= anonymousSlots(l.o.Most):
 		out = l.largest().oldest()
 	}
 	from := ""
@@ -146,15 +146,15 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 	return c
 }
 
-// strangersOf is how many of so many places are for strangers.
-func strangersOf(places int) int { return max(1, places/4) }
+// anonymousSlots is how many of so many places are for anonymous connections.
+func anonymousSlots(places int) int { return max(1, places/4) }
 
 func (p *peer) oldest() *conn {
 	c, _ := p.strangers.Front().Value.(*conn)
 	return c
 }
 
-// largest returns the peer with the most strangers.
+// largest returns the peer with the most anonymous connections.
 func (l *Limiter) largest() *peer {
 	var most *peer
 	for _, p := range l.peers {
@@ -227,7 +227,7 @@ func (a Addr) Stay() (leave func()) {
 	})
 }
 
-// Admit moves the connection out of the strangers' places, once. Errors:
+// Admit moves the connection out of the anonymous slots, once. Errors:
 // Exhausted if the others are taken.
 func (a Addr) Admit() error {
 	err := a.conn.limiter.admit(a.conn)
@@ -243,10 +243,10 @@ func (l *Limiter) admit(c *conn) error {
 	if c.peer == nil || c.stranger == nil {
 		return nil
 	}
-	if most := l.o.MostPerPeer - strangersOf(l.o.MostPerPeer); c.peer.admitted >= most {
+	if most := l.o.MostPerPeer - anonymousSlots(l.o.MostPerPeer); c.peer.admitted >= most {
 		return full(c.peer.name, most)
 	}
-	if most := l.o.Most - strangersOf(l.o.Most); l.counts.Admitted >= most {
+	if most := l.o.Most - anonymousSlots(l.o.Most); l.counts.Admitted >= most {
 		return full("the server", most)
 	}
 	c.timer.Stop()
@@ -259,8 +259,8 @@ func (l *Limiter) admit(c *conn) error {
 }
 
 func full(who string, most int) error {
-	return fault.New(fault.Exhausted, "%s has %w already: use one for several calls, or try again later",
-		who, &fault.Limit{Most: int64(most), Resource: "connections"})
+	return errdefs.New(errdefs.Exhausted, "%s has %w already: use one for several calls, or try again later",
+		who, &errdefs.Limit{Most: int64(most), Resource: "connections"})
 }
 
 // What is logged.

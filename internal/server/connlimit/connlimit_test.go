@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/connlimit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/server/connlimit"
 )
 
 // feed is a listener of connections that a test hands it.
@@ -122,7 +122,7 @@ func (w *world) wantCounts(strangers, admitted int) {
 
 func TestAStrangerTakesTheOldestsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 100, 8) // 2 places for the strangers of a peer
+		w := newWorld(t, 100, 8) // 2 places for the anonymous connections of a peer
 		_, first := w.connect("192.0.2.1")
 		_, second := w.connect("192.0.2.1")
 		_, other := w.connect("192.0.2.2")
@@ -149,7 +149,7 @@ func TestAStrangerTakesTheOldestsPlace(t *testing.T) {
 
 func TestInAllThePeerWithTheMostMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16, 16) // 4 places for strangers
+		w := newWorld(t, 16, 16) // 4 places for anonymous connections
 		_, quiet := w.connect("192.0.2.1")
 		var flood []net.Conn
 		for range 3 {
@@ -217,7 +217,7 @@ func TestThoseAdmittedAreBoundedToo(t *testing.T) {
 			first = c
 		}
 		refused, err := enter("192.0.2.1")
-		if !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "192.0.2.1 has 6 connections") {
+		if !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "192.0.2.1 has 6 connections") {
 			t.Errorf("one more of a peer: %v", err)
 		}
 		for range 3 {
@@ -225,7 +225,7 @@ func TestThoseAdmittedAreBoundedToo(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := enter("192.0.2.2"); !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "the server has 9 connections") {
+		if _, err := enter("192.0.2.2"); !errdefs.Is(err, errdefs.Exhausted) || !strings.Contains(err.Error(), "the server has 9 connections") {
 			t.Errorf("one more in all: %v", err)
 		}
 		first.Close()
@@ -265,7 +265,7 @@ func TestPeersOfThisHostAreUsers(t *testing.T) {
 			l := connlimit.New(connlimit.Options{Most: 4, MostPerPeer: 4, FirstCall: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			listener := l.Listen(inner)
 			defer listener.Close()
-			for range 2 { // one place for strangers
+			for range 2 { // one place for anonymous connections
 				theirs, err := net.Dial(inner.Addr().Network(), inner.Addr().String())
 				if err != nil {
 					t.Fatal(err)

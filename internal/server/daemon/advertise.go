@@ -8,15 +8,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // whereaboutsFile is the name of the file in the state directory that tells
 // this user's programs where the server is (docs/server.md).
 const whereaboutsFile = "server.json"
 
-// whereabouts is its content.
-type whereabouts struct {
+// advertisement is its content.
+type advertisement struct {
 	SchemaVersion int    `json:"schema_version"`
 	PID           int    `json:"pid"`
 	GRPC          string `json:"grpc"` // host:port or unix:///path
@@ -27,15 +27,15 @@ type whereabouts struct {
 
 // publish writes the file, locked for as long as it is true: whoever finds it
 // unlocked knows that the server was killed. withdraw removes it.
-func (w whereabouts) publish(dir string) (withdraw func() error, err error) {
+func (w advertisement) publish(dir string) (withdraw func() error, err error) {
 	w.SchemaVersion, w.PID = 1, os.Getpid()
 	text, err := json.Marshal(w)
 	if err != nil {
-		return nil, fault.New(fault.Internal, "%s: %w", whereaboutsFile, err)
+		return nil, errdefs.New(errdefs.Internal, "%s: %w", whereaboutsFile, err)
 	}
 	f, err := os.CreateTemp(dir, "."+whereaboutsFile+"-") // mode 0600
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "%s: %w", whereaboutsFile, err)
+		return nil, errdefs.New(errdefs.Precondition, "%s: %w", whereaboutsFile, err)
 	}
 	path := filepath.Join(dir, whereaboutsFile)
 	_, err = f.Write(append(text, '\n'))
@@ -46,7 +46,7 @@ func (w whereabouts) publish(dir string) (withdraw func() error, err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return nil, errors.Join(fault.New(fault.Precondition, "%s: %w", whereaboutsFile, err), os.Remove(f.Name()), f.Close())
+		return nil, errors.Join(errdefs.New(errdefs.Precondition, "%s: %w", whereaboutsFile, err), os.Remove(f.Name()), f.Close())
 	}
 	return func() error {
 		// Nobody is to find it who is then turned away.

@@ -17,7 +17,7 @@ func TestWhereaboutsAreTrueWhileLocked(t *testing.T) {
 	if err := os.WriteFile(path, []byte("of a server that was killed"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	withdraw, err := whereabouts{GRPC: "unix:///run/s", TokenFile: "/t"}.publish(dir)
+	withdraw, err := advertisement{GRPC: "unix:///run/s", TokenFile: "/t"}.publish(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,11 +26,11 @@ func TestWhereaboutsAreTrueWhileLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	var got whereabouts
+	var got advertisement
 	if err := json.NewDecoder(f).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
-	if want := (whereabouts{SchemaVersion: 1, PID: os.Getpid(), GRPC: "unix:///run/s", TokenFile: "/t"}); got != want {
+	if want := (advertisement{SchemaVersion: 1, PID: os.Getpid(), GRPC: "unix:///run/s", TokenFile: "/t"}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {

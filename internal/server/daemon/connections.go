@@ -7,9 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/connlimit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/connlimit"
 )
 
 // mostConnections is the most of a server that is not told how many: some 80 KiB
@@ -21,7 +21,7 @@ const mostConnections = 8 << 10
 func openFiles() (uint64, error) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return 0, fault.New(fault.Internal, "limit of open files: %w", err)
+		return 0, errdefs.New(errdefs.Internal, "limit of open files: %w", err)
 	}
 	return files.Cur, nil
 }
@@ -36,7 +36,7 @@ func limitConnections(l config.Limits, files uint64, log *slog.Logger) (*connlim
 	case most == 0:
 		most = max(4, min(room, mostConnections))
 	case most > room:
-		return nil, fault.New(fault.Precondition,
+		return nil, errdefs.New(errdefs.Precondition,
 			"limits.connections: %d needs a limit of %d open files, and it is %d: raise it (ulimit -n, LimitNOFILE= of a unit)", most, 2*most, files)
 	}
 	return connlimit.New(connlimit.Options{

@@ -14,20 +14,20 @@ import (
 	"os"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/service"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/service"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Options are what a server is started with.
 type Options struct {
 	Config *config.Config
-	Home   *sandbox.Home
+	Home   *record.Home
 	NoAuth bool // who shows nothing may do everything; on loopback only
 	Log    *slog.Logger
 	// IdleExit, if not 0, ends the server when nobody has been connected for as
@@ -57,14 +57,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
-	f, err := p.faces(ctx, o, leave)
+	f, err := p.listen(ctx, o, leave)
 	if err != nil {
 		return err
 	}
 	if err := p.service.Recover(ctx); err != nil {
 		return errors.Join(err, f.close())
 	}
-	withdraw, err := f.whereabouts(o).publish(o.Home.Dir())
+	withdraw, err := f.advertise(o).publish(o.Home.Dir())
 	if err != nil {
 		return errors.Join(err, f.close())
 	}
@@ -91,7 +91,7 @@ func tellSupervisors(c *config.Config) error {
 	variables[supervise.DockerHostVariable] = c.Runtime.Docker.Host
 	for name, value := range variables {
 		if err := os.Setenv(name, value); err != nil {
-			return fault.New(fault.Internal, "%s: %w", name, err)
+			return errdefs.New(errdefs.Internal, "%s: %w", name, err)
 		}
 	}
 	return nil

@@ -19,18 +19,18 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/connlimit"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/gateway"
-	"github.com/agentfense/agentfense/internal/service"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/connlimit"
+	"github.com/agentfense/agentfense/internal/server/gateway"
+	"github.com/agentfense/agentfense/internal/server/service"
 )
 
-// faces are the listeners and what answers on them. REST reaches the services
+// listeners are the listeners and what answers on them. REST reaches the services
 // through a gRPC server of its own that no network client can reach, because it
 // is believed who a client's certificate says it is.
-type faces struct {
+type listeners struct {
 	grpc, http net.Listener // http is nil without REST
 	server     *grpc.Server
 	health     *health.Server
@@ -46,10 +46,10 @@ type faces struct {
 // pipeBytes is how much may wait between the gateway and the services.
 const pipeBytes = 256 << 10
 
-// faces opens the listeners, so that clients wait rather than fail while the
+// listen opens the listeners, so that clients wait rather than fail while the
 // server takes up its work. leave ends the server, when it is idle.
-func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, err error) {
-	f = new(faces)
+func (p *parts) listen(ctx context.Context, o Options, leave func()) (f *listeners, err error) {
+	f = new(listeners)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, f.close())
@@ -73,7 +73,7 @@ func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, e
 	if secure != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(secure)))
 	}
-	f.server = newServer(o.Config, p.service.Door(), options...)
+	f.server = newServer(o.Config, p.service.AuthInterceptor(), options...)
 	p.service.Register(f.server)
 	f.drain = p.service.Drain
 	f.health = health.NewServer()
@@ -86,12 +86,12 @@ func (p *parts) faces(ctx context.Context, o Options, leave func()) (f *faces, e
 }
 
 // openREST puts the gateway before the services.
-func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.Config) error {
+func (f *listeners) openREST(ctx context.Context, o Options, p *parts, secure *tls.Config) error {
 	var err error
 	if f.http, err = f.listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
 		return err
 	}
-	door := p.service.GatewayDoor(gateway.ClientCertKey)
+	door := p.service.GatewayInterceptor(gateway.ClientCertKey)
 	// One connection carries the calls of all clients: those of one must not keep
 	// others waiting.
 	f.inner = newServer(o.Config, door, grpc.MaxConcurrentStreams(math.MaxUint32))
@@ -105,14 +105,14 @@ func (f *faces) openREST(ctx context.Context, o Options, p *parts, secure *tls.C
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	)
 	if err != nil {
-		return fault.New(fault.Internal, "gateway: %w", err)
+		return errdefs.New(errdefs.Internal, "gateway: %w", err)
 	}
 	handler, err := gateway.New(gateway.Options{
 		Conn: f.conn, Admit: door.Known, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
 		Connections: func() gateway.Connections { return gateway.Connections(f.limiter.Counts()) },
 	})
 	if err != nil {
-		return fault.New(fault.Internal, "gateway: %w", err)
+		return errdefs.New(errdefs.Internal, "gateway: %w", err)
 	}
 	f.rest = gateway.Server(handler)
 	f.rest.ConnState = func(c net.Conn, s http.ConnState) {
@@ -141,7 +141,7 @@ const maxHeadBytes = 64 << 10
 // maxStreams bounds the calls at once of one connection; more wait.
 const maxStreams = 1024
 
-func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *grpc.Server {
+func newServer(c *config.Config, door service.AuthInterceptor, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
 		grpc.InTapHandle(door.Tap),
 		grpc.ChainUnaryInterceptor(door.Unary),
@@ -155,7 +155,7 @@ func newServer(c *config.Config, door service.Door, more ...grpc.ServerOption) *
 }
 
 // listen opens a listener with bounded connections.
-func (f *faces) listen(ctx context.Context, key, addr string) (net.Listener, error) {
+func (f *listeners) listen(ctx context.Context, key, addr string) (net.Listener, error) {
 	var l net.Listener
 	var err error
 	if path, isSocket := config.Socket(addr); isSocket {
@@ -164,39 +164,39 @@ func (f *faces) listen(ctx context.Context, key, addr string) (net.Listener, err
 		l, err = new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	}
 	if err != nil {
-		return nil, fault.New(fault.Precondition, "%s: %w", key, err)
+		return nil, errdefs.New(errdefs.Precondition, "%s: %w", key, err)
 	}
 	return f.limiter.Listen(l), nil
 }
 
-func (f *faces) grpcAddr() string {
+func (f *listeners) grpcAddr() string {
 	if addr := f.grpc.Addr(); addr.Network() == "unix" {
 		return config.SocketAddr(addr.String())
 	}
 	return f.grpc.Addr().String()
 }
 
-func (f *faces) httpAddr() string {
+func (f *listeners) httpAddr() string {
 	if f.http == nil {
 		return ""
 	}
 	return f.http.Addr().String()
 }
 
-// whereabouts is what programs of this user need to find us.
-func (f *faces) whereabouts(o Options) whereabouts {
-	return whereabouts{
+// advertise returns what programs of this user need to find us.
+func (f *listeners) advertise(o Options) advertisement {
+	return advertisement{
 		GRPC: f.grpcAddr(), HTTP: f.httpAddr(), TLS: o.Config.Server.TLS.Enabled(), TokenFile: o.Config.Auth.TokenFile,
 	}
 }
 
 // serve answers on all listeners and says which of them failed.
-func (f *faces) serve() <-chan error {
+func (f *listeners) serve() <-chan error {
 	failed := make(chan error, 3)
 	run := func(what string, serve func() error) {
 		go func() {
 			if err := serve(); err != nil && !errors.Is(err, http.ErrServerClosed) {
-				failed <- fault.New(fault.Unavailable, "serve %s: %w", what, err)
+				failed <- errdefs.New(errdefs.Unavailable, "serve %s: %w", what, err)
 			}
 		}()
 	}
@@ -213,7 +213,7 @@ const gracePeriod = 10 * time.Second
 
 // end lets the calls under way end, for a while: first those of REST, which are
 // calls of gRPC too.
-func (f *faces) end() {
+func (f *listeners) end() {
 	if f.idle != nil {
 		f.idle.stop()
 	}
@@ -242,7 +242,7 @@ func (f *faces) end() {
 }
 
 // close gives up what never served.
-func (f *faces) close() error {
+func (f *listeners) close() error {
 	var err error
 	if f.idle != nil {
 		f.idle.stop()

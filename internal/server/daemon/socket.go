@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // socket listens on a socket of this host, which only our user may use.
@@ -77,7 +77,7 @@ func checkFree(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != os.ModeSocket:
-		return fault.New(fault.Precondition, "%s: is there, and no socket", path)
+		return errdefs.New(errdefs.Precondition, "%s: exists and is not a socket", path)
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -94,7 +94,7 @@ func checkFree(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	}
-	return fault.New(fault.Precondition, "%s: another server listens there", path)
+	return errdefs.New(errdefs.Precondition, "%s: another server listens there", path)
 }
 
 // Addr is the socket's path.

@@ -132,7 +132,7 @@ func (c checker) field(field protoreflect.FieldDescriptor, key string, value any
 	}
 	name, isName := value.(string)
 	if field.Enum() != nil && isName && field.Enum().Values().ByName(protoreflect.Name(name)) == nil {
-		return fmt.Errorf("body: %s: %q is none of its values", key, name)
+		return fmt.Errorf("body: %s: unknown value %q", key, name)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 type piece = sandboxv1.FileChunk

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 // An id, whatever it is, reaches the service as it was sent, by the route it was

@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 func TestAPageOfAnotherOriginIsRefused(t *testing.T) {

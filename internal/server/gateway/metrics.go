@@ -19,7 +19,7 @@ type metrics struct {
 	inFlight prometheus.Gauge
 }
 
-// Connections are those of the server, of all its faces.
+// Connections are those of the server, on all its listeners.
 type Connections struct {
 	Strangers, Admitted int    // that have shown no credentials yet, and that have
 	Evicted             uint64 // closed without credentials, for a younger one

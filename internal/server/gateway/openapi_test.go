@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 // described are the routes of the description that is served: "GET /v1/…".
@@ -73,7 +73,7 @@ func TestWhatIsDescribedIsServed(t *testing.T) {
 
 // docs/rest.md has a section of each route, with an example.
 func TestEachRouteIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/rest.md")
+	text, err := os.ReadFile("../../../docs/rest.md")
 	if err != nil {
 		t.Fatal(err)
 	}

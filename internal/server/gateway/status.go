@@ -12,7 +12,7 @@ import (
 )
 
 // The codes here are of what the gateway refuses before there is a call; the
-// service maps all else (internal/service/status.go). HTTP statuses follow from
+// service maps all else (internal/server/service/status.go). HTTP statuses follow from
 // codes as grpc-gateway has it, but for the two that HTTP knows better.
 
 func invalid(format string, args ...any) error {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/gateway"
+	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
 func TestStatuses(t *testing.T) {
@@ -87,9 +87,9 @@ func TestRefusals(t *testing.T) {
 		{"no UTF-8", "POST", "/v1/sandboxes", "{\"image\":\"\xff\"}", 400, "body: "},
 		{"a field of another type", "POST", "/v1/sandboxes", `{"expiresIn":5}`, 400, "body: "},
 		{"a field in both spellings", "POST", "/v1/sandboxes", `{"codebaseId":"a","codebase_id":"b"}`, 400, "body: "},
-		{"a runtime that is none", "POST", "/v1/sandboxes", `{"runtime":"RUNTIME_TYPE_DOKCER"}`, 400, `"RUNTIME_TYPE_DOKCER" is none of its values`},
-		{"a pattern type that is none", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a"},{"pattern":"b","type":"FILE"}]}`, 400, `type: "FILE"`},
-		{"a permission that is none", "POST", "/v1/sandboxes", `{"permissions":[{"permission":"none"}]}`, 400, `permission: "none"`},
+		{"a runtime that is none", "POST", "/v1/sandboxes", `{"runtime":"RUNTIME_TYPE_DOKCER"}`, 400, `unknown value "RUNTIME_TYPE_DOKCER"`},
+		{"a pattern type that is none", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a"},{"pattern":"b","type":"FILE"}]}`, 400, `type: unknown value "FILE"`},
+		{"a permission that is none", "POST", "/v1/sandboxes", `{"permissions":[{"permission":"none"}]}`, 400, `permission: unknown value "none"`},
 		{"a field that one of our calls has not", "PUT", "/v1/sandboxes/sb_1/policy", `{"permision":[]}`, 400, `body: unknown field "permision"; want one of: permissions, `},
 		{"the same, further in", "PUT", "/v1/sandboxes/sb_1/policy", `{"permissions":[{"pattern":"a","prio":1}]}`, 400, `body: unknown field "prio"; want one of: origin, own, pattern, `},
 		{"the same, to apply", "POST", "/v1/sandboxes/sb_1/apply", `{"dryRnu":true}`, 400, `body: unknown field "dryRnu"; want one of: `},

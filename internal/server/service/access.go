@@ -14,10 +14,10 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/agentfense/agentfense/internal/apilevel"
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Prefixes of the calls' names.
@@ -93,27 +93,27 @@ func mayKnowPolicy(ctx context.Context) bool {
 	return callerOf(ctx).Scopes&(store.ScopeRead|store.ScopeManage) != 0
 }
 
-// Door lets callers in and makes errors those of gRPC.
-type Door struct {
+// AuthInterceptor lets callers in and makes errors those of gRPC.
+type AuthInterceptor struct {
 	service *Service
 	// certKey names the metadata with the DER form of a certificate that was
 	// verified elsewhere; "" for a door that everybody can reach.
 	certKey string
-	// strangers are those who ask how the server is and show nothing.
-	strangers *seats
+	// anonymous connections are those who ask how the server is and show nothing.
+	strangers *workers
 }
 
-// Door returns what stands before the calls that come from the network.
-func (s *Service) Door() Door { return s.GatewayDoor("") }
+// AuthInterceptor returns what stands before the calls that come from the network.
+func (s *Service) AuthInterceptor() AuthInterceptor { return s.GatewayInterceptor("") }
 
-// GatewayDoor returns what stands before the calls of a gateway, which tells
+// GatewayInterceptor returns what stands before the calls of a gateway, which tells
 // by the metadata key which client certificate it has verified.
-func (s *Service) GatewayDoor(key string) Door {
-	return Door{service: s, certKey: key, strangers: new(seats)}
+func (s *Service) GatewayInterceptor(key string) AuthInterceptor {
+	return AuthInterceptor{service: s, certKey: key, strangers: new(workers)}
 }
 
 // shown returns what a call shows of its caller.
-func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
+func (d AuthInterceptor) shown(ctx context.Context) (auth.Credentials, error) {
 	var c auth.Credentials
 	md, _ := metadata.FromIncomingContext(ctx)
 	c.Authorization = md.Get("authorization")
@@ -121,7 +121,7 @@ func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
 		for _, der := range md.Get(d.certKey) {
 			cert, err := x509.ParseCertificate([]byte(der))
 			if err != nil {
-				return c, fault.New(fault.Unauthenticated, "client certificate: %w", err)
+				return c, errdefs.New(errdefs.Unauthenticated, "client certificate: %w", err)
 			}
 			c.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{cert}}}
 		}
@@ -136,7 +136,7 @@ func (d Door) shown(ctx context.Context) (auth.Credentials, error) {
 }
 
 // identify tells who makes a call.
-func (d Door) identify(ctx context.Context) (auth.Caller, error) {
+func (d AuthInterceptor) identify(ctx context.Context) (auth.Caller, error) {
 	shown, err := d.shown(ctx)
 	if err != nil {
 		return auth.Caller{}, err
@@ -165,7 +165,7 @@ func placeOf(ctx context.Context) (place, bool) {
 
 // enter is identify, and gives the connection a place among those that are
 // known.
-func (d Door) enter(ctx context.Context) (auth.Caller, error) {
+func (d AuthInterceptor) enter(ctx context.Context) (auth.Caller, error) {
 	caller, err := d.identify(ctx)
 	if at, ok := placeOf(ctx); ok && err == nil {
 		err = at.Admit()
@@ -174,7 +174,7 @@ func (d Door) enter(ctx context.Context) (auth.Caller, error) {
 }
 
 // admit lets a caller in who may make the call.
-func (d Door) admit(ctx context.Context, method string) (context.Context, error) {
+func (d AuthInterceptor) admit(ctx context.Context, method string) (context.Context, error) {
 	if _, admitted := ctx.Value(callerKey{}).(auth.Caller); admitted || strings.HasPrefix(method, healthPrefix) {
 		return ctx, nil
 	}
@@ -196,7 +196,7 @@ func (d Door) admit(ctx context.Context, method string) (context.Context, error)
 
 // Tap refuses calls by their heads. Interceptors come too late: before them gRPC
 // has read a whole request, and keeps it in memory for whoever sends it slowly.
-func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+func (d AuthInterceptor) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
 		return d.seat(ctx), nil
 	}
@@ -208,7 +208,7 @@ func (d Door) Tap(ctx context.Context, info *tap.Info) (context.Context, error) 
 }
 
 // seat gives who calls as ctx a seat, unless they show that they need none.
-func (d Door) seat(ctx context.Context) context.Context {
+func (d AuthInterceptor) seat(ctx context.Context) context.Context {
 	if _, err := d.enter(ctx); err == nil {
 		return ctx
 	}
@@ -223,13 +223,13 @@ func (d Door) seat(ctx context.Context) context.Context {
 
 // Known refuses whoever makes the calls with the incoming metadata of ctx if
 // they may make none. The peer of ctx is whose connection it is.
-func (d Door) Known(ctx context.Context) error {
+func (d AuthInterceptor) Known(ctx context.Context) error {
 	_, err := d.enter(ctx)
 	return d.service.toStatus(ctx, "any", err)
 }
 
 // Unary is an interceptor.
-func (d Door) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (d AuthInterceptor) Unary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	ctx, err := d.admit(ctx, info.FullMethod)
 	if err == nil {
 		err = checkLevel(ctx, info.FullMethod, request)
@@ -257,14 +257,14 @@ func checkSize(answer any) error {
 	if !is {
 		return nil
 	}
-	if size := proto.Size(m); size > apilevel.MaxAnswerBytes {
-		return fault.New(fault.Exhausted, "the answer: %d bytes are more than %d: ask for less at once, such as for one directory after the other", size, apilevel.MaxAnswerBytes)
+	if size := proto.Size(m); size > apiversion.MaxAnswerBytes {
+		return errdefs.New(errdefs.Exhausted, "the answer: %d bytes are more than %d: ask for less at once, such as for one directory after the other", size, apiversion.MaxAnswerBytes)
 	}
 	return nil
 }
 
 // Stream is Unary for streams.
-func (d Door) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (d AuthInterceptor) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	ctx, err := d.admit(stream.Context(), info.FullMethod)
 	if err == nil {
 		err = survive(func() error { return handle(server, admitted{stream, ctx, info.FullMethod}) })
@@ -276,7 +276,7 @@ func (d Door) Stream(server any, stream grpc.ServerStream, info *grpc.StreamServ
 func survive(call func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fault.New(fault.Internal, "panic: %v\n%s", r, debug.Stack())
+			err = errdefs.New(errdefs.Internal, "panic: %v\n%s", r, debug.Stack())
 		}
 	}()
 	return call()
@@ -303,13 +303,13 @@ func (a admitted) RecvMsg(m any) error {
 // known here, and tells whoever asks how we are which level that is.
 func checkLevel(ctx context.Context, method string, request any) error {
 	if strings.HasPrefix(method, healthPrefix) {
-		return grpc.SetHeader(ctx, metadata.Pairs(apilevel.Header, apilevel.Here().String()))
+		return grpc.SetHeader(ctx, metadata.Pairs(apiversion.Header, apiversion.Here().String()))
 	}
 	m, ok := request.(proto.Message)
 	if !ok || strings.HasPrefix(method, reflectionPrefix) {
 		return nil
 	}
-	if unknown := apilevel.Unknown(m); unknown != "" {
+	if unknown := apiversion.Unknown(m); unknown != "" {
 		return unimplemented(method, unknown)
 	}
 	return nil

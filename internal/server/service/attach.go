@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Attach runs a command with its streams as they come, or takes one up.
@@ -35,13 +35,13 @@ func (c *sandboxServer) Attach(with sandboxv1.SandboxService_AttachServer) error
 	case *sandboxv1.AttachRequest_Resume_:
 		j, err = s.newResumed(ctx, m.Resume, talk)
 	default:
-		err = fault.New(fault.Invalid, "start or resume: is required as the first message")
+		err = errdefs.New(errdefs.Invalid, "start or resume: is required as the first message")
 	}
 	if err != nil {
 		return err
 	}
 	err = s.stream(ctx, j, with)
-	if refused, is := errors.AsType[*fault.Error](context.Cause(ctx)); is {
+	if refused, is := errors.AsType[*errdefs.Error](context.Cause(ctx)); is {
 		return refused
 	}
 	return err
@@ -56,10 +56,7 @@ func (s *Service) newAttached(ctx context.Context, r *sandboxv1.AttachRequest_St
 	if err := checkArgv(r.GetArgv()); err != nil {
 		return nil, err
 	}
-	command := supervise.Command{Argv: r.GetArgv(), Detached: r.GetDetach(), Kept: true}
-	if command.Env, err = environment(sb, r.GetEnv()); err != nil {
-		return nil, err
-	}
+	command := api.Command{Argv: r.GetArgv(), Detached: r.GetDetach(), Kept: true}
 	if command.Dir, err = workDir(sb, r.GetWorkdir()); err != nil {
 		return nil, err
 	}
@@ -72,8 +69,14 @@ func (s *Service) newAttached(ctx context.Context, r *sandboxv1.AttachRequest_St
 			return nil, err
 		}
 	}
-	j := &job{sandbox: sb, client: supervise.At(sb.Dir()), timeout: command.Timeout, detach: r.GetDetach(), named: true, gone: notRunning(sb)}
-	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*supervise.Running, error) {
+	if err := rememberVariables(sb, r.GetRememberEnv()); err != nil { // all else was checked
+		return nil, err
+	}
+	if command.Env, err = environment(sb, r.GetEnv()); err != nil {
+		return nil, err
+	}
+	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: command.Timeout, detach: r.GetDetach(), named: true, gone: notRunning(sb)}
+	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
 		return j.exec(ctx, command, files...)
 	})
 	return j, nil
@@ -81,14 +84,14 @@ func (s *Service) newAttached(ctx context.Context, r *sandboxv1.AttachRequest_St
 
 func checkArgv(argv []string) error {
 	if len(argv) == 0 || argv[0] == "" {
-		return fault.New(fault.Invalid, "argv: is required")
+		return errdefs.New(errdefs.Invalid, "argv: is required")
 	}
 	for _, arg := range argv {
 		switch {
 		case strings.ContainsRune(arg, 0):
-			return fault.New(fault.Invalid, "argv: holds a NUL")
+			return errdefs.New(errdefs.Invalid, "argv: holds a NUL")
 		case len(arg) > maxArgumentBytes:
-			return fault.New(fault.Invalid, "argv: one is longer than the %d bytes that an argument may have", maxArgumentBytes)
+			return errdefs.New(errdefs.Invalid, "argv: one is longer than the %d bytes that an argument may have", maxArgumentBytes)
 		}
 	}
 	return nil
@@ -105,21 +108,21 @@ func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Res
 		return nil, err
 	}
 	if r.GetStdoutOffset() < 0 || r.GetStderrOffset() < 0 {
-		return nil, fault.New(fault.Invalid, "stdout_offset, stderr_offset: are not negative")
+		return nil, errdefs.New(errdefs.Invalid, "stdout_offset, stderr_offset: are not negative")
 	}
-	client := supervise.At(sb.Dir())
+	client := api.At(sb.Dir())
 	execs, err := client.Execs(ctx)
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, notRunning(sb)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(execs, func(x supervise.KeptExec) bool { return x.ID == r.GetExecId() }) {
-		return nil, ident.NoSuch("exec", r.GetExecId())
+	if !slices.ContainsFunc(execs, func(x api.DetachedExec) bool { return x.ID == r.GetExecId() }) {
+		return nil, id.NoSuch("exec", r.GetExecId())
 	}
-	j := &job{sandbox: sb, client: client, named: true, resumed: true, gone: ident.NoSuch("exec", r.GetExecId())}
-	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*supervise.Running, error) {
+	j := &job{sandbox: sb, client: client, named: true, resumed: true, gone: id.NoSuch("exec", r.GetExecId())}
+	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
 		return client.Attach(ctx, r.GetExecId(), [2]int64{r.GetStdoutOffset(), r.GetStderrOffset()}, files...)
 	})
 	return j, nil
@@ -127,7 +130,7 @@ func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Res
 
 func sizeOf(w *sandboxv1.AttachRequest_WindowSize) (rows, columns uint16, err error) {
 	if w.GetRows() > math.MaxUint16 || w.GetColumns() > math.MaxUint16 {
-		return 0, 0, fault.New(fault.Invalid, "rows, columns: are at most %d", math.MaxUint16)
+		return 0, 0, errdefs.New(errdefs.Invalid, "rows, columns: are at most %d", math.MaxUint16)
 	}
 	return uint16(w.GetRows()), uint16(w.GetColumns()), nil
 }
@@ -139,17 +142,17 @@ type conversation struct {
 }
 
 // run is how a job runs that is started by start and hears the client.
-func (t *conversation) run(j *job, start func(context.Context, ...*os.File) (*supervise.Running, error)) func(context.Context, *os.File, *os.File) (supervise.Exit, error) {
-	return func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+func (t *conversation) run(j *job, start func(context.Context, ...*os.File) (*api.Running, error)) func(context.Context, *os.File, *os.File) (api.Exit, error) {
+	return func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		theirs, ours, err := os.Pipe()
 		if err != nil {
-			return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+			return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 		}
 		defer ours.Close()
 		running, err := start(ctx, theirs, stdout, stderr)
 		theirs.Close()
 		if err != nil {
-			return supervise.Exit{}, err
+			return api.Exit{}, err
 		}
 		j.begins(running.ID, running.LostBytes)
 		go t.hear(running, ours)
@@ -159,7 +162,7 @@ func (t *conversation) run(j *job, start func(context.Context, ...*os.File) (*su
 
 // hear passes on what the client says until it is through, or gone. What a
 // command that has ended is told goes nowhere.
-func (t *conversation) hear(running *supervise.Running, input *os.File) {
+func (t *conversation) hear(running *api.Running, input *os.File) {
 	endInput := func() {
 		input.Close()
 		_ = running.EndInput()
@@ -184,12 +187,12 @@ func (t *conversation) hear(running *supervise.Running, input *os.File) {
 			}
 		case *sandboxv1.AttachRequest_Signal:
 			if m.Signal < 1 || m.Signal > maxSignal {
-				err = fault.New(fault.Invalid, "signal: %d is none", m.Signal)
+				err = errdefs.New(errdefs.Invalid, "signal: unknown value %d (want 1 to 64)", m.Signal)
 				break
 			}
 			_ = running.Signal(unix.Signal(m.Signal))
 		default:
-			err = fault.New(fault.Invalid, "message: start and resume come first alone, and something must be said")
+			err = errdefs.New(errdefs.Invalid, "message: start and resume are valid only as the first message; want stdin, stdin_end, resize or signal")
 		}
 		if err != nil {
 			t.refuse(err)

@@ -2,15 +2,14 @@ package service
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/audit"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // Audit sends a sandbox's audit events, and with follow those to come.
@@ -23,14 +22,14 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 	wanted := map[string]bool{}
 	for _, kind := range r.Events {
 		if !audit.IsKind(audit.Kind(kind)) {
-			return fault.New(fault.Invalid, "events: %q is no kind of event", kind)
+			return errdefs.New(errdefs.Invalid, "events: %q is no kind of event", kind)
 		}
 		wanted[kind] = true
 	}
 	var since time.Time
 	if r.Since != nil {
 		if err := r.Since.CheckValid(); err != nil {
-			return fault.New(fault.Invalid, "since: is no time")
+			return errdefs.New(errdefs.Invalid, "since: is no time")
 		}
 		since = r.Since.AsTime()
 	}
@@ -42,7 +41,7 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 		if record.Seq <= r.AfterSeq || record.Time.Before(since) || len(wanted) > 0 && !wanted[kind] {
 			return nil
 		}
-		return to.Send(wireEvent(record, kind))
+		return to.Send(wireEvent(record))
 	}
 	if r.Follow {
 		ctx, cancel := context.WithCancel(ctx)
@@ -57,9 +56,8 @@ func (c *sandboxServer) Audit(r *sandboxv1.AuditRequest, to sandboxv1.SandboxSer
 	return audit.Read(sb.AuditPath(), send)
 }
 
-func wireEvent(record audit.Record, kind string) *sandboxv1.AuditEvent {
-	e := &sandboxv1.AuditEvent{Seq: record.Seq, Time: timestamppb.New(record.Time), Event: kind}
-	e.Record = strings.ToValidUTF8(string(record.Raw), "\uFFFD") // what is no record may hold anything
+func wireEvent(record audit.Record) *sandboxv1.AuditEvent {
+	e := wireconv.EncodeAuditEvent(record)
 	if proto.Size(e) > maxResultBytes {
 		e.Record = ""
 	}

@@ -5,36 +5,14 @@ import (
 	"fmt"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
-)
-
-// mostTold bounds the paths of one answer; a number tells of the others.
-const mostTold = 10_000
-
-// outcomeOf and changeOf are outcomes and statuses on the wire.
-var (
-	outcomeOf = map[sandbox.Outcome]sandboxv1.Outcome{
-		sandbox.Applied:  sandboxv1.Outcome_OUTCOME_APPLIED,
-		sandbox.Present:  sandboxv1.Outcome_OUTCOME_PRESENT,
-		sandbox.Kept:     sandboxv1.Outcome_OUTCOME_KEPT,
-		sandbox.Conflict: sandboxv1.Outcome_OUTCOME_CONFLICT,
-		sandbox.Refused:  sandboxv1.Outcome_OUTCOME_REFUSED,
-		sandbox.Failed:   sandboxv1.Outcome_OUTCOME_FAILED,
-		sandbox.Skipped:  sandboxv1.Outcome_OUTCOME_SKIPPED,
-
-		sandbox.LeftOut:            sandboxv1.Outcome_OUTCOME_LEFT_OUT,
-		sandbox.ChangedSinceReview: sandboxv1.Outcome_OUTCOME_CHANGED_SINCE_REVIEW,
-	}
-	changeOf = map[sandbox.Status]sandboxv1.ChangeStatus{
-		sandbox.Added:    sandboxv1.ChangeStatus_CHANGE_STATUS_ADDED,
-		sandbox.Modified: sandboxv1.ChangeStatus_CHANGE_STATUS_MODIFIED,
-		sandbox.Deleted:  sandboxv1.ChangeStatus_CHANGE_STATUS_DELETED,
-		sandbox.Retyped:  sandboxv1.ChangeStatus_CHANGE_STATUS_RETYPED,
-	}
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // selection reads which changes are meant. An empty path, as an unset variable
@@ -44,7 +22,7 @@ func selection(paths []string) ([]vpath.Path, error) {
 	for i, text := range paths {
 		field := fmt.Sprintf("paths[%d]", i)
 		if text == "" {
-			return nil, fault.New(fault.Invalid, `%s: an empty path: leave it out for all, or name one ("/" is all)`, field)
+			return nil, errdefs.New(errdefs.Invalid, `%s: an empty path: leave it out for all, or name one ("/" is all)`, field)
 		}
 		p, err := parsePath(field, text)
 		if err != nil {
@@ -57,15 +35,15 @@ func selection(paths []string) ([]vpath.Path, error) {
 
 // dropLive has a live supervisor forget entries of the delta; it is nil for a
 // sandbox that does not run.
-func dropLive(ctx context.Context, sb *sandbox.Sandbox) (func([]sandbox.Version) ([]vpath.Path, error), error) {
-	client, err := supervise.Reach(ctx, sb.Dir())
-	if fault.Is(err, fault.NotFound) {
+func dropLive(ctx context.Context, sb *record.Sandbox) (func([]changes.Version) ([]vpath.Path, error), error) {
+	client, err := api.Reach(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return func(v []sandbox.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }, nil
+	return func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }, nil
 }
 
 // Apply brings changes into the codebase. What stands in the way is an error,
@@ -76,7 +54,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	o := sandbox.ApplyOptions{DryRun: r.DryRun, Reviewed: r.ReviewedDigest}
+	o := apply.Options{DryRun: r.DryRun, Reviewed: r.ReviewedDigest}
 	if o.Paths, err = selection(r.Paths); err != nil {
 		return nil, err
 	}
@@ -85,7 +63,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 		return nil, err
 	}
 	result, err := s.apply(ctx, sb, o)
-	toTell := r.DryRun && len(result.Paths) > 0 && fault.Is(err, fault.Precondition)
+	toTell := r.DryRun && len(result.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
 	if err != nil && !toTell {
 		return nil, withPaths(result, err)
 	}
@@ -97,17 +75,17 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 	if !mayKnowPolicy(ctx) {
 		withoutReasons(result.Paths)
 	}
-	return wireApplied(result), nil
+	return wireconv.EncodeApplied(result), nil
 }
 
 // apply carries changes over and tells the other sandboxes of the codebase.
-func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (sandbox.ApplyResult, error) {
+func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options) (apply.Result, error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
-		return sandbox.ApplyResult{}, err
+		return apply.Result{}, err
 	}
 	if _, linked := files.Linked(); linked || o.DryRun {
-		return sb.Apply(ctx, o)
+		return apply.Changes(ctx, sb, o)
 	}
 	result, err, told := s.carryOver(ctx, files, sb, o)
 	if told != nil {
@@ -120,30 +98,12 @@ func (s *Service) apply(ctx context.Context, sb *sandbox.Sandbox, o sandbox.Appl
 const unknownPolicy = "the policy does not let the sandbox write there"
 
 // withoutReasons keeps the rules from a caller who may not know the policy.
-func withoutReasons(paths []sandbox.PathResult) {
+func withoutReasons(paths []apply.PathResult) {
 	for i := range paths {
-		if paths[i].Outcome == sandbox.Refused {
+		if paths[i].Outcome == apply.Refused {
 			paths[i].Reason = unknownPolicy
 		}
 	}
-}
-
-func wireApplied(result sandbox.ApplyResult) *sandboxv1.ApplyResponse {
-	listed := result.Listed()
-	answer := &sandboxv1.ApplyResponse{
-		ResultCount: int64(len(listed)), AppliedCount: int64(result.Count(sandbox.Applied)),
-		WrittenAgain: texts(result.Changed[:min(len(result.Changed), mostTold)]),
-	}
-	for _, wanted := range []bool{false, true} { // what was applied comes last
-		for _, p := range listed {
-			if (p.Outcome == sandbox.Applied) == wanted && len(answer.Results) < mostTold {
-				answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
-					Path: p.Path.Text(), Outcome: outcomeOf[p.Outcome], Reason: p.Reason, Status: changeOf[p.Status],
-				})
-			}
-		}
-	}
-	return answer
 }
 
 // Discard lets a sandbox's view show the codebase again.
@@ -152,22 +112,19 @@ func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest
 	if err != nil {
 		return nil, err
 	}
-	o := sandbox.DiscardOptions{DryRun: r.DryRun}
+	o := apply.DiscardOptions{DryRun: r.DryRun}
 	if o.Paths, err = selection(r.Paths); err != nil {
 		return nil, err
 	}
 	if o.Drop, err = dropLive(context.WithoutCancel(ctx), sb); err != nil {
 		return nil, err
 	}
-	result, err := sb.Discard(o)
+	result, err := apply.Discard(sb, o)
 	if err == nil && !r.DryRun {
 		err = c.service.released(context.WithoutCancel(ctx), sb)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &sandboxv1.DiscardResponse{
-		Paths: texts(result.Paths[:min(len(result.Paths), mostTold)]), PathCount: int64(len(result.Paths)),
-		WrittenAgain: texts(result.Changed[:min(len(result.Changed), mostTold)]),
-	}, nil
+	return wireconv.EncodeDiscarded(result), nil
 }

@@ -6,9 +6,10 @@ import (
 	"os"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // ReadChanges sends changes with their contents.
@@ -18,30 +19,21 @@ func (c *sandboxServer) ReadChanges(r *sandboxv1.ReadChangesRequest, to sandboxv
 	if err != nil {
 		return err
 	}
-	o := sandbox.ApplyOptions{Reviewed: r.ReviewedDigest}
+	o := apply.Options{Reviewed: r.ReviewedDigest}
 	if o.Paths, err = selection(r.Paths); err != nil {
 		return err
 	}
 	toldWhy := mayKnowPolicy(ctx)
-	return sb.ReadChanges(o, func(change sandbox.CarriedChange, content *os.File) error {
-		if change.Outcome == sandbox.Refused && !toldWhy {
+	return apply.ReadChanges(sb, o, func(change apply.CarriedChange, content *os.File) error {
+		if change.Outcome == apply.Refused && !toldWhy {
 			change.Reason = unknownPolicy
 		}
-		if err := to.Send(wireCarried(change)); err != nil || content == nil {
+		header := &sandboxv1.ReadChangesResponse_Change_{Change: wireconv.EncodeChange(change)}
+		if err := to.Send(&sandboxv1.ReadChangesResponse{Message: header}); err != nil || content == nil {
 			return err
 		}
 		return sendContent(to, io.LimitReader(content, change.SizeBytes), change.Path)
 	})
-}
-
-func wireCarried(c sandbox.CarriedChange) *sandboxv1.ReadChangesResponse {
-	change := &sandboxv1.ReadChangesResponse_Change{
-		Path: c.Path.Text(), Status: changeOf[c.Status], Outcome: outcomeOf[c.Outcome], Reason: c.Reason,
-	}
-	if c.Mode != 0 {
-		change.State = &sandboxv1.FileState{Mode: c.Mode, Size: c.SizeBytes, SymlinkTarget: vpath.EncodeText(c.Target), Sha256: c.SHA256}
-	}
-	return &sandboxv1.ReadChangesResponse{Message: &sandboxv1.ReadChangesResponse_Change_{Change: change}}
 }
 
 // sendContent sends a file in pieces.
@@ -59,7 +51,7 @@ func sendContent(to sandboxv1.SandboxService_ReadChangesServer, content io.Reade
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil
 		case err != nil:
-			return fault.New(fault.Internal, "read %s: %w", path, err)
+			return errdefs.New(errdefs.Internal, "read %s: %w", path, err)
 		}
 	}
 }

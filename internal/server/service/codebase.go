@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/store"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // codebaseServer answers the calls of CodebaseService.
@@ -24,7 +23,7 @@ type codebaseServer struct {
 // required refuses an empty field. Errors: Invalid.
 func required(field, value string) error {
 	if value == "" {
-		return fault.New(fault.Invalid, "%s: is required", field)
+		return errdefs.New(errdefs.Invalid, "%s: is required", field)
 	}
 	return nil
 }
@@ -39,7 +38,7 @@ func checkNames(name, owner string) error {
 			return err
 		}
 		if len(f.value) > maxNameBytes {
-			return fault.New(fault.Invalid, "%s: is longer than %d bytes", f.field, maxNameBytes)
+			return errdefs.New(errdefs.Invalid, "%s: is longer than %d bytes", f.field, maxNameBytes)
 		}
 	}
 	return nil
@@ -55,11 +54,11 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	if err := callerOf(ctx).ActFor(owner); err != nil {
 		return nil, err
 	}
-	made, err := c.service.codebases.Create(ident.NewCodebase())
+	made, err := c.service.codebases.Create(id.NewCodebase())
 	if err != nil {
 		return nil, err
 	}
-	crash.At("create codebase: made")
+	failpoint.At("create codebase: made")
 	now := made.Usage().UpdatedAt
 	entry := store.Codebase{
 		ID: made.ID(), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
@@ -110,20 +109,20 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	if err := c.service.codebases.Doom(id); err != nil {
 		return nil, err
 	}
-	crash.At("delete codebase: doomed")
+	failpoint.At("delete codebase: doomed")
 	if err := c.service.store.RemoveCodebase(ctx, entry.ID); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Spare(id))
 	}
-	crash.At("delete codebase: forgotten")
+	failpoint.At("delete codebase: forgotten")
 	return &sandboxv1.Empty{}, c.service.codebases.Delete(id)
 }
 
 // codebase returns what the caller may know of the codebase id.
-func (s *Service) codebase(ctx context.Context, id string) (store.Codebase, error) {
-	if err := required("codebase_id", id); err != nil {
+func (s *Service) codebase(ctx context.Context, key string) (store.Codebase, error) {
+	if err := required("codebase_id", key); err != nil {
 		return store.Codebase{}, err
 	}
-	parsed, err := ident.ParseCodebase(id)
+	parsed, err := id.ParseCodebase(key)
 	if err != nil {
 		return store.Codebase{}, err
 	}
@@ -131,7 +130,7 @@ func (s *Service) codebase(ctx context.Context, id string) (store.Codebase, erro
 	if err != nil {
 		return store.Codebase{}, err
 	}
-	return entry, callerOf(ctx).Reach(entry.OwnerID, "codebase", id)
+	return entry, callerOf(ctx).Reach(entry.OwnerID, "codebase", key)
 }
 
 // files returns the files of a codebase that the caller may reach.
@@ -151,7 +150,7 @@ func (s *Service) page(size int32, token string) (store.Page, error) {
 	most := s.config.Limits.MaxPageSize
 	switch {
 	case size < 0:
-		return store.Page{}, fault.New(fault.Invalid, "page_size: %d is negative", size)
+		return store.Page{}, errdefs.New(errdefs.Invalid, "page_size: %d is negative", size)
 	case size == 0:
 		return store.Page{Size: min(defaultPageSize, most), Token: token}, nil
 	}
@@ -159,8 +158,8 @@ func (s *Service) page(size int32, token string) (store.Page, error) {
 }
 
 func wireCodebase(c store.Codebase) *sandboxv1.Codebase {
-	return &sandboxv1.Codebase{
-		Id: string(c.ID), Name: c.Name, OwnerId: c.OwnerID, Size: c.SizeBytes, FileCount: int32(min(c.FileCount, 1<<31-1)),
-		CreatedAt: timestamppb.New(c.CreatedAt), UpdatedAt: timestamppb.New(c.UpdatedAt), Linked: c.LinkedPath != "",
-	}
+	return wireconv.EncodeCodebase(wireconv.Codebase{
+		ID: string(c.ID), Name: c.Name, OwnerID: c.OwnerID, SizeBytes: c.SizeBytes, FileCount: int64(c.FileCount),
+		Linked: c.LinkedPath != "", CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt,
+	})
 }

@@ -5,9 +5,10 @@ import (
 	"strings"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // outlive makes of run what goes on when its caller is gone, as long as the
@@ -40,7 +41,7 @@ func (s *Service) detached(ctx context.Context) (context.Context, context.Cancel
 
 // awaitDetached has what a detached command changes carried over at its end, if
 // the server that has started it is gone.
-func (s *Service) awaitDetached(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) error {
+func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client *api.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	execs, err := client.Execs(ctx)
@@ -81,8 +82,8 @@ func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsReq
 	if err != nil {
 		return nil, err
 	}
-	execs, err := supervise.At(sb.Dir()).Execs(ctx)
-	if fault.Is(err, fault.NotFound) {
+	execs, err := api.At(sb.Dir()).Execs(ctx)
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, notRunning(sb)
 	}
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsReq
 	}
 	answer := &sandboxv1.ListExecsResponse{}
 	for _, x := range execs {
-		answer.Execs = append(answer.Execs, wireExec(x))
+		answer.Execs = append(answer.Execs, detachedExec(x))
 	}
 	return answer, nil
 }
@@ -98,17 +99,16 @@ func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsReq
 // maxArgvBytes bounds what a listing shows of one command.
 const maxArgvBytes = 4 << 10
 
-func wireExec(x supervise.KeptExec) *sandboxv1.DetachedExec {
-	d := &sandboxv1.DetachedExec{ExecId: x.ID, SessionId: x.Session, StartedAt: timeOf(x.StartedAt), Argv: wireArgv(x.Argv)}
+func detachedExec(x api.DetachedExec) *sandboxv1.DetachedExec {
+	var code *int32
 	if x.Exit != nil {
-		code := codeOfEnd(*x.Exit)
-		d.ExitCode = &code
+		code = new(codeOfEnd(*x.Exit))
 	}
-	return d
+	return wireconv.EncodeDetached(x, shownArgv(x.Argv), code)
 }
 
-// wireArgv is as much of a command as is shown.
-func wireArgv(argv [][]byte) (shown []string) {
+// shownArgv is as much of a command as is shown.
+func shownArgv(argv [][]byte) (shown []string) {
 	room := maxArgvBytes
 	for _, arg := range argv {
 		if len(arg) > room {
@@ -124,11 +124,11 @@ func wireArgv(argv [][]byte) (shown []string) {
 }
 
 // codeOfEnd is the exit code of a command however it has ended.
-func codeOfEnd(exit supervise.Exit) int32 {
+func codeOfEnd(exit api.Exit) int32 {
 	switch {
-	case exit.Reason == supervise.ReasonTimeout:
+	case exit.Reason == api.ReasonTimeout:
 		return exitTimeout
-	case exit.Reason == supervise.ReasonOutOfMemory:
+	case exit.Reason == api.ReasonOutOfMemory:
 		return exitOutOfMemory
 	case exit.Signal != 0:
 		return int32(exitSignalBase + exit.Signal)

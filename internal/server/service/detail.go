@@ -4,22 +4,14 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-)
-
-// The reasons of a google.rpc.ErrorInfo in the domain "agentfense".
-const (
-	domain       = "agentfense"
-	isNotRunning = "SANDBOX_NOT_RUNNING" // with "status", as in SandboxStatus
-	isExceeded   = "LIMIT_EXCEEDED"      // with "resource" and "limit"
-	isNotStarted = "COMMAND_NOT_STARTED"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // With any of the reasons, "started" is "false" where it is certain that nothing of
@@ -58,10 +50,13 @@ func detailsOf(err error) []protoadapt.MessageV1 {
 	if d, ok := errors.AsType[*detailed](err); ok {
 		details = append(details, d.detail)
 	}
-	if l, ok := errors.AsType[*fault.Limit](err); ok {
+	if l, ok := errors.AsType[*errdefs.Limit](err); ok {
 		details = append(details, &errdetails.ErrorInfo{
-			Reason: isExceeded, Domain: domain, Metadata: map[string]string{"resource": l.Resource, "limit": strconv.FormatInt(l.Most, 10)},
+			Reason: string(errdefs.LimitExceeded), Domain: errdefs.ReasonDomain, Metadata: map[string]string{"resource": l.Resource, "limit": strconv.FormatInt(l.Most, 10)},
 		})
+	}
+	if r := errdefs.ReasonOf(err); r != "" && len(details) == 0 {
+		details = append(details, &errdetails.ErrorInfo{Reason: string(r), Domain: errdefs.ReasonDomain})
 	}
 	if _, is := errors.AsType[unstarted](err); is {
 		details = withNotStarted(details)
@@ -75,24 +70,27 @@ func withNotStarted(details []protoadapt.MessageV1) []protoadapt.MessageV1 {
 	for i, d := range details {
 		if info, is := d.(*errdetails.ErrorInfo); is {
 			info = proto.CloneOf(info)
+			if info.Metadata == nil {
+				info.Metadata = map[string]string{}
+			}
 			info.Metadata[startedKey] = wasNot
 			details[i] = info
 			return details
 		}
 	}
-	return append(details, &errdetails.ErrorInfo{Reason: isNotStarted, Domain: domain, Metadata: map[string]string{startedKey: wasNot}})
+	return append(details, &errdetails.ErrorInfo{Reason: string(errdefs.CommandNotStarted), Domain: errdefs.ReasonDomain, Metadata: map[string]string{startedKey: wasNot}})
 }
 
 // withStatus tells how a sandbox stands that does not run.
 func withStatus(status string, err error) error {
-	return &detailed{err, &errdetails.ErrorInfo{Reason: isNotRunning, Domain: domain, Metadata: map[string]string{"status": status}}}
+	return &detailed{err, &errdetails.ErrorInfo{Reason: string(errdefs.SandboxNotRunning), Domain: errdefs.ReasonDomain, Metadata: map[string]string{"status": status}}}
 }
 
-func notRunning(sb *sandbox.Sandbox) error {
-	status, _ := statusOf(sb.Record().Served, false)
+func notRunning(sb *record.Sandbox) error {
+	status, _ := sb.Record().Served.Status(false)
 	return withStatus(
-		strings.ToLower(strings.TrimPrefix(status.String(), "SANDBOX_STATUS_")),
-		fault.New(fault.Precondition, "sandbox %s: sandbox is not running", sb.ID()),
+		string(status),
+		errdefs.New(errdefs.Precondition, "sandbox %s: sandbox is not running", sb.ID()),
 	)
 }
 
@@ -120,15 +118,15 @@ func sentBytes(message string) int {
 // room for: a google.rpc.PreconditionFailure, whose violations are of the type
 // "conflict" or "refused" and have the path as their subject. It means that nothing
 // was applied: an apply that failed midway gets none.
-func withPaths(result sandbox.ApplyResult, err error) error {
-	applied := slices.ContainsFunc(result.Paths, func(p sandbox.PathResult) bool { return p.Outcome == sandbox.Applied })
-	if !fault.Is(err, fault.Precondition) || applied {
+func withPaths(result apply.Result, err error) error {
+	applied := slices.ContainsFunc(result.Paths, func(p apply.PathResult) bool { return p.Outcome == apply.Applied })
+	if !errdefs.Is(err, errdefs.Precondition) || applied {
 		return err
 	}
 	failure := &errdetails.PreconditionFailure{}
 	left := maxDetailBytes - sentBytes(err.Error())
 	for _, p := range result.Paths {
-		if p.Outcome != sandbox.Conflict && p.Outcome != sandbox.Refused {
+		if p.Outcome != apply.Conflict && p.Outcome != apply.Refused {
 			continue
 		}
 		v := &errdetails.PreconditionFailure_Violation{Type: string(p.Outcome), Subject: p.Path.Text()}

@@ -9,28 +9,29 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 func TestPathsAreToldWhereNothingWasApplied(t *testing.T) {
-	conflict := sandbox.PathResult{Path: "/f", Outcome: sandbox.Conflict}
-	applied := sandbox.PathResult{Path: "/a", Outcome: sandbox.Applied}
-	present := sandbox.PathResult{Path: "/p", Outcome: sandbox.Present}
+	conflict := apply.PathResult{Path: "/f", Outcome: apply.Conflict}
+	applied := apply.PathResult{Path: "/a", Outcome: apply.Applied}
+	present := apply.PathResult{Path: "/p", Outcome: apply.Present}
 	for _, tt := range []struct {
 		name  string
-		paths []sandbox.PathResult
-		kind  fault.Kind
+		paths []apply.PathResult
+		kind  errdefs.Kind
 		want  int
 	}{
-		{"nothing applied", []sandbox.PathResult{conflict, present}, fault.Precondition, 1},
-		{"some applied", []sandbox.PathResult{applied, conflict}, fault.Precondition, 0},
-		{"the disk is full", []sandbox.PathResult{conflict}, fault.Exhausted, 0},
+		{"nothing applied", []apply.PathResult{conflict, present}, errdefs.Precondition, 1},
+		{"some applied", []apply.PathResult{applied, conflict}, errdefs.Precondition, 0},
+		{"the disk is full", []apply.PathResult{conflict}, errdefs.Exhausted, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			err := withPaths(sandbox.ApplyResult{Paths: tt.paths}, fault.New(tt.kind, "apply x: y"))
-			if got := detailsOf(err); len(got) != tt.want || !fault.Is(err, tt.kind) {
+			err := withPaths(apply.Result{Paths: tt.paths}, errdefs.New(tt.kind, "apply x: y"))
+			if got := detailsOf(err); len(got) != tt.want || !errdefs.Is(err, tt.kind) {
 				t.Errorf("%v has the details %v, want %d", err, got, tt.want)
 			}
 		})
@@ -38,14 +39,14 @@ func TestPathsAreToldWhereNothingWasApplied(t *testing.T) {
 }
 
 func TestAStatusFitsIntoMetadata(t *testing.T) {
-	home, err := sandbox.OpenHomeAt(t.TempDir())
+	home, err := record.OpenHomeAt(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Service{home: home}
-	var result sandbox.ApplyResult
+	var result apply.Result
 	for i := range 1000 {
-		result.Paths = append(result.Paths, sandbox.PathResult{Path: vpath.Path(fmt.Sprintf("/%d", i)), Outcome: sandbox.Conflict})
+		result.Paths = append(result.Paths, apply.PathResult{Path: vpath.Path(fmt.Sprintf("/%d", i)), Outcome: apply.Conflict})
 	}
 	for _, tt := range []struct {
 		name, message string
@@ -58,7 +59,7 @@ func TestAStatusFitsIntoMetadata(t *testing.T) {
 		{"too long in another script", strings.Repeat("\u00e9", mostBeside/6+1), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			told := status.Convert(s.toStatus(t.Context(), "Apply", withPaths(result, fault.New(fault.Precondition, "%s", tt.message))))
+			told := status.Convert(s.toStatus(t.Context(), "Apply", withPaths(result, errdefs.New(errdefs.Precondition, "%s", tt.message))))
 			if has := len(told.Details()) > 0; has != tt.details || told.Message() != tt.message {
 				t.Errorf("%q has details: %v, want %v", told.Message(), has, tt.details)
 			}

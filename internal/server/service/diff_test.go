@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 )
 
 func TestDiff(t *testing.T) {

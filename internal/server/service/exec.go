@@ -15,11 +15,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Exec runs a command and returns what it wrote.
@@ -42,8 +42,8 @@ func (c *sandboxServer) ExecStream(r *sandboxv1.ExecRequest, to sandboxv1.Sandbo
 
 // job is a command that a client has asked for.
 type job struct {
-	sandbox *sandbox.Sandbox
-	client  *supervise.Client
+	sandbox *record.Sandbox
+	client  *api.Client
 	timeout time.Duration
 	detach  bool  // it goes on when the client is gone
 	named   bool  // its output comes after its name
@@ -53,7 +53,7 @@ type job struct {
 	// streams are kept, and how much of its output is kept no longer.
 	begun func(execID string, lost int64)
 	// run runs it on pipes and returns when it has ended.
-	run func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error)
+	run func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error)
 }
 
 // newExec checks what is asked for.
@@ -66,7 +66,7 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 		return nil, err
 	}
 	if len(r.Command) > maxArgumentBytes {
-		return nil, fault.New(fault.Invalid, "command: is longer than the %d bytes that an argument may have", maxArgumentBytes)
+		return nil, errdefs.New(errdefs.Invalid, "command: is longer than the %d bytes that an argument may have", maxArgumentBytes)
 	}
 	env, err := environment(sb, r.Env)
 	if err != nil {
@@ -83,16 +83,16 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 	input := []byte(r.Stdin)
 	if len(r.StdinBytes) > 0 {
 		if len(input) > 0 {
-			return nil, fault.New(fault.Invalid, "stdin_bytes: stands in place of stdin, which is given too")
+			return nil, errdefs.New(errdefs.Invalid, "stdin_bytes: stands in place of stdin, which is given too")
 		}
 		input = r.StdinBytes
 	}
-	command := supervise.Command{
+	command := api.Command{
 		Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout,
 		Detached: r.Detach, Kept: r.Detach, NoInput: len(input) == 0,
 	}
-	j := &job{sandbox: sb, client: supervise.At(sb.Dir()), timeout: timeout, detach: r.Detach, named: r.Detach, gone: notRunning(sb)}
-	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: timeout, detach: r.Detach, named: r.Detach, gone: notRunning(sb)}
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		return j.execute(ctx, command, input, stdout, stderr)
 	}
 	return j, nil
@@ -107,7 +107,7 @@ func checkCommand(command string) error {
 		return err
 	}
 	if strings.ContainsRune(command, 0) {
-		return fault.New(fault.Invalid, "command: holds a NUL")
+		return errdefs.New(errdefs.Invalid, "command: holds a NUL")
 	}
 	return nil
 }
@@ -117,54 +117,21 @@ func (s *Service) timeout(d *durationpb.Duration, standard time.Duration) (time.
 	most := s.config.Runtime.MaxTimeout
 	t, err := durationOf("timeout", d, standard)
 	if err == nil && most > 0 && (t > most || t == 0) {
-		return 0, fault.New(fault.Invalid, "timeout: %s is beyond runtime.max_timeout %s", t, most)
+		return 0, errdefs.New(errdefs.Invalid, "timeout: %s is beyond runtime.max_timeout %s", t, most)
 	}
 	return t, err
 }
 
-// The most that the variables of a request may take, so that a program can be
-// started with them: execve(2) bounds arguments and variables at a quarter of the
-// stack's limit, of 8 MiB usually, and counts a pointer for each.
-const (
-	maxEnvironmentBytes = 1 << 20
-	oneVariableBytes    = 16
-)
-
-// environment is a command's complete environment. Nothing of the server's own
-// is in it.
-func environment(sb *sandbox.Sandbox, given map[string]string) ([]string, error) {
-	size := 0
-	record := sb.Record()
-	user := supervise.UserOf(&record)
-	v := supervise.Environment{Sandbox: sb.Name(), Home: user.Home, User: user.Name}
-	for name, value := range given {
-		switch {
-		case name == "" || strings.ContainsAny(name, "=\x00"):
-			return nil, fault.New(fault.Invalid, "env: %s is no name of a variable", vpath.Quote(name))
-		case strings.ContainsRune(value, 0):
-			return nil, fault.New(fault.Invalid, "env: the value of %s holds a NUL", vpath.Quote(name))
-		case len(name)+len("=")+len(value) > maxArgumentBytes:
-			return nil, fault.New(fault.Invalid, "env: %.64s is longer than the %d bytes that a variable may have", vpath.Quote(name), maxArgumentBytes)
-		}
-		if size += len(name) + len(value) + oneVariableBytes; size > maxEnvironmentBytes {
-			return nil, fault.New(fault.Invalid, "env: %d variables take more than %d bytes", len(given), maxEnvironmentBytes)
-		}
-		v.Extra = append(v.Extra, name+"="+value)
-	}
-	slices.Sort(v.Extra)
-	return v.Build(func(string) string { return "" }), nil
-}
-
 // workDir is where a command starts: a relative directory is one of the
 // workspace.
-func workDir(sb *sandbox.Sandbox, dir string) (string, error) {
+func workDir(sb *record.Sandbox, dir string) (string, error) {
 	switch {
 	case strings.ContainsRune(dir, 0):
-		return "", fault.New(fault.Invalid, "workdir: holds a NUL")
+		return "", errdefs.New(errdefs.Invalid, "workdir: holds a NUL")
 	case len(dir) >= unix.PathMax:
-		return "", fault.New(fault.Invalid, "workdir: is longer than %d bytes", unix.PathMax-1)
+		return "", errdefs.New(errdefs.Invalid, "workdir: is longer than %d bytes", unix.PathMax-1)
 	case slices.Contains(strings.Split(dir, "/"), ".."):
-		return "", fault.New(fault.Invalid, `workdir: ".." is not allowed`)
+		return "", errdefs.New(errdefs.Invalid, `workdir: ".." is not allowed`)
 	case dir == "" || path.IsAbs(dir):
 		return dir, nil
 	}
@@ -180,16 +147,16 @@ func (j *job) begins(execID string, lost int64) {
 
 // execute runs a command on pipes. When ctx ends so does the command, unless it
 // is detached.
-func (j *job) execute(ctx context.Context, command supervise.Command, input []byte, stdout, stderr *os.File) (supervise.Exit, error) {
+func (j *job) execute(ctx context.Context, command api.Command, input []byte, stdout, stderr *os.File) (api.Exit, error) {
 	theirs, ours, err := os.Pipe()
 	if err != nil {
-		return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
 	defer ours.Close()
 	running, err := j.exec(ctx, command, theirs, stdout, stderr)
 	theirs.Close()
 	if err != nil {
-		return supervise.Exit{}, err
+		return api.Exit{}, err
 	}
 	j.begins(running.ID, running.LostBytes)
 	go func() {
@@ -204,10 +171,10 @@ func (j *job) execute(ctx context.Context, command supervise.Command, input []by
 
 // exec starts a command. Invalid is the supervisor's word that it has not; what
 // else goes wrong may come after the command's first steps.
-func (j *job) exec(ctx context.Context, command supervise.Command, files ...*os.File) (*supervise.Running, error) {
+func (j *job) exec(ctx context.Context, command api.Command, files ...*os.File) (*api.Running, error) {
 	running, err := j.client.Exec(ctx, command, files...)
-	if fault.Is(err, fault.Invalid) { // all else was checked before
-		err = neverStarted(fault.New(fault.Invalid, "workdir: %w", err))
+	if errdefs.Is(err, errdefs.Invalid) { // all else was checked before
+		err = neverStarted(errdefs.New(errdefs.Invalid, "workdir: %w", err))
 	}
 	return running, err
 }
@@ -219,7 +186,7 @@ type ended struct {
 	conflicts []vpath.Path
 	held      bool // its changes wait for Apply
 	execID    string
-	effects   supervise.Effects
+	effects   api.Effects
 }
 
 // perform runs a job, its output going to two writers, and carries over what
@@ -239,16 +206,16 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	defer done()
 	outR, outW, err := os.Pipe()
 	if err != nil {
-		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		return ended{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
 	defer outR.Close()
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		outW.Close()
-		return ended{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		return ended{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
 	defer errR.Close()
-	out, errs := supervise.CopyOutput(stdout, outR), supervise.CopyOutput(stderr, errR)
+	out, errs := api.CopyOutput(stdout, outR), api.CopyOutput(stderr, errR)
 	began := time.Now()
 	exit, err := j.run(ctx, outW, errW)
 	err = s.whyLost(ctx, j, err)
@@ -266,7 +233,7 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 	if exit.Untouched {
 		return e, err
 	}
-	crash.At("exec: ended")
+	failpoint.At("exec: ended")
 	conflicts, syncErr := s.syncAfter(context.WithoutCancel(ctx), j)
 	e.conflicts = conflicts
 	held, heldErr := j.sandbox.IsSyncHeld()
@@ -276,10 +243,10 @@ func (s *Service) perform(ctx context.Context, j *job, stdout, stderr io.Writer)
 
 // whyLost says that the sandbox runs no more where a command has no end for that.
 func (s *Service) whyLost(ctx context.Context, j *job, err error) error {
-	if !fault.Is(err, fault.Unavailable) {
+	if !errdefs.Is(err, errdefs.Unavailable) {
 		return err
 	}
-	if _, ended := s.running(context.WithoutCancel(ctx), j.sandbox); fault.Is(ended, fault.Precondition) {
+	if _, ended := s.running(context.WithoutCancel(ctx), j.sandbox); errdefs.Is(ended, errdefs.Precondition) {
 		return ended
 	}
 	return err
@@ -296,12 +263,12 @@ const (
 
 // asCommandError tells a command that could not be started from a sandbox that
 // is broken.
-func asCommandError(err error) (*supervise.CommandError, bool) {
-	return errors.AsType[*supervise.CommandError](err)
+func asCommandError(err error) (*api.CommandError, bool) {
+	return errors.AsType[*api.CommandError](err)
 }
 
 // exitOf returns the exit code of a job, or the error with which its call ends.
-func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, error) {
+func exitOf(j *job, exit api.Exit, err error, stderr io.Writer) (int32, error) {
 	notStarted, isNotStarted := asCommandError(err)
 	switch {
 	case isNotStarted:
@@ -310,18 +277,19 @@ func exitOf(j *job, exit supervise.Exit, err error, stderr io.Writer) (int32, er
 			return exitNotExecutable, nil
 		}
 		return exitNotFound, nil
-	case fault.Is(err, fault.NotFound):
+	case errdefs.Is(err, errdefs.NotFound):
 		return 0, j.gone
 	case err != nil:
 		return 0, err
-	case exit.Reason == supervise.ReasonTimeout && exit.SessionClosed:
-		return 0, fault.New(fault.Deadline, "command timed out after %s; its session is closed, because the shell did not come back", j.timeout)
-	case exit.Reason == supervise.ReasonTimeout:
-		return 0, fault.New(fault.Deadline, "command timed out after %s", j.timeout)
-	case exit.Reason == supervise.ReasonStopped:
-		return 0, withStatus("stopped", fault.New(fault.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID()))
-	case exit.Reason == supervise.ReasonClosed:
-		return 0, fault.New(fault.Precondition, "sandbox %s: session is closed: it was closed while the command ran", j.sandbox.ID())
+	case exit.Reason == api.ReasonTimeout && exit.SessionClosed:
+		return 0, errdefs.New(errdefs.Deadline, "command timed out after %s; its session is closed, because the shell did not come back", j.timeout)
+	case exit.Reason == api.ReasonTimeout:
+		return 0, errdefs.New(errdefs.Deadline, "command timed out after %s", j.timeout)
+	case exit.Reason == api.ReasonStopped:
+		return 0, withStatus("stopped", errdefs.New(errdefs.Precondition, "sandbox %s: sandbox is not running: it was stopped while the command ran", j.sandbox.ID()))
+	case exit.Reason == api.ReasonClosed:
+		closed := errdefs.New(errdefs.Precondition, "sandbox %s: session is closed: it was closed while the command ran", j.sandbox.ID())
+		return 0, errdefs.WithReason(closed, errdefs.SessionClosed)
 	}
 	return codeOfEnd(exit), nil
 }

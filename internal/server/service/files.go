@@ -5,19 +5,17 @@ import (
 	"errors"
 	"io"
 
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // parsePath reads a path of the wire.
 func parsePath(field, text string) (vpath.Path, error) {
 	p, err := vpath.ParseText(text)
 	if err != nil {
-		return "", fault.New(fault.Invalid, "%s: %w", field, err)
+		return "", errdefs.New(errdefs.Invalid, "%s: %w", field, err)
 	}
 	return p, nil
 }
@@ -26,7 +24,7 @@ func parsePath(field, text string) (vpath.Path, error) {
 func parseFilePath(text string) (vpath.Path, error) {
 	p, err := parsePath("file_path", text)
 	if err == nil && p.IsRoot() {
-		err = fault.New(fault.Invalid, "file_path: is required")
+		err = errdefs.New(errdefs.Invalid, "file_path: is required")
 	}
 	return p, err
 }
@@ -61,7 +59,7 @@ func (c *codebaseServer) DownloadFile(r *sandboxv1.DownloadFileRequest, to sandb
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil
 		case err != nil:
-			return fault.New(fault.Internal, "download %s: %w", p, err)
+			return errdefs.New(errdefs.Internal, "download %s: %w", p, err)
 		}
 	}
 }
@@ -82,16 +80,9 @@ func (c *codebaseServer) ListFiles(ctx context.Context, r *sandboxv1.ListFilesRe
 	}
 	answer := &sandboxv1.ListFilesResponse{}
 	for _, i := range list {
-		answer.Files = append(answer.Files, wireFile(i))
+		answer.Files = append(answer.Files, wireconv.EncodeFile(wireconv.File(i)))
 	}
 	return answer, nil
-}
-
-func wireFile(i codebase.FileInfo) *sandboxv1.FileInfo {
-	return &sandboxv1.FileInfo{
-		Path: i.Path.Text(), Name: vpath.EncodeText(i.Path.Base()), IsDir: i.IsDir(), Size: i.SizeBytes,
-		ModifiedAt: timestamppb.New(i.ModifiedAt), Mode: i.Mode, SymlinkTarget: vpath.EncodeText(i.LinkTarget),
-	}
 }
 
 // DeleteFile removes a file, or a directory and all below it.

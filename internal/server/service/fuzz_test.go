@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/config"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/test/wire"
 )
 

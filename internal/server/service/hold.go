@@ -4,11 +4,12 @@ import (
 	"context"
 	"sync"
 
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // A command of a caller who may not apply holds the sync of its sandbox: what it
@@ -21,7 +22,7 @@ import (
 
 // holdFor holds the sync of sb before the caller runs something in it, at least
 // until done is called, unless the caller may apply. A linked codebase has no sync.
-func (s *Service) holdFor(ctx context.Context, sb *sandbox.Sandbox) (done func(), err error) {
+func (s *Service) holdFor(ctx context.Context, sb *record.Sandbox) (done func(), err error) {
 	none := func() { /* nothing is held */ }
 	if callerOf(ctx).Scopes&store.ScopeApply != 0 {
 		return none, nil
@@ -43,14 +44,14 @@ func (s *Service) holdFor(ctx context.Context, sb *sandbox.Sandbox) (done func()
 // holders counts the calls under way that hold a sandbox's sync.
 type holders struct {
 	mu sync.Mutex
-	of map[sandbox.ID]int
+	of map[record.ID]int
 }
 
-func (h *holders) add(id sandbox.ID) (remove func()) {
+func (h *holders) add(id record.ID) (remove func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.of == nil {
-		h.of = map[sandbox.ID]int{}
+		h.of = map[record.ID]int{}
 	}
 	h.of[id]++
 	return func() {
@@ -62,7 +63,7 @@ func (h *holders) add(id sandbox.ID) (remove func()) {
 	}
 }
 
-func (h *holders) any(id sandbox.ID) bool {
+func (h *holders) any(id record.ID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.of[id] > 0
@@ -70,15 +71,15 @@ func (h *holders) any(id sandbox.ID) bool {
 
 // releaseUnused ends the hold of a sandbox that does not run and has no change.
 // The caller has locked lives.
-func (s *Service) releaseUnused(ctx context.Context, sb *sandbox.Sandbox) error {
+func (s *Service) releaseUnused(ctx context.Context, sb *record.Sandbox) error {
 	held, err := sb.IsSyncHeld()
 	if !held || err != nil {
 		return err
 	}
-	if _, err := supervise.Dial(ctx, sb.Dir()); !fault.Is(err, fault.NotFound) {
+	if _, err := api.Dial(ctx, sb.Dir()); !errdefs.Is(err, errdefs.NotFound) {
 		return err
 	}
-	changed, err := sb.HasChanges()
+	changed, err := review.HasChanges(sb)
 	if changed || err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func (s *Service) releaseUnused(ctx context.Context, sb *sandbox.Sandbox) error 
 }
 
 // released is releaseUnused after an apply or a discard.
-func (s *Service) released(ctx context.Context, sb *sandbox.Sandbox) error {
+func (s *Service) released(ctx context.Context, sb *record.Sandbox) error {
 	defer s.lives.lock(string(sb.ID()))()
 	return s.releaseUnused(ctx, sb)
 }

@@ -6,13 +6,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Recover takes up where the last server ended, however it ended: the index is
@@ -23,7 +25,7 @@ import (
 // A record that cannot be read is named in the log and does not keep the server
 // from starting.
 func (s *Service) Recover(ctx context.Context) error {
-	if err := supervise.Sweep(ctx, s.home); err != nil {
+	if err := launch.Sweep(ctx, s.home); err != nil {
 		s.log.WarnContext(ctx, "not everything that was left could be removed", "err", err)
 	}
 	all, damaged := s.home.List()
@@ -31,7 +33,7 @@ func (s *Service) Recover(ctx context.Context) error {
 		s.log.WarnContext(ctx, "sandboxes that cannot be read", "err", damaged)
 	}
 	var index []store.Sandbox
-	var served []*sandbox.Sandbox
+	var served []*record.Sandbox
 	for _, sb := range all {
 		if sb.Record().Served != nil {
 			index = append(index, indexed(sb))
@@ -44,7 +46,7 @@ func (s *Service) Recover(ctx context.Context) error {
 	if err := s.recoverCodebases(ctx); err != nil {
 		return err
 	}
-	inParallel(served, func(sb *sandbox.Sandbox) { s.recoverSandbox(ctx, sb) })
+	inParallel(served, func(sb *record.Sandbox) { s.recoverSandbox(ctx, sb) })
 	s.background.Go(s.cleanUp)
 	return nil
 }
@@ -86,10 +88,10 @@ func (s *Service) recoverCodebases(ctx context.Context) error {
 		switch {
 		case err == nil:
 			err = s.recoverCodebase(ctx, id, entry)
-		case fault.Is(err, fault.NotFound) && doomed:
+		case errdefs.Is(err, errdefs.NotFound) && doomed:
 			err = s.codebases.Delete(id)
 		}
-		if !fault.Is(err, fault.NotFound) {
+		if !errdefs.Is(err, errdefs.NotFound) {
 			if err != nil {
 				return err
 			}
@@ -136,8 +138,8 @@ func (s *Service) recoverCodebase(ctx context.Context, id codebase.ID, entry sto
 }
 
 // recoverSandbox looks how one sandbox stands.
-func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
-	client, err := supervise.Dial(ctx, sb.Dir())
+func (s *Service) recoverSandbox(ctx context.Context, sb *record.Sandbox) {
+	client, err := api.Dial(ctx, sb.Dir())
 	switch {
 	case err == nil:
 		s.log.InfoContext(ctx, "sandbox: runs, attached again", "sandbox", sb.ID())
@@ -148,7 +150,7 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 		if err == nil && s.syncOf(sb) == config.SyncOnExec {
 			_, err = s.sync(ctx, sb, client)
 		}
-	case fault.Is(err, fault.NotFound):
+	case errdefs.Is(err, errdefs.NotFound):
 		err = s.syncStopped(ctx, sb)
 	}
 	if err != nil {
@@ -160,23 +162,23 @@ func (s *Service) recoverSandbox(ctx context.Context, sb *sandbox.Sandbox) {
 // expiries are the timers of sandboxes that expire.
 type expiries struct {
 	mu     sync.Mutex
-	timers map[sandbox.ID]*time.Timer
+	timers map[record.ID]*time.Timer
 	closed bool
 }
 
-func (e *expiries) set(id sandbox.ID, after time.Duration, do func()) {
+func (e *expiries) set(id record.ID, after time.Duration, do func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return
 	}
 	if e.timers == nil {
-		e.timers = map[sandbox.ID]*time.Timer{}
+		e.timers = map[record.ID]*time.Timer{}
 	}
 	e.timers[id] = time.AfterFunc(after, do)
 }
 
-func (e *expiries) forget(id sandbox.ID) {
+func (e *expiries) forget(id record.ID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t := e.timers[id]; t != nil {
@@ -201,7 +203,7 @@ func (e *expiries) stopAll() {
 }
 
 // expireAt has a sandbox stopped when its time is over.
-func (s *Service) expireAt(sb *sandbox.Sandbox) {
+func (s *Service) expireAt(sb *record.Sandbox) {
 	at := sb.Record().Served.ExpiresAt
 	if at.IsZero() {
 		return
@@ -215,10 +217,10 @@ func (s *Service) expireAt(sb *sandbox.Sandbox) {
 
 // expire stops a sandbox whose time is over, and removes it if everything that
 // it has changed is in its codebase. What could not be done cleanUp tries again.
-func (s *Service) expire(ctx context.Context, id sandbox.ID) {
+func (s *Service) expire(ctx context.Context, id record.ID) {
 	defer s.lives.lock(string(id))()
 	sb, err := s.home.Open(string(id))
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		s.expiries.forget(id)
 		return
 	}
@@ -227,7 +229,7 @@ func (s *Service) expire(ctx context.Context, id sandbox.ID) {
 	}
 	changed := true
 	if err == nil {
-		changed, err = sb.HasChanges()
+		changed, err = review.HasChanges(sb)
 	}
 	if err == nil && !changed {
 		_, err = s.destroy(ctx, sb)

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Those that wait do not keep the others waiting.
@@ -46,7 +46,7 @@ func TestSandboxesAreRecoveredAtOnce(t *testing.T) {
 
 // removed is a sandbox that was made and removed, and its log written to for the
 // last time at.
-func removed(t *testing.T, home *sandbox.Home, name string) (sandbox.ID, func(at time.Time)) {
+func removed(t *testing.T, home *record.Home, name string) (record.ID, func(at time.Time)) {
 	t.Helper()
 	source, err := home.ResolveSource(t.TempDir())
 	if err != nil {
@@ -56,8 +56,8 @@ func removed(t *testing.T, home *sandbox.Home, name string) (sandbox.ID, func(at
 	if err != nil {
 		t.Fatal(err)
 	}
-	sb, err := home.Create(sandbox.Record{
-		Name: name, Source: source, Workspace: string(source.Path), Rules: rules, Runtime: sandbox.RuntimeBwrap, Net: "none",
+	sb, err := home.Create(record.Record{
+		Name: name, Source: source, Workspace: string(source.Path), Rules: rules, Runtime: record.RuntimeBwrap, Net: "none",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func removed(t *testing.T, home *sandbox.Home, name string) (sandbox.ID, func(at
 }
 
 func TestOldLogsAreLookedForAtTheStartAndEachHour(t *testing.T) {
-	home, err := sandbox.OpenHomeAt(t.TempDir())
+	home, err := record.OpenHomeAt(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,36 +6,22 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/server/store"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
-
-// wireSync is when changes reach a codebase, on the wire.
-var wireSync = map[config.Sync]sandboxv1.SyncMode{
-	config.SyncOnExec: sandboxv1.SyncMode_SYNC_MODE_ON_EXEC,
-	config.SyncOnStop: sandboxv1.SyncMode_SYNC_MODE_ON_STOP,
-	config.SyncManual: sandboxv1.SyncMode_SYNC_MODE_MANUAL,
-}
 
 // syncModeOf reads when the changes of a sandbox of a codebase are to reach it, ""
 // for what the server is configured to do. Errors: Invalid.
 func syncModeOf(mode sandboxv1.SyncMode, of store.Codebase) (config.Sync, error) {
-	if mode == sandboxv1.SyncMode_SYNC_MODE_UNSPECIFIED {
-		return "", nil
+	sync, err := wireconv.Sync.Parse("sync", mode)
+	if err == nil && of.LinkedPath != "" && sync != "" && sync != config.SyncManual {
+		err = errdefs.New(errdefs.Invalid, "sync: codebase %s is linked: only SYNC_MODE_MANUAL is possible", of.ID)
 	}
-	for sync, m := range wireSync {
-		switch {
-		case m != mode:
-		case of.LinkedPath != "" && sync != config.SyncManual:
-			return "", fault.New(fault.Invalid, "sync: codebase %s is linked: only SYNC_MODE_MANUAL is possible", of.ID)
-		default:
-			return sync, nil
-		}
-	}
-	return "", fault.New(fault.Invalid, "sync: unknown value %d (want SYNC_MODE_ON_EXEC, SYNC_MODE_ON_STOP or SYNC_MODE_MANUAL)", mode)
+	return sync, err
 }
 
 // LinkCodebase makes a codebase of a directory of the server's host, for
@@ -51,18 +37,18 @@ func (c *codebaseServer) LinkCodebase(ctx context.Context, r *sandboxv1.LinkCode
 	if err := caller.ReachHost(); err != nil {
 		return nil, err
 	}
-	id := ident.NewCodebase()
-	made, err := c.service.codebases.Link(id, vpath.DecodeText(r.Path), r.IgnoreFiles)
+	key := id.NewCodebase()
+	made, err := c.service.codebases.Link(key, vpath.DecodeText(r.Path), r.IgnoreFiles)
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "path: %w", err)
+		return nil, errdefs.New(errdefs.KindOf(err), "path: %w", err)
 	}
 	link, _ := made.Linked()
 	now := time.Now()
-	entry := store.Codebase{ID: id, Name: r.Name, OwnerID: r.OwnerId, LinkedPath: link.Path, CreatedAt: now, UpdatedAt: now}
+	entry := store.Codebase{ID: key, Name: r.Name, OwnerID: r.OwnerId, LinkedPath: link.Path, CreatedAt: now, UpdatedAt: now}
 	if err := c.service.store.AddCodebase(ctx, entry, c.service.config.Limits.MaxCodebasesPerOwner); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
 	}
 	c.service.hidden.add(link.Path)
-	c.service.log.InfoContext(ctx, "codebase: linked", "codebase", id, "path", link.Path, "by", caller.Name)
+	c.service.log.InfoContext(ctx, "codebase: linked", "codebase", key, "path", link.Path, "by", caller.Name)
 	return wireCodebase(entry), nil
 }

@@ -2,13 +2,11 @@ package service
 
 import (
 	"context"
-	"strings"
-
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/outlog"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // Logs sends what the detached commands of a sandbox wrote.
@@ -31,7 +29,7 @@ func (c *sandboxServer) Logs(r *sandboxv1.LogsRequest, to sandboxv1.SandboxServi
 		if record.Opened || record.Over {
 			return nil
 		}
-		return to.Send(wireLogRecord(record))
+		return to.Send(logRecord(record))
 	})
 	if c.service.draining.Err() != nil {
 		return errEnding()
@@ -39,20 +37,10 @@ func (c *sandboxServer) Logs(r *sandboxv1.LogsRequest, to sandboxv1.SandboxServi
 	return err
 }
 
-// streamOf are the streams on the wire.
-var streamOf = map[outlog.Stream]sandboxv1.ExecOutput_OutputType{
-	outlog.Stdout: sandboxv1.ExecOutput_OUTPUT_TYPE_STDOUT,
-	outlog.Stderr: sandboxv1.ExecOutput_OUTPUT_TYPE_STDERR,
-}
-
-func wireLogRecord(r outlog.Record) *sandboxv1.LogRecord {
-	w := &sandboxv1.LogRecord{
-		Time: timestamppb.New(r.Time), ExecId: strings.ToValidUTF8(r.Exec, "\uFFFD"), Argv: wireArgv(r.Argv), Continued: r.Again,
-		Stream: streamOf[r.Stream], Data: r.Data, LostBytes: r.LostBytes,
-	}
+func logRecord(r outlog.Record) *sandboxv1.LogRecord {
+	var code *int32
 	if x := r.Exit; x != nil {
-		code := codeOfEnd(supervise.Exit{Code: x.Code, Signal: x.Signal, Reason: supervise.Reason(x.Reason)})
-		w.ExitCode = &code
+		code = new(codeOfEnd(api.Exit{Code: x.Code, Signal: x.Signal, Reason: api.Reason(x.Reason)}))
 	}
-	return w
+	return wireconv.EncodeLogRecord(r, shownArgv(r.Argv), code)
 }

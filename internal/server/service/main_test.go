@@ -18,15 +18,16 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/service"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/service"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // The test binary plays the supervisor, PID 1 inside and the exec leaders.
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 		case guest.ExecVerb:
 			guest.ExecMain()
 			return
-		case supervise.Verb:
+		case launch.Verb:
 			os.Exit(supervise.Main(os.Args[2:]))
 		}
 	}
@@ -50,9 +51,9 @@ func TestMain(m *testing.M) {
 type world struct {
 	t         testing.TB
 	conn      *grpc.ClientConn
-	home      *sandbox.Home
+	home      *record.Home
 	store     *store.Store
-	door      service.Door
+	door      service.AuthInterceptor
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -61,13 +62,13 @@ type world struct {
 // configuration that change makes of the default one.
 func newWorld(t testing.TB, change func(*config.Config)) *world {
 	t.Helper()
-	needs.FUSE(t)
-	needs.Bwrap(t)
+	testenv.FUSE(t)
+	testenv.Bwrap(t)
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	home, err := sandbox.OpenHomeAt(dir)
+	home, err := record.OpenHomeAt(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 	if err := s.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(s.Door().Unary), grpc.StreamInterceptor(s.Door().Stream))
+	server := grpc.NewServer(grpc.UnaryInterceptor(s.AuthInterceptor().Unary), grpc.StreamInterceptor(s.AuthInterceptor().Stream))
 	s.Register(server)
 	pipe := bufconn.Listen(1 << 20)
 	go server.Serve(pipe)
@@ -109,7 +110,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, conn: conn, home: home, store: db, door: s.Door(),
+		t: t, conn: conn, home: home, store: db, door: s.AuthInterceptor(),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 	}
 	t.Cleanup(func() {

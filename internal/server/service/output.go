@@ -3,16 +3,15 @@ package service
 import (
 	"context"
 	"os"
-	"strings"
 	"sync"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // maxResultBytes bounds an encoded ExecResult: what clients take by default, 4
@@ -71,14 +70,17 @@ func listed(conflicts []vpath.Path) []string {
 	return list
 }
 
+// ending is how a command ended, in the API's words.
+func (e *ended) ending() wireconv.Ending {
+	return wireconv.Ending{
+		Code: int(e.exit), ExecID: e.execID, Duration: e.took, Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
+		Effects: e.effects, SyncHeld: e.held,
+	}
+}
+
 // resultOf makes the message of what was written, cut only as far as it must.
 func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
-	r := &sandboxv1.ExecResult{
-		ExitCode: e.exit, Duration: durationpb.New(e.took), ExecId: e.execID,
-		Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
-		Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
-		Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount, SyncHeld: e.held,
-	}
+	r := wireconv.EncodeResult(e.ending())
 	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of what follows
 	// Each stream gets half, and what the other leaves.
 	half := room / 2
@@ -93,25 +95,15 @@ func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
 		stdout.shorten(half)
 		stderr.shorten(half)
 	}
-	r.Stdout, r.StdoutBytes = wireOutput(stdout.data)
-	r.Stderr, r.StderrBytes = wireOutput(stderr.data)
+	r.Stdout, r.StdoutBytes = wireconv.EncodeOutput(stdout.data)
+	r.Stderr, r.StderrBytes = wireconv.EncodeOutput(stderr.data)
 	r.StdoutTruncated, r.StderrTruncated = stdout.cut, stderr.cut
 	return r
 }
 
-// wireOutput is output as a string, and as bytes where the string is not
-// exactly that.
-func wireOutput(data []byte) (text string, raw []byte) {
-	text = strings.ToValidUTF8(string(data), "\uFFFD")
-	if text != string(data) {
-		return text, data
-	}
-	return text, nil
-}
-
-// wireSize is how many bytes wireOutput makes of data.
+// wireSize is how many bytes EncodeOutput makes of data.
 func wireSize(data []byte) int {
-	text, raw := wireOutput(data)
+	text, raw := wireconv.EncodeOutput(data)
 	return len(text) + len(raw)
 }
 
@@ -145,7 +137,7 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 		f.settle()
 	}
 	start := j.run
-	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		defer f.settle() // also one that never began
 		return start(ctx, stdout, stderr)
 	}
@@ -156,12 +148,7 @@ func (s *Service) stream(ctx context.Context, j *job, to outputStream) error {
 		if err != nil {
 			return err
 		}
-		return f.send(&sandboxv1.ExecOutput{
-			ExitCode: &e.exit, ExecId: e.execID,
-			Conflicts: listed(e.conflicts), ConflictCount: int64(len(e.conflicts)),
-			Denied: wireDenied(e.effects.Denied), DeniedCount: e.effects.DeniedCount,
-			Changed: wireChanged(e.effects.Changed), ChangedCount: e.effects.ChangedCount, SyncHeld: e.held,
-		})
+		return f.send(wireconv.EncodeEnding(e.ending()))
 	}
 	if j.detach {
 		run = s.outlive(run)
@@ -183,14 +170,6 @@ type frames struct {
 
 	settled chan struct{} // closed when output may be sent
 	once    sync.Once
-}
-
-func texts(paths []vpath.Path) []string {
-	var list []string
-	for _, p := range paths {
-		list = append(list, p.Text())
-	}
-	return list
 }
 
 // begin lets the client see that the command runs, and how it is called if it

@@ -6,17 +6,21 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/gitconfig"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/store"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // sandboxServer answers the calls of SandboxService.
@@ -40,12 +44,17 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 	if err := s.store.CheckRoom(ctx, entry.OwnerID, s.config.Sandbox.MaxPerUser); err != nil {
 		return nil, err
 	}
+	if err := checkVariables(map[string]string{}, r.Env); err != nil {
+		return nil, err
+	}
 	sb, err := s.home.Create(record)
 	if err != nil {
 		return nil, err
 	}
-	crash.At("create sandbox: made")
-	err = s.store.AddSandbox(ctx, indexed(sb), s.config.Sandbox.MaxPerUser)
+	failpoint.At("create sandbox: made")
+	if err = rememberVariables(sb, r.Env); err == nil {
+		err = s.store.AddSandbox(ctx, indexed(sb), s.config.Sandbox.MaxPerUser)
+	}
 	if err != nil {
 		return nil, errors.Join(err, s.home.Remove(sb.Name()))
 	}
@@ -54,40 +63,37 @@ func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSa
 }
 
 // indexed is what the index knows of a server's sandbox.
-func indexed(sb *sandbox.Sandbox) store.Sandbox {
+func indexed(sb *record.Sandbox) store.Sandbox {
 	r := sb.Record()
 	return store.Sandbox{
-		ID: r.ID, Name: r.Name, CodebaseID: ident.Codebase(r.Served.CodebaseID),
+		ID: r.ID, Name: r.Name, CodebaseID: id.Codebase(r.Served.CodebaseID),
 		OwnerID: r.Served.OwnerID, CreatedAt: r.CreatedAt,
 	}
 }
 
-// sentNote says, for people, where rules of a server's sandbox are from that are no
-// preset's.
-const sentNote = "sent to the server"
-
-// workspace is where the codebase is inside.
-const workspace = "/workspace"
-
 // workspaceOf is where a sandbox sees its codebase: a linked one at its path of
 // the host, if that is asked for by a caller who may name such paths.
-func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source sandbox.Source) (string, error) {
+func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source record.Source) (string, error) {
 	switch {
 	case !atHostPath:
-		return workspace, nil
+		return wireconv.Workspace, nil
 	case of.LinkedPath == "":
-		return "", fault.New(fault.Invalid, "at_host_path: codebase %s is uploaded, and has no path on the host", of.ID)
+		return "", errdefs.New(errdefs.Invalid, "at_host_path: codebase %s is uploaded, and has no path on the host", of.ID)
 	}
 	return string(source.Path), caller.ReachHost()
 }
 
-// userOf is whom commands are inside, "" for whom the runtime has.
-func userOf(user, runtime string) (*uint32, error) {
-	uid, err := sandbox.ParseUser(user)
-	if err != nil {
-		return nil, err
+// userOf is whom commands are inside, nil for whom the runtime has, and which home directory
+// they have.
+func userOf(r *sandboxv1.CreateSandboxRequest, runtime string) (uid *uint32, home string, err error) {
+	if uid, err = record.ParseUser(r.User); err != nil {
+		return nil, "", err
 	}
-	return uid, sandbox.CheckUser(uid, runtime)
+	if err := record.CheckUser(uid, runtime); err != nil {
+		return nil, "", err
+	}
+	home, err = record.ParseHome(r.Home)
+	return uid, home, err
 }
 
 // checkNewName refuses a name that no sandbox can have; "" is none.
@@ -95,73 +101,73 @@ func checkNewName(name string) error {
 	if name == "" {
 		return nil
 	}
-	if err := sandbox.CheckName(name); err != nil {
-		return fault.New(fault.Invalid, "name: %w", err)
+	if err := record.CheckName(name); err != nil {
+		return errdefs.New(errdefs.Invalid, "name: %w", err)
 	}
 	return nil
 }
 
 // newRecord checks what is asked for and makes a record of it.
-func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (sandbox.Record, error) {
+func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (record.Record, error) {
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
-	uid, err := userOf(r.User, how.name)
+	uid, home, err := userOf(r, how.name)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	if err := checkNewName(r.Name); err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	limits, err := limitsOf(r.Resources)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	rules, sent, err := rulesOf(r.Permissions)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
-	git := gitconfig.User{Name: r.GitUser.GetName(), Email: r.GitUser.GetEmail()}
+	git := wireconv.DecodeGit(r.GitUser)
 	if err := git.Check(); err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	if err := checkLabels(r.Labels); err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
-	served := &sandbox.Served{
+	served := &record.Served{
 		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels, Git: git,
 	}
 	if served.Sync, err = syncModeOf(r.Sync, of); err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	lives, err := durationOf("expires_in", r.ExpiresIn, s.config.Sandbox.DefaultExpiration)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	if lives > 0 {
 		served.ExpiresAt = time.Now().UTC().Add(lives)
 	}
 	files, err := s.codebases.Get(of.ID)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	path, err := files.Source()
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	ignored, err := files.Ignores()
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	source, err := s.home.ResolveSource(path)
 	if err != nil {
-		return sandbox.Record{}, err
+		return record.Record{}, err
 	}
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
-	return sandbox.Record{
-		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: policy.Attribute(rules, sentNote),
-		Runtime: how.name, Image: how.image, UID: uid, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
+	return record.Record{
+		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: policy.Attribute(rules, wireconv.SentNote),
+		Runtime: how.name, Image: how.image, UID: uid, Home: home, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
 	}, err
 }
 
@@ -190,7 +196,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 		if _, err := s.codebase(ctx, r.CodebaseId); err != nil {
 			return nil, err
 		}
-		filter.CodebaseID = ident.Codebase(r.CodebaseId)
+		filter.CodebaseID = id.Codebase(r.CodebaseId)
 	}
 	answer := &sandboxv1.ListSandboxesResponse{}
 	size, before := 0, ""
@@ -200,7 +206,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 			return nil, err
 		}
 		for _, entry := range entries {
-			described, err := s.listed(ctx, entry, r.Labels)
+			described, err := s.listed(ctx, entry, r)
 			if err != nil {
 				return nil, err
 			}
@@ -224,25 +230,32 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 	}
 }
 
-// listed describes a sandbox of the index, or nil if it has not all the labels
-// or is not there any more.
-func (s *Service) listed(ctx context.Context, entry store.Sandbox, labels map[string]string) (*sandboxv1.Sandbox, error) {
+// listed describes a sandbox of the index as r asks for, or returns nil if it has not
+// all the labels or is not there any more.
+func (s *Service) listed(ctx context.Context, entry store.Sandbox, r *sandboxv1.ListSandboxesRequest) (*sandboxv1.Sandbox, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	sb, err := s.open(ctx, entry)
 	switch {
-	case fault.Is(err, fault.NotFound):
+	case errdefs.Is(err, errdefs.NotFound):
 		return nil, nil
-	case fault.Is(err, fault.Precondition): // a record that cannot be read hides no other
-		return s.damaged(entry, labels, err), nil
+	case errdefs.Is(err, errdefs.Precondition): // a record that cannot be read hides no other
+		return s.damaged(entry, r.Labels, err), nil
 	case err != nil:
 		return nil, err
 	}
 	have := sb.Record().Served.Labels
-	for name, value := range labels {
+	for name, value := range r.Labels {
 		if got, ok := have[name]; !ok || got != value {
 			return nil, nil
 		}
 	}
-	return s.describe(ctx, sb)
+	d, err := s.describe(ctx, sb)
+	if err == nil && r.WithUsage {
+		d.Usage = usageOf(ctx, sb)
+	}
+	return d, err
 }
 
 // damaged describes a sandbox by what the index knows. Which labels it has nobody
@@ -252,10 +265,14 @@ func (s *Service) damaged(entry store.Sandbox, labels map[string]string, why err
 		return nil
 	}
 	return &sandboxv1.Sandbox{
-		Id: string(entry.ID), Name: entry.Name, CodebaseId: string(entry.CodebaseID), OwnerId: entry.OwnerID, CreatedAt: timeOf(entry.CreatedAt),
+		Id: string(entry.ID), Name: entry.Name, CodebaseId: string(entry.CodebaseID), OwnerId: entry.OwnerID, CreatedAt: timestamppb.New(entry.CreatedAt),
 		Status: sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR, StatusReason: s.scrub(why.Error()),
 	}
 }
+
+// settlePatience is how long a start waits for a supervisor that is ending: as long
+// as `agentfense run` does.
+const settlePatience = 20 * time.Second
 
 // StartSandbox starts a sandbox that does not run.
 func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRequest) (*sandboxv1.Sandbox, error) {
@@ -265,15 +282,15 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 		return nil, err
 	}
 	defer unlock()
-	_, err = supervise.Dial(ctx, sb.Dir())
+	_, err = supervise.DialSettled(ctx, sb, settlePatience)
 	record := sb.Record()
 	switch {
 	case err == nil:
-		return nil, fault.New(fault.Precondition, "sandbox %s: sandbox is already running", sb.ID())
-	case !fault.Is(err, fault.NotFound):
+		return nil, errdefs.WithReason(errdefs.New(errdefs.Precondition, "sandbox %s: sandbox is already running", sb.ID()), errdefs.SandboxRunning)
+	case !errdefs.Is(err, errdefs.NotFound):
 		return nil, err
 	case record.IsExpired(time.Now()):
-		return nil, fault.New(fault.Precondition, "sandbox %s: has expired", sb.ID())
+		return nil, errdefs.New(errdefs.Precondition, "sandbox %s: has expired", sb.ID())
 	}
 	// A start that was given up halfway would leave a supervisor behind.
 	if _, err := supervise.Launch(context.WithoutCancel(ctx), s.home, sb.Name()); err != nil {
@@ -335,30 +352,30 @@ func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.Destroy
 
 // checkUnused refuses, with Precondition, where something would be lost with the
 // sandbox: a command, a session or changes.
-func (s *Service) checkUnused(ctx context.Context, sb *sandbox.Sandbox) error {
-	client, err := supervise.Dial(ctx, sb.Dir())
+func (s *Service) checkUnused(ctx context.Context, sb *record.Sandbox) error {
+	client, err := api.Dial(ctx, sb.Dir())
 	var changed bool
 	switch {
-	case fault.Is(err, fault.NotFound):
-		changed, err = sb.HasChanges()
+	case errdefs.Is(err, errdefs.NotFound):
+		changed, err = review.HasChanges(sb)
 	case err == nil:
-		var stats supervise.Stats
+		var stats api.Stats
 		if stats, err = client.Stats(ctx); err != nil {
 			return err
 		}
 		if stats.Execs > 0 || stats.Sessions > 0 {
-			return fault.New(fault.Precondition, "sandbox %s: is in use: a command or a session runs in it", sb.ID())
+			return errdefs.New(errdefs.Precondition, "sandbox %s: is in use: a command or a session runs in it", sb.ID())
 		}
 		changed, err = client.HasChanges(ctx)
 	}
 	if err == nil && changed {
-		err = fault.New(fault.Precondition, "sandbox %s: holds changes", sb.ID())
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: holds changes", sb.ID())
 	}
 	return err
 }
 
 // end stops a sandbox and carries over what it has changed last.
-func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
+func (s *Service) end(ctx context.Context, sb *record.Sandbox) error {
 	s.sessions.forget(sb.ID())
 	killed, err := supervise.End(ctx, sb, supervise.StopPatience)
 	if killed {
@@ -372,36 +389,36 @@ func (s *Service) end(ctx context.Context, sb *sandbox.Sandbox) error {
 
 // destroy ends a sandbox and removes it. What cannot be carried over any more
 // is gone with it, as its user has asked: lost is how many changes.
-func (s *Service) destroy(ctx context.Context, sb *sandbox.Sandbox) (lost int, err error) {
+func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, err error) {
 	if err := s.end(ctx, sb); err != nil {
 		s.log.WarnContext(ctx, "destroy: not all changes were carried over", "sandbox", sb.ID(), "err", err)
 		// What is left of it nobody would look for any more without it.
-		if err := supervise.ClearRemains(sb); err != nil {
+		if err := launch.Cleanup(sb); err != nil {
 			return 0, err
 		}
 	}
-	if lost, err = sb.CountChanges(); err != nil {
+	if lost, err = review.CountChanges(sb); err != nil {
 		s.log.WarnContext(ctx, "destroy: the changes that are lost cannot be counted", "sandbox", sb.ID(), "err", err)
 	}
 	s.expiries.forget(sb.ID())
-	crash.At("destroy: ended")
-	if err := s.home.Remove(sb.Name()); err != nil && !fault.Is(err, fault.NotFound) {
+	failpoint.At("destroy: ended")
+	if err := s.home.Remove(sb.Name()); err != nil && !errdefs.Is(err, errdefs.NotFound) {
 		return 0, err
 	}
-	crash.At("destroy: removed")
+	failpoint.At("destroy: removed")
 	err = s.store.RemoveSandbox(ctx, sb.ID())
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		err = nil
 	}
 	return lost, err
 }
 
 // sandbox returns the sandbox id if the caller may know of it.
-func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, error) {
-	if err := required("sandbox_id", id); err != nil {
+func (s *Service) sandbox(ctx context.Context, key string) (*record.Sandbox, error) {
+	if err := required("sandbox_id", key); err != nil {
 		return nil, err
 	}
-	parsed, err := ident.ParseSandbox(id)
+	parsed, err := id.ParseSandbox(key)
 	if err != nil {
 		return nil, err
 	}
@@ -409,7 +426,7 @@ func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, err
 	if err != nil {
 		return nil, err
 	}
-	if err := callerOf(ctx).Reach(entry.OwnerID, "sandbox", id); err != nil {
+	if err := callerOf(ctx).Reach(entry.OwnerID, "sandbox", key); err != nil {
 		return nil, err
 	}
 	return s.open(ctx, entry)
@@ -417,7 +434,7 @@ func (s *Service) sandbox(ctx context.Context, id string) (*sandbox.Sandbox, err
 
 // locked is sandbox, with its lock, which unlock gives back. Who may not know of a
 // sandbox does not wait for it either.
-func (s *Service) locked(ctx context.Context, id string) (sb *sandbox.Sandbox, unlock func(), err error) {
+func (s *Service) locked(ctx context.Context, id string) (sb *record.Sandbox, unlock func(), err error) {
 	if _, err := s.sandbox(ctx, id); err != nil {
 		return nil, nil, err
 	}
@@ -431,24 +448,24 @@ func (s *Service) locked(ctx context.Context, id string) (sb *sandbox.Sandbox, u
 
 // open opens a sandbox of the index. One that was removed by the command line
 // leaves the index.
-func (s *Service) open(ctx context.Context, entry store.Sandbox) (*sandbox.Sandbox, error) {
+func (s *Service) open(ctx context.Context, entry store.Sandbox) (*record.Sandbox, error) {
 	sb, err := s.home.Open(entry.Name)
 	switch {
 	case err == nil && sb.ID() == entry.ID && sb.Record().Served != nil:
 		return sb, nil
-	case err == nil, fault.Is(err, fault.NotFound):
-		if err := s.store.RemoveSandbox(ctx, entry.ID); err != nil && !fault.Is(err, fault.NotFound) {
+	case err == nil, errdefs.Is(err, errdefs.NotFound):
+		if err := s.store.RemoveSandbox(ctx, entry.ID); err != nil && !errdefs.Is(err, errdefs.NotFound) {
 			return nil, err
 		}
-		return nil, ident.NoSuch("sandbox", string(entry.ID))
+		return nil, id.NoSuch("sandbox", string(entry.ID))
 	}
 	return nil, err
 }
 
 // running returns a client of a sandbox that runs.
-func (s *Service) running(ctx context.Context, sb *sandbox.Sandbox) (*supervise.Client, error) {
-	c, err := supervise.Dial(ctx, sb.Dir())
-	if fault.Is(err, fault.NotFound) {
+func (s *Service) running(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
+	c, err := api.Dial(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, notRunning(sb)
 	}
 	return c, err

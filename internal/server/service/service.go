@@ -1,19 +1,15 @@
-// Package service is the server's interface: it answers the calls of
-// sandbox.v1 (api/sandbox/v1).
+// Package service is the server's interface: it answers the calls of sandbox.v1 (api/sandbox/v1).
 //
-// It checks the caller, the fields and whose thing a call is about, and
-// translates; codebase stores files, sandbox applies and synchronizes,
-// supervise runs. What a sandbox is stands in its record alone, so that a
-// server that was killed has lost nothing: the next one finds records and
-// running supervisors. The store's index of sandboxes is made again of the
-// records at each start.
+// It checks the caller, the fields and the owner of what a call is about, and translates; codebase
+// stores files, sandbox applies and synchronizes, supervise runs. A sandbox's record alone says
+// what it is, so a killed server loses nothing: the next one finds records and running supervisors,
+// and makes the store's index of sandboxes again from the records. Changes of a sandbox reach its
+// uploaded codebase as sync.go says: before the call returns, the other sandboxes of the codebase
+// know them.
 //
-// Changes of a sandbox reach its uploaded codebase as DESIGN §8 says (sync.go):
-// before the call returns, the other sandboxes of the codebase have been told.
-//
-// Goroutines: those of the calls, one per sandbox that expires, one that cleans
-// up. Lock order: lives (one sandbox's start, stop or destruction), then syncs
-// (one sandbox's sync, or the beginning of its hold), then the codebase's own.
+// Goroutines: those of the calls, one per sandbox that expires, one that cleans up. Lock order:
+// lives (one sandbox's start, stop or destruction), then syncs (one sandbox's sync, or the
+// beginning of its hold), then the codebase's own.
 package service
 
 import (
@@ -25,18 +21,18 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/auth"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // Service answers the calls of both services of the interface.
 type Service struct {
 	config    *config.Config
-	home      *sandbox.Home
+	home      *record.Home
 	store     *store.Store
 	codebases *codebase.Store
 	auth      *auth.Authenticator
@@ -61,7 +57,7 @@ type Service struct {
 // Options are what a Service is made of; all are needed.
 type Options struct {
 	Config    *config.Config
-	Home      *sandbox.Home
+	Home      *record.Home
 	Store     *store.Store
 	Codebases *codebase.Store
 	Auth      *auth.Authenticator
@@ -90,7 +86,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 func (s *Service) Drain() { s.drain() }
 
 // errEnding ends a call that Drain ends.
-func errEnding() error { return fault.New(fault.Unavailable, "the server is ending") }
+func errEnding() error { return errdefs.New(errdefs.Unavailable, "the server is ending") }
 
 // Close ends what the service does by itself. Sandboxes go on.
 func (s *Service) Close() {

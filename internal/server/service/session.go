@@ -9,11 +9,12 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/store"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // sessionIndex remembers in which sandbox a session is. What it does not know
@@ -21,19 +22,19 @@ import (
 // one before.
 type sessionIndex struct {
 	mu sync.Mutex
-	in map[string]sandbox.ID
+	in map[string]record.ID
 }
 
-func (x *sessionIndex) set(session string, in sandbox.ID) {
+func (x *sessionIndex) set(session string, in record.ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.in == nil {
-		x.in = map[string]sandbox.ID{}
+		x.in = map[string]record.ID{}
 	}
 	x.in[session] = in
 }
 
-func (x *sessionIndex) get(session string) (sandbox.ID, bool) {
+func (x *sessionIndex) get(session string) (record.ID, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	id, ok := x.in[session]
@@ -47,7 +48,7 @@ func (x *sessionIndex) remove(session string) {
 }
 
 // forget forgets the sessions of a sandbox.
-func (x *sessionIndex) forget(id sandbox.ID) {
+func (x *sessionIndex) forget(id record.ID) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for session, of := range x.in {
@@ -69,7 +70,7 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 		return nil, err
 	}
 	if strings.ContainsRune(r.Shell, 0) {
-		return nil, fault.New(fault.Invalid, "shell: holds a NUL")
+		return nil, errdefs.New(errdefs.Invalid, "shell: holds a NUL")
 	}
 	client, err := s.running(ctx, sb)
 	if err != nil {
@@ -80,23 +81,23 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 		return nil, err
 	}
 	defer done()
-	opened, err := client.OpenSession(ctx, supervise.SessionOptions{
-		ID: string(ident.NewSession()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
+	opened, err := client.OpenSession(ctx, api.SessionOptions{
+		ID: string(id.NewSession()), Shell: r.Shell, Env: env, IdleTimeout: s.config.Sandbox.SessionIdleTimeout,
 	})
 	if err != nil {
 		return nil, sessionError("shell", err)
 	}
 	s.sessions.set(opened.ID, sb.ID())
-	return wireSession(sb, opened), nil
+	return wireconv.EncodeSession(sb.ID(), opened), nil
 }
 
 // sessionError says which field is wrong where a shell could not be started.
 func sessionError(field string, err error) error {
 	if notStarted, is := asCommandError(err); is {
-		return fault.New(fault.Invalid, "%s: %s", field, notStarted.Text)
+		return errdefs.New(errdefs.Invalid, "%s: %s", field, notStarted.Text)
 	}
-	if fault.Is(err, fault.Invalid) {
-		return fault.New(fault.Invalid, "%s: %w", field, err)
+	if errdefs.Is(err, errdefs.Invalid) {
+		return errdefs.New(errdefs.Invalid, "%s: %w", field, err)
 	}
 	return err
 }
@@ -107,7 +108,7 @@ func (c *sandboxServer) GetSession(ctx context.Context, r *sandboxv1.GetSessionR
 	if err != nil {
 		return nil, err
 	}
-	return wireSession(found.sandbox, found.session), nil
+	return wireconv.EncodeSession(found.sandbox.ID(), found.session), nil
 }
 
 // ListSessions lists the sessions of a sandbox, the oldest first. One that does
@@ -123,7 +124,7 @@ func (c *sandboxServer) ListSessions(ctx context.Context, r *sandboxv1.ListSessi
 	}
 	answer := &sandboxv1.ListSessionsResponse{}
 	for _, session := range list {
-		answer.Sessions = append(answer.Sessions, wireSession(sb, session))
+		answer.Sessions = append(answer.Sessions, wireconv.EncodeSession(sb.ID(), session))
 	}
 	return answer, nil
 }
@@ -192,10 +193,10 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 	if err != nil {
 		return nil, err
 	}
-	client := supervise.At(sb.Dir())
-	command := supervise.SessionCommand{Text: r.Command, Timeout: timeout}
-	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: ident.NoSuch("session", r.SessionId)}
-	j.run = func(ctx context.Context, stdout, stderr *os.File) (supervise.Exit, error) {
+	client := api.At(sb.Dir())
+	command := api.SessionCommand{Text: r.Command, Timeout: timeout}
+	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: id.NoSuch("session", r.SessionId)}
+	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		if r.Detach {
 			return j.sessionStart(ctx, r.SessionId, command, stdout, stderr)
 		}
@@ -205,16 +206,16 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 }
 
 // sessionStart runs a command in a session on streams that are kept.
-func (j *job) sessionStart(ctx context.Context, id string, command supervise.SessionCommand, stdout, stderr *os.File) (supervise.Exit, error) {
+func (j *job) sessionStart(ctx context.Context, id string, command api.SessionCommand, stdout, stderr *os.File) (api.Exit, error) {
 	empty, w, err := os.Pipe() // a command of a session has no input
 	if err != nil {
-		return supervise.Exit{}, fault.New(fault.Exhausted, "pipe: %w", err)
+		return api.Exit{}, errdefs.New(errdefs.Exhausted, "pipe: %w", err)
 	}
 	w.Close()
 	running, err := j.client.SessionStart(ctx, id, command, empty, stdout, stderr)
 	empty.Close()
 	if err != nil {
-		return supervise.Exit{}, err
+		return api.Exit{}, err
 	}
 	j.begins(running.ID, running.LostBytes)
 	return running.Wait(ctx)
@@ -222,11 +223,11 @@ func (j *job) sessionStart(ctx context.Context, id string, command supervise.Ses
 
 // sandboxOf returns the sandbox in which a session is, or was when it was last
 // heard of, if the caller may know of it.
-func (s *Service) sandboxOf(ctx context.Context, session string) (*sandbox.Sandbox, error) {
+func (s *Service) sandboxOf(ctx context.Context, session string) (*record.Sandbox, error) {
 	if in, known := s.sessions.get(session); known {
 		sb, err := s.sandbox(ctx, string(in))
-		if fault.Is(err, fault.NotFound) {
-			err = ident.NoSuch("session", session)
+		if errdefs.Is(err, errdefs.NotFound) {
+			err = id.NoSuch("session", session)
 		}
 		return sb, err
 	}
@@ -236,29 +237,29 @@ func (s *Service) sandboxOf(ctx context.Context, session string) (*sandbox.Sandb
 
 // foundSession is a session and where it is.
 type foundSession struct {
-	sandbox *sandbox.Sandbox
-	client  *supervise.Client
-	session supervise.Session
+	sandbox *record.Sandbox
+	client  *api.Client
+	session api.Session
 }
 
 // session returns a session that the caller may know of.
-func (s *Service) session(ctx context.Context, id string) (foundSession, error) {
-	if err := required("session_id", id); err != nil {
+func (s *Service) session(ctx context.Context, key string) (foundSession, error) {
+	if err := required("session_id", key); err != nil {
 		return foundSession{}, err
 	}
-	if _, err := ident.ParseSession(id); err != nil {
+	if _, err := id.ParseSession(key); err != nil {
 		return foundSession{}, err
 	}
-	if in, known := s.sessions.get(id); known {
-		found, err := s.sessionIn(ctx, string(in), id)
-		if !fault.Is(err, fault.NotFound) {
+	if in, known := s.sessions.get(key); known {
+		found, err := s.sessionIn(ctx, string(in), key)
+		if !errdefs.Is(err, errdefs.NotFound) {
 			return found, err
 		}
-		return foundSession{}, ident.NoSuch("session", id)
+		return foundSession{}, id.NoSuch("session", key)
 	}
 	page := store.Page{Size: s.config.Limits.MaxPageSize}
 	filter := store.SandboxFilter{OwnerID: callerOf(ctx).Owner}
-	absent := ident.NoSuch("session", id)
+	absent := id.NoSuch("session", key)
 	for {
 		entries, next, err := s.store.Sandboxes(ctx, filter, page)
 		if err != nil {
@@ -266,12 +267,12 @@ func (s *Service) session(ctx context.Context, id string) (foundSession, error) 
 		}
 		for _, entry := range entries {
 			bounded, cancel := context.WithTimeout(ctx, answerPatience)
-			found, err := s.sessionIn(bounded, string(entry.ID), id)
+			found, err := s.sessionIn(bounded, string(entry.ID), key)
 			cancel()
 			switch {
 			case err == nil:
 				return found, nil
-			case !fault.Is(err, fault.NotFound): // one that does not answer may have it
+			case !errdefs.Is(err, errdefs.NotFound): // one that does not answer may have it
 				absent = err
 			}
 		}
@@ -282,7 +283,7 @@ func (s *Service) session(ctx context.Context, id string) (foundSession, error) 
 }
 
 // sessionIn looks for a session in a sandbox. Errors: NotFound.
-func (s *Service) sessionIn(ctx context.Context, in, id string) (foundSession, error) {
+func (s *Service) sessionIn(ctx context.Context, in, key string) (foundSession, error) {
 	sb, err := s.sandbox(ctx, in)
 	if err != nil {
 		return foundSession{}, err
@@ -292,18 +293,18 @@ func (s *Service) sessionIn(ctx context.Context, in, id string) (foundSession, e
 		return foundSession{}, err
 	}
 	for _, session := range list {
-		if session.ID == id {
-			s.sessions.set(id, sb.ID())
+		if session.ID == key {
+			s.sessions.set(key, sb.ID())
 			return foundSession{sb, client, session}, nil
 		}
 	}
-	return foundSession{}, ident.NoSuch("session", id)
+	return foundSession{}, id.NoSuch("session", key)
 }
 
 // sessionsOf asks a sandbox's supervisor, if there is one.
-func sessionsOf(ctx context.Context, sb *sandbox.Sandbox) ([]supervise.Session, *supervise.Client, error) {
-	client, err := supervise.Dial(ctx, sb.Dir())
-	if fault.Is(err, fault.NotFound) {
+func sessionsOf(ctx context.Context, sb *record.Sandbox) ([]api.Session, *api.Client, error) {
+	client, err := api.Dial(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil, nil, nil
 	}
 	if err != nil {
@@ -311,15 +312,4 @@ func sessionsOf(ctx context.Context, sb *sandbox.Sandbox) ([]supervise.Session, 
 	}
 	list, err := client.Sessions(ctx)
 	return list, client, err
-}
-
-func wireSession(sb *sandbox.Sandbox, s supervise.Session) *sandboxv1.Session {
-	w := &sandboxv1.Session{
-		Id: s.ID, SandboxId: string(sb.ID()), Status: sandboxv1.SessionStatus_SESSION_STATUS_ACTIVE, Shell: s.Shell,
-		CreatedAt: timeOf(s.CreatedAt), ClosedAt: timeOf(s.ClosedAt),
-	}
-	if !s.ClosedAt.IsZero() {
-		w.Status = sandboxv1.SessionStatus_SESSION_STATUS_CLOSED
-	}
-	return w
 }

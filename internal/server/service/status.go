@@ -9,25 +9,25 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // codeOf says what a client is told. A hidden object must look absent. What
 // this host cannot do is a precondition of the call that is not met.
-var codeOf = map[fault.Kind]codes.Code{
-	fault.Internal:        codes.Internal,
-	fault.Invalid:         codes.InvalidArgument,
-	fault.Unauthenticated: codes.Unauthenticated,
-	fault.NotFound:        codes.NotFound,
-	fault.Hidden:          codes.NotFound,
-	fault.Exists:          codes.AlreadyExists,
-	fault.Denied:          codes.PermissionDenied,
-	fault.Precondition:    codes.FailedPrecondition,
-	fault.Exhausted:       codes.ResourceExhausted,
-	fault.Unsupported:     codes.FailedPrecondition,
-	fault.Unavailable:     codes.Unavailable,
-	fault.Canceled:        codes.Canceled,
-	fault.Deadline:        codes.DeadlineExceeded,
+var codeOf = map[errdefs.Kind]codes.Code{
+	errdefs.Internal:        codes.Internal,
+	errdefs.Invalid:         codes.InvalidArgument,
+	errdefs.Unauthenticated: codes.Unauthenticated,
+	errdefs.NotFound:        codes.NotFound,
+	errdefs.Hidden:          codes.NotFound,
+	errdefs.Exists:          codes.AlreadyExists,
+	errdefs.Denied:          codes.PermissionDenied,
+	errdefs.Precondition:    codes.FailedPrecondition,
+	errdefs.Exhausted:       codes.ResourceExhausted,
+	errdefs.Unsupported:     codes.FailedPrecondition,
+	errdefs.Unavailable:     codes.Unavailable,
+	errdefs.Canceled:        codes.Canceled,
+	errdefs.Deadline:        codes.DeadlineExceeded,
 }
 
 // toStatus makes an error one of gRPC. No path of the host leaves: an internal
@@ -40,13 +40,13 @@ func (s *Service) toStatus(ctx context.Context, method string, err error) error 
 	if _, is := status.FromError(err); is {
 		return err
 	}
-	kind := fault.KindOf(err)
+	kind := errdefs.KindOf(err)
 	switch {
-	case kind == fault.Internal && errors.Is(err, context.Canceled):
-		kind = fault.Canceled
-	case kind == fault.Internal && errors.Is(err, context.DeadlineExceeded):
-		kind = fault.Deadline
-	case kind == fault.Internal:
+	case kind == errdefs.Internal && errors.Is(err, context.Canceled):
+		kind = errdefs.Canceled
+	case kind == errdefs.Internal && errors.Is(err, context.DeadlineExceeded):
+		kind = errdefs.Deadline
+	case kind == errdefs.Internal:
 		id := incident()
 		s.log.ErrorContext(ctx, "internal error", "incident", id, "method", method, "err", err)
 		return status.Errorf(codes.Internal, "internal error, incident %s: the server's log says more", id)

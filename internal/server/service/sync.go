@@ -9,18 +9,21 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/config"
-	"github.com/agentfense/agentfense/internal/crash"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/store"
-	"github.com/agentfense/agentfense/internal/supervise"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/failpoint"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // syncOf says when what a sandbox changes reaches its codebase.
-func (s *Service) syncOf(sb *sandbox.Sandbox) config.Sync {
+func (s *Service) syncOf(sb *record.Sandbox) config.Sync {
 	return cmp.Or(sb.Record().Served.Sync, s.config.Sandbox.Sync)
 }
 
@@ -32,7 +35,7 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 	}
 	changed, err := j.client.HasChanges(ctx)
 	switch {
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Unavailable):
 		return nil, nil // stopped meanwhile; whoever did that carries over
 	case err != nil || !changed:
 		return nil, err
@@ -41,11 +44,11 @@ func (s *Service) syncAfter(ctx context.Context, j *job) ([]vpath.Path, error) {
 }
 
 // syncStopped is syncAfter for a sandbox that was stopped.
-func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
+func (s *Service) syncStopped(ctx context.Context, sb *record.Sandbox) error {
 	if err := s.releaseUnused(ctx, sb); err != nil || s.syncOf(sb) == config.SyncManual {
 		return err
 	}
-	changed, err := sb.HasChanges()
+	changed, err := review.HasChanges(sb)
 	if err != nil || !changed {
 		return err
 	}
@@ -54,10 +57,9 @@ func (s *Service) syncStopped(ctx context.Context, sb *sandbox.Sandbox) error {
 }
 
 // sync brings a sandbox's changes into its codebase, has the delta forget what
-// is there, and tells the other sandboxes, unless its sync is held. It returns the paths that others had
-// changed too, and those that stay in the sandbox. client is nil if it does not
-// run.
-func (s *Service) sync(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) ([]vpath.Path, error) {
+// is there, and tells the other sandboxes, unless its sync is held. It returns the paths that
+// others had changed too, and those that stay in the sandbox. client is nil if it does not run.
+func (s *Service) sync(ctx context.Context, sb *record.Sandbox, client *api.Client) ([]vpath.Path, error) {
 	return untilAtRest(func() (carried, error) {
 		defer s.syncs.lock(string(sb.ID()))()
 		if held, err := sb.IsSyncHeld(); held || err != nil {
@@ -99,7 +101,7 @@ func untilAtRest(sync func() (carried, error)) (conflicts []vpath.Path, err erro
 }
 
 // syncOnce is sync as far as it goes while other commands may write.
-func (s *Service) syncOnce(ctx context.Context, sb *sandbox.Sandbox, client *supervise.Client) (c carried, err error) {
+func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.Client) (c carried, err error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
 		return c, err
@@ -107,27 +109,27 @@ func (s *Service) syncOnce(ctx context.Context, sb *sandbox.Sandbox, client *sup
 	if _, linked := files.Linked(); linked {
 		return c, nil // a person applies
 	}
-	o := sandbox.ApplyOptions{OnConflict: sandbox.Overwrite}
+	o := apply.Options{OnConflict: apply.Overwrite}
 	if s.config.Sandbox.OnConflict == config.ConflictRefuse {
-		o.OnConflict = sandbox.Leave
+		o.OnConflict = apply.Leave
 	}
 	if client != nil {
-		o.Drop = func(v []sandbox.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
+		o.Drop = func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
 	}
 	result, err, told := s.carryOver(ctx, files, sb, o)
 	for _, p := range result.Paths {
 		switch {
-		case p.Outcome == sandbox.Conflict, p.Outcome == sandbox.Failed, p.Outcome == sandbox.Skipped:
+		case p.Outcome == apply.Conflict, p.Outcome == apply.Failed, p.Outcome == apply.Skipped:
 			c.left = append(c.left, p.Path)
 		case p.Overwrote:
 			c.overwrote = append(c.overwrote, p.Path)
 		}
 	}
 	switch {
-	case errors.Is(err, sandbox.ErrBusy):
+	case errors.Is(err, apply.ErrBusy):
 		s.log.InfoContext(ctx, "sync: not everything is at rest", "sandbox", sb.ID(), "err", err)
 		c.busy, err = true, nil
-	case fault.Is(err, fault.Denied):
+	case errdefs.Is(err, errdefs.Denied):
 		// A command has closed files of its own to the server's user. They stay in
 		// the sandbox; that is no reason to lose what the command wrote.
 		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
@@ -145,7 +147,7 @@ const answerPatience = 10 * time.Second
 
 // tell has the sandboxes of a codebase, except one, show what changed in it. It
 // returns when they do.
-func (s *Service) tell(ctx context.Context, id codebase.ID, except sandbox.ID, paths []vpath.Path) error {
+func (s *Service) tell(ctx context.Context, id codebase.ID, except record.ID, paths []vpath.Path) error {
 	if len(paths) == 0 {
 		return nil
 	}
@@ -173,7 +175,7 @@ func (s *Service) tell(ctx context.Context, id codebase.ID, except sandbox.ID, p
 // tellOne is tell for one sandbox. One that does not run has nothing to forget.
 func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpath.Path) error {
 	sb, err := s.open(ctx, entry)
-	if fault.Is(err, fault.NotFound) {
+	if errdefs.Is(err, errdefs.NotFound) {
 		return nil
 	}
 	if err != nil {
@@ -181,16 +183,16 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 	}
 	bounded, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	client, err := supervise.Dial(bounded, sb.Dir())
+	client, err := api.Dial(bounded, sb.Dir())
 	if err == nil {
-		err = client.Renew(bounded, paths)
+		err = client.Invalidate(bounded, paths)
 	}
 	switch {
-	case supervise.IsSilent(err), bounded.Err() != nil && ctx.Err() == nil:
+	case api.IsSilent(err), bounded.Err() != nil && ctx.Err() == nil:
 		// It shows nothing new to anybody now, and has been told what to forget first.
 		s.log.WarnContext(ctx, "sandbox: its supervisor does not answer, and is not waited for", "sandbox", sb.ID())
 		return nil
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Unavailable):
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Unavailable):
 		return nil
 	}
 	return err
@@ -199,16 +201,16 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 // carryOver brings changes of sb into an uploaded codebase and tells the other
 // sandboxes of it; told is what went wrong with that, or with counting what was
 // brought.
-func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *sandbox.Sandbox, o sandbox.ApplyOptions) (result sandbox.ApplyResult, err, told error) {
-	counted := files.Change(func() (*codebase.Growth, error) {
-		result, err = sb.Apply(ctx, o)
+func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *record.Sandbox, o apply.Options) (result apply.Result, err, told error) {
+	counted := files.Change(func() (*codebase.SizeDelta, error) {
+		result, err = apply.Changes(ctx, sb, o)
 		g := result.Growth
-		return &codebase.Growth{FileCount: g.Files, SizeBytes: g.Bytes, DirCount: g.Dirs}, nil
+		return &codebase.SizeDelta{FileCount: g.Files, SizeBytes: g.Bytes, DirCount: g.Dirs}, nil
 	})
-	crash.At("sync: applied")
+	failpoint.At("sync: applied")
 	var applied []vpath.Path
 	for _, p := range result.Paths {
-		if p.Outcome == sandbox.Applied {
+		if p.Outcome == apply.Applied {
 			applied = append(applied, p.Path)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestEveryCallNeedsAScope(t *testing.T) {
@@ -33,7 +33,7 @@ func TestEveryCallNeedsAScope(t *testing.T) {
 }
 
 func TestEveryKindHasACode(t *testing.T) {
-	for kind := fault.Internal; kind <= fault.Deadline; kind++ {
+	for kind := errdefs.Internal; kind <= errdefs.Deadline; kind++ {
 		code, known := codeOf[kind]
 		if !known || code == codes.OK || code == codes.Unknown {
 			t.Errorf("%s is %s", kind, code)

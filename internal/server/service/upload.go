@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/codebase"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/server/codebase"
 )
 
 // chunks is what a client uploads.
@@ -73,7 +73,7 @@ func (in *incoming) receive(most int) (err error) {
 		chunk, err := in.from.Recv()
 		switch {
 		case errors.Is(err, io.EOF) && begun == 0:
-			return fault.New(fault.Invalid, "metadata: is required, before all data")
+			return errdefs.New(errdefs.Invalid, "metadata: is required, before all data")
 		case errors.Is(err, io.EOF):
 			return in.finish()
 		case err != nil:
@@ -82,7 +82,7 @@ func (in *incoming) receive(most int) (err error) {
 		metadata := chunk.GetMetadata()
 		switch {
 		case metadata != nil && begun > 0 && most == 1:
-			return fault.New(fault.Invalid, "metadata: comes once, before all data")
+			return errdefs.New(errdefs.Invalid, "metadata: comes once, before all data")
 		case metadata != nil:
 			if err := in.finish(); err != nil {
 				return err
@@ -90,7 +90,7 @@ func (in *incoming) receive(most int) (err error) {
 			begun++
 			err = in.begin(metadata)
 		case begun == 0:
-			return fault.New(fault.Invalid, "data: comes before the metadata")
+			return errdefs.New(errdefs.Invalid, "data: comes before the metadata")
 		default:
 			err = in.write(chunk.GetData())
 		}
@@ -110,7 +110,7 @@ func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 		}
 		in.codebase, in.id = files, m.CodebaseId
 	case m.CodebaseId != "" && m.CodebaseId != in.id:
-		return fault.New(fault.Invalid, "metadata.codebase_id: another than the first")
+		return errdefs.New(errdefs.Invalid, "metadata.codebase_id: another than the first")
 	}
 	p, err := parseFilePath(m.FilePath)
 	if err == nil {
@@ -136,18 +136,18 @@ func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
 func checkTarget(m *sandboxv1.UploadChunk_Metadata) error {
 	switch target := vpath.DecodeText(m.SymlinkTarget); {
 	case strings.ContainsRune(target, 0):
-		return fault.New(fault.Invalid, "symlink_target: holds a NUL")
+		return errdefs.New(errdefs.Invalid, "symlink_target: holds a NUL")
 	case len(target) >= unix.PathMax:
-		return fault.New(fault.Invalid, "symlink_target: is longer than %d bytes", unix.PathMax-1)
+		return errdefs.New(errdefs.Invalid, "symlink_target: is longer than %d bytes", unix.PathMax-1)
 	case target != "" && m.Directory:
-		return fault.New(fault.Invalid, "symlink_target: a directory has none")
+		return errdefs.New(errdefs.Invalid, "symlink_target: a directory has none")
 	}
 	return nil
 }
 
 func (in *incoming) write(data []byte) error {
 	if in.file == nil {
-		return fault.New(fault.Invalid, "data: what is uploaded has none")
+		return errdefs.New(errdefs.Invalid, "data: what is uploaded has none")
 	}
 	_, err := in.file.Write(data)
 	return err

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // ListView lists a directory of a sandbox's view. A page token is the last path
@@ -29,7 +29,7 @@ func (c *sandboxServer) ListView(ctx context.Context, r *sandboxv1.ListViewReque
 		if err != nil {
 			return nil, err
 		}
-		return &sandboxv1.ListViewResponse{Entries: []*sandboxv1.ViewEntry{wireViewEntry(entry)}}, nil
+		return &sandboxv1.ListViewResponse{Entries: []*sandboxv1.ViewEntry{wireconv.EncodeViewEntry(entry)}}, nil
 	}
 	answer := &sandboxv1.ListViewResponse{}
 	size := 0
@@ -40,7 +40,7 @@ func (c *sandboxServer) ListView(ctx context.Context, r *sandboxv1.ListViewReque
 		if err != nil {
 			return nil, err
 		}
-		e := wireViewEntry(entry)
+		e := wireconv.EncodeViewEntry(entry)
 		size += proto.Size(e) + pageFrame
 		if n := len(answer.Entries); n > 0 && (n == int(r.PageSize) || size+len(e.Path) > maxResultBytes) {
 			answer.NextPageToken = answer.Entries[n-1].Path
@@ -57,7 +57,7 @@ const pageFrame = 16
 // pageAfter is the path behind which a page begins. Errors: Invalid.
 func pageAfter(size int32, token string) (vpath.Path, error) {
 	if size < 0 {
-		return "", fault.New(fault.Invalid, "page_size: %d is negative", size)
+		return "", errdefs.New(errdefs.Invalid, "page_size: %d is negative", size)
 	}
 	if token == "" {
 		return "", nil
@@ -77,7 +77,7 @@ func (c *sandboxServer) ReadView(r *sandboxv1.ReadViewRequest, to sandboxv1.Sand
 
 // view opens what a sandbox sees and reads which path of it is meant. Close it
 // after.
-func (s *Service) view(ctx context.Context, id, text string) (*sandbox.View, vpath.Path, error) {
+func (s *Service) view(ctx context.Context, id, text string) (*review.View, vpath.Path, error) {
 	sb, err := s.sandbox(ctx, id)
 	if err != nil {
 		return nil, "", err
@@ -86,7 +86,7 @@ func (s *Service) view(ctx context.Context, id, text string) (*sandbox.View, vpa
 	if err != nil {
 		return nil, "", err
 	}
-	view, err := s.home.OpenView(sb)
+	view, err := review.OpenView(s.home, sb)
 	return view, path, err
 }
 
@@ -105,17 +105,4 @@ func (w viewSender) Write(data []byte) (int, error) {
 		data, sent = data[n:], sent+n
 	}
 	return sent, nil
-}
-
-var wireOrigin = map[sandbox.Origin]sandboxv1.ViewOrigin{
-	sandbox.OfSource: sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE,
-	sandbox.OfFrozen: sandboxv1.ViewOrigin_VIEW_ORIGIN_FROZEN,
-	sandbox.OfDelta:  sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
-}
-
-func wireViewEntry(e sandbox.ViewEntry) *sandboxv1.ViewEntry {
-	return &sandboxv1.ViewEntry{
-		Path: e.Path.Text(), Permission: wirePermission[e.Permission], Mode: e.Mode, Size: e.SizeBytes,
-		ModifiedAt: timestamppb.New(e.ModifiedAt), Origin: wireOrigin[e.Origin], SymlinkTarget: vpath.EncodeText(e.Target),
-	}
 }

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/apilevel"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
 )
 
 func TestViewIsListedByPages(t *testing.T) {
@@ -95,10 +95,10 @@ func TestAnAnswerThatNoClientTakesIsRefused(t *testing.T) {
 		_, err := w.door.Unary(t.Context(), &sandboxv1.ListFilesRequest{}, info, func(context.Context, any) (any, error) { return answer, nil })
 		return err
 	}
-	if err := list(apilevel.MaxAnswerBytes - 100); err != nil {
+	if err := list(apiversion.MaxAnswerBytes - 100); err != nil {
 		t.Error(err)
 	}
-	if err := list(apilevel.MaxAnswerBytes); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "ask for less at once") {
+	if err := list(apiversion.MaxAnswerBytes); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "ask for less at once") {
 		t.Error(err)
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"io"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/supervise"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // WatchView sends what changes in a running sandbox's view.
@@ -24,8 +25,8 @@ func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.Sa
 	if err != nil {
 		return err
 	}
-	watch, err := supervise.At(sb.Dir()).Watch(ctx, path, r.Recursive)
-	if fault.Is(err, fault.NotFound) {
+	watch, err := api.At(sb.Dir()).Watch(ctx, path, r.Recursive)
+	if errdefs.Is(err, errdefs.NotFound) {
 		return notRunning(sb)
 	}
 	if err != nil {
@@ -35,9 +36,9 @@ func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.Sa
 	defer context.AfterFunc(s.draining, cancel)()
 	err = to.SendHeader(nil)
 	for err == nil {
-		var told supervise.Watched
+		var told api.Watched
 		if told, err = watch.Next(ctx); err == nil {
-			err = to.Send(&sandboxv1.WatchViewResponse{Changes: wireChanged(told.Changes), Lost: told.Lost})
+			err = to.Send(&sandboxv1.WatchViewResponse{Changes: wireconv.EncodeChanged(told.Changes), Lost: told.Lost})
 		}
 	}
 	switch {

@@ -5,18 +5,18 @@ import (
 	"context"
 	"sync"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // maxStrangers bounds the calls without credentials at once: each can have the
 // server keep a message.
 const maxStrangers = 64
 
-// seats are places for calls without credentials. Who comes when all are taken
+// workers are places for calls without credentials. Who comes when all are taken
 // gets that of the oldest call of the peer with the most, which ends: nobody can
 // keep others out by calls that last.
-type seats struct {
+type workers struct {
 	mu    sync.Mutex
 	taken int
 	of    map[string]*list.List // by peer: of context.CancelFunc, the oldest first
@@ -24,7 +24,7 @@ type seats struct {
 
 // take gives a call of peer a seat and returns its context, which ends when
 // another needs the seat.
-func (s *seats) take(ctx context.Context, peer string) context.Context {
+func (s *workers) take(ctx context.Context, peer string) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *seats) take(ctx context.Context, peer string) context.Context {
 
 // evictLocked ends the oldest call of the peer with the most, of forPeer if no
 // other has more.
-func (s *seats) evictLocked(forPeer string) {
+func (s *workers) evictLocked(forPeer string) {
 	most := forPeer
 	for peer, calls := range s.of {
 		if s.of[most] == nil || calls.Len() > s.of[most].Len() {
@@ -59,14 +59,14 @@ func (s *seats) evictLocked(forPeer string) {
 	}
 }
 
-func (s *seats) leave(peer string, seat *list.Element) {
+func (s *workers) leave(peer string, seat *list.Element) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(peer, seat)
 }
 
 // removeLocked frees a seat, unless it is another's by now.
-func (s *seats) removeLocked(peer string, seat *list.Element) {
+func (s *workers) removeLocked(peer string, seat *list.Element) {
 	calls := s.of[peer]
 	if calls == nil {
 		return
@@ -107,8 +107,8 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if r.most > 0 && u.of[owner] >= r.most {
-		return nil, fault.New(fault.Exhausted, "its owner has %w under way: let one end first, or raise %s",
-			&fault.Limit{Most: int64(r.most), Resource: r.resource}, r.key)
+		return nil, errdefs.New(errdefs.Exhausted, "its owner has %w under way: let one end first, or raise %s",
+			&errdefs.Limit{Most: int64(r.most), Resource: r.resource}, r.key)
 	}
 	if u.of == nil {
 		u.of = map[string]int{}
@@ -125,7 +125,7 @@ func (u *underWay) enter(owner string, r ration) (leave func(), err error) {
 
 // enterExec counts a command of a sandbox until leave is called: for the
 // sandbox's owner, unless the operator runs it. Errors: Exhausted.
-func (s *Service) enterExec(ctx context.Context, sb *sandbox.Sandbox) (leave func(), err error) {
+func (s *Service) enterExec(ctx context.Context, sb *record.Sandbox) (leave func(), err error) {
 	if callerOf(ctx).Operator {
 		return func() {}, nil
 	}

@@ -5,11 +5,11 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func TestTheBusiestPeerGivesWay(t *testing.T) {
-	var s seats
+	var s workers
 	busy := make([]context.Context, 2*maxStrangers)
 	ctx, leave := context.WithCancel(t.Context())
 	quiet := s.take(ctx, "quiet")
@@ -34,7 +34,7 @@ func TestTheBusiestPeerGivesWay(t *testing.T) {
 	}
 }
 
-func (s *seats) free() int {
+func (s *workers) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maxStrangers - s.taken
@@ -48,7 +48,7 @@ func TestCallsOfAnOwnerAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := u.begin(ctx, "me", 2); !fault.Is(err, fault.Exhausted) {
+	if err := u.begin(ctx, "me", 2); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("one more: %v", err)
 	}
 	if err := u.begin(ctx, "other", 2); err != nil {

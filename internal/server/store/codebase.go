@@ -6,13 +6,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
 // Codebase is a source the server knows.
 type Codebase struct {
-	ID         ident.Codebase
+	ID         id.Codebase
 	Name       string
 	OwnerID    string
 	LinkedPath string // the directory of the host; "" for an uploaded one
@@ -46,12 +46,12 @@ func (s *Store) AddCodebase(ctx context.Context, c Codebase, most int) error {
 }
 
 // Codebase returns the codebase id. Errors: NotFound.
-func (s *Store) Codebase(ctx context.Context, id ident.Codebase) (Codebase, error) {
-	c, err := scanCodebase(s.reader.QueryRowContext(ctx, "SELECT "+codebaseColumns+" FROM codebases WHERE id = ?", id))
+func (s *Store) Codebase(ctx context.Context, key id.Codebase) (Codebase, error) {
+	c, err := scanCodebase(s.reader.QueryRowContext(ctx, "SELECT "+codebaseColumns+" FROM codebases WHERE id = ?", key))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Codebase{}, ident.NoSuch("codebase", string(id))
+		return Codebase{}, id.NoSuch("codebase", string(key))
 	}
-	return c, failed(ctx, "codebase "+string(id), err)
+	return c, failed(ctx, "codebase "+string(key), err)
 }
 
 // CodebaseFilter selects codebases; an empty field selects all.
@@ -63,7 +63,7 @@ type CodebaseFilter struct {
 // the next page, "" after the last. Errors: Invalid for a page that cannot be.
 func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Codebase, string, error) {
 	return listing[Codebase]{
-		what: "list codebases", columns: codebaseColumns, table: "codebases", isID: func(s string) bool { return ident.Codebase(s).IsValid() },
+		what: "list codebases", columns: codebaseColumns, table: "codebases", isID: func(s string) bool { return id.Codebase(s).IsValid() },
 		equal: map[string]string{"owner_id": f.OwnerID}, scan: scanCodebase,
 		key: func(c Codebase) (time.Time, string) { return c.CreatedAt, string(c.ID) },
 	}.page(ctx, s.reader, p)
@@ -71,25 +71,25 @@ func (s *Store) Codebases(ctx context.Context, f CodebaseFilter, p Page) ([]Code
 
 // SetCodebaseContent records what a codebase holds since updatedAt. It does not
 // wait for the disk: it is called for each file. Errors: NotFound.
-func (s *Store) SetCodebaseContent(ctx context.Context, id ident.Codebase, sizeBytes int64, fileCount int, updatedAt time.Time) error {
-	return s.write(ctx, "update codebase "+string(id), ownDeath, func(tx *sql.Tx) error {
+func (s *Store) SetCodebaseContent(ctx context.Context, key id.Codebase, sizeBytes int64, fileCount int, updatedAt time.Time) error {
+	return s.write(ctx, "update codebase "+string(key), ownDeath, func(tx *sql.Tx) error {
 		return change(ctx, tx, "UPDATE codebases SET size = ?, file_count = ?, updated_at = ? WHERE id = ?",
-			sizeBytes, fileCount, nanos(updatedAt), id)
+			sizeBytes, fileCount, nanos(updatedAt), key)
 	})
 }
 
 // RemoveCodebase forgets a codebase. Errors: NotFound; Precondition while there
 // are sandboxes made of it.
-func (s *Store) RemoveCodebase(ctx context.Context, id ident.Codebase) error {
-	return s.write(ctx, "delete codebase "+string(id), powerCut, func(tx *sql.Tx) error {
+func (s *Store) RemoveCodebase(ctx context.Context, key id.Codebase) error {
+	return s.write(ctx, "delete codebase "+string(key), powerCut, func(tx *sql.Tx) error {
 		var n int
-		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE codebase_id = ?", id).Scan(&n)
+		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sandboxes WHERE codebase_id = ?", key).Scan(&n)
 		switch {
 		case err != nil:
 			return err
 		case n > 0:
-			return fault.New(fault.Precondition, "%d sandboxes are made of it: destroy them first", n)
+			return errdefs.New(errdefs.Precondition, "%d sandboxes are made of it: destroy them first", n)
 		}
-		return change(ctx, tx, "DELETE FROM codebases WHERE id = ?", id)
+		return change(ctx, tx, "DELETE FROM codebases WHERE id = ?", key)
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
 // What cannot be made again waits for the disk; what is called often, and can,
@@ -16,8 +16,8 @@ func TestWhatWaitsForTheDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	c := Codebase{ID: ident.NewCodebase()}
-	b := Sandbox{ID: ident.NewSandbox(), CodebaseID: c.ID}
+	c := Codebase{ID: id.NewCodebase()}
+	b := Sandbox{ID: id.NewSandbox(), CodebaseID: c.ID}
 	const normal, full = 1, 2 // sqlite.org/pragma.html#pragma_synchronous
 	for _, step := range []struct {
 		name string

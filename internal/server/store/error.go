@@ -8,15 +8,15 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // errNotThere is what a statement found that changed no row.
-var errNotThere = fault.New(fault.NotFound, "there is none")
+var errNotThere = errdefs.New(errdefs.NotFound, "there is none")
 
 func fileError(err error) error {
-	return fault.New(hostfile.Kind(err), "database: %w", err)
+	return errdefs.New(safefs.Kind(err), "database: %w", err)
 }
 
 // failed is nil for a nil err, else "what: err" with the kind of the cause.
@@ -24,46 +24,46 @@ func failed(ctx context.Context, what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fault.New(kindOf(ctx, err), "%s: %w", what, err)
+	return errdefs.New(kindOf(ctx, err), "%s: %w", what, err)
 }
 
-func kindOf(ctx context.Context, err error) fault.Kind {
-	if e, ok := errors.AsType[*fault.Error](err); ok {
+func kindOf(ctx context.Context, err error) errdefs.Kind {
+	if e, ok := errors.AsType[*errdefs.Error](err); ok {
 		return e.Kind
 	}
 	// An interrupted statement says so in SQLite's words, not the context's.
 	switch ended := errors.Join(err, ctx.Err()); {
 	case errors.Is(err, sql.ErrNoRows):
-		return fault.NotFound
+		return errdefs.NotFound
 	case errors.Is(ended, context.DeadlineExceeded):
-		return fault.Deadline
+		return errdefs.Deadline
 	case errors.Is(ended, context.Canceled):
-		return fault.Canceled
+		return errdefs.Canceled
 	}
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return kindOfCode(e.Code())
 	}
-	return hostfile.Kind(err)
+	return safefs.Kind(err)
 }
 
 // kindOfCode gives SQLite's result codes (sqlite.org/rescode.html) a kind.
-func kindOfCode(code int) fault.Kind {
+func kindOfCode(code int) errdefs.Kind {
 	switch code {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-		return fault.Exists
+		return errdefs.Exists
 	case sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_NOMEM:
 		// The index of the log could not grow: no room where it lies.
-		return fault.Exhausted
+		return errdefs.Exhausted
 	}
 	switch code & 0xff {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_CANTOPEN:
-		return fault.Unavailable
+		return errdefs.Unavailable
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
-		return fault.Exhausted
+		return errdefs.Exhausted
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
-		return fault.Denied
+		return errdefs.Denied
 	case sqlite3.SQLITE_NOTADB:
-		return fault.Precondition
+		return errdefs.Precondition
 	}
-	return fault.Internal
+	return errdefs.Internal
 }

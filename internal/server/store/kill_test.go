@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // childVariable makes the test binary a writer to the database it names.
@@ -45,12 +45,12 @@ func TestKilledWriter(t *testing.T) {
 	for round := range 8 {
 		told = append(told, killedAfter(t, self, path, 5+17*round)...)
 		s := open(t, path, store.Options{})
-		for _, id := range told {
-			if _, err := s.Codebase(t.Context(), ident.Codebase(id)); err == nil {
+		for _, key := range told {
+			if _, err := s.Codebase(t.Context(), id.Codebase(key)); err == nil {
 				continue
 			}
-			if _, err := s.Sandbox(t.Context(), ident.Sandbox(id)); err != nil {
-				t.Errorf("round %d: %s was stored and is lost: %v", round, id, err)
+			if _, err := s.Sandbox(t.Context(), id.Sandbox(key)); err != nil {
+				t.Errorf("round %d: %s was stored and is lost: %v", round, key, err)
 			}
 		}
 		must(t, s.AddCodebase(t.Context(), codebase("after", int64(round)), 0))

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // migrations holds one file for each version: NNNN_what.sql makes version NNNN
@@ -22,7 +22,7 @@ var migrations embed.FS
 func (s *Store) migrate(ctx context.Context, path string) error {
 	steps, err := migrationTexts()
 	if err != nil {
-		return fault.New(fault.Internal, "database migrations: %w", err)
+		return errdefs.New(errdefs.Internal, "database migrations: %w", err)
 	}
 	what := fmt.Sprintf("database %s", path)
 	if _, err := version(ctx, s.reader, len(steps)); err != nil {
@@ -57,9 +57,9 @@ func version(ctx context.Context, q querier, latest int) (int, error) {
 	case err != nil:
 		return 0, err
 	case version > latest:
-		return 0, fault.New(fault.Precondition, "it has version %d, of a newer agentfense; this one knows %d", version, latest)
+		return 0, errdefs.New(errdefs.Precondition, "it has version %d, of a newer agentfense; this one knows %d", version, latest)
 	case version < 0 || version == 0 && tables > 0:
-		return 0, fault.New(fault.Precondition, "it is a database, but not one of agentfense's")
+		return 0, errdefs.New(errdefs.Precondition, "it is a database, but not one of agentfense's")
 	}
 	return version, nil
 }

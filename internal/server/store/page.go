@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Page asks for a part of a listing.
@@ -36,7 +36,7 @@ func (p Page) after(isID func(string) bool) (createdAt int64, id string, err err
 	const timeBytes = 8
 	key, err := base64.RawURLEncoding.Strict().DecodeString(p.Token)
 	if err != nil || len(key) < timeBytes || !isID(string(key[timeBytes:])) {
-		return 0, "", fault.New(fault.Invalid, "page_token: it is none that this listing has given")
+		return 0, "", errdefs.New(errdefs.Invalid, "page_token: it is none that this listing has given")
 	}
 	return int64(binary.BigEndian.Uint64(key)), string(key[timeBytes:]), nil
 }
@@ -60,7 +60,7 @@ type scanner interface{ Scan(to ...any) error }
 // page returns one page and the token of the next, "" if it was the last.
 func (l listing[T]) page(ctx context.Context, db *sql.DB, p Page) ([]T, string, error) {
 	if p.Size < 1 {
-		return nil, "", fault.New(fault.Invalid, "page_size %d: want 1 or more", p.Size)
+		return nil, "", errdefs.New(errdefs.Invalid, "page_size %d: want 1 or more", p.Size)
 	}
 	createdAt, id, err := p.after(l.isID)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // model is a store beside the maps it must be equal to.
 type model struct {
 	path      string
 	store     *store.Store
-	codebases map[ident.Codebase]store.Codebase
-	sandboxes map[ident.Sandbox]store.Sandbox
+	codebases map[id.Codebase]store.Codebase
+	sandboxes map[id.Sandbox]store.Sandbox
 }
 
 var ctx = context.Background()
@@ -30,7 +30,7 @@ func TestTheStoreIsAMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")
 		must(rt, err)
-		m := &model{path: filepath.Join(dir, "db"), codebases: map[ident.Codebase]store.Codebase{}, sandboxes: map[ident.Sandbox]store.Sandbox{}}
+		m := &model{path: filepath.Join(dir, "db"), codebases: map[id.Codebase]store.Codebase{}, sandboxes: map[id.Sandbox]store.Sandbox{}}
 		m.open(rt)
 		defer func() { m.store.Close() }()
 		rt.Repeat(map[string]func(*rapid.T){
@@ -62,14 +62,14 @@ var (
 
 func (m *model) addCodebase(rt *rapid.T) {
 	c := store.Codebase{
-		ID:   ident.Codebase("cb_" + ids.Draw(rt, "id")),
+		ID:   id.Codebase("cb_" + ids.Draw(rt, "id")),
 		Name: texts.Draw(rt, "name"), OwnerID: owners.Draw(rt, "owner"), LinkedPath: texts.Draw(rt, "linked"),
 		SizeBytes: rapid.Int64().Draw(rt, "size"), FileCount: rapid.Int().Draw(rt, "files"),
 		CreatedAt: at(moments.Draw(rt, "created")), UpdatedAt: at(moments.Draw(rt, "updated")),
 	}
 	err := m.store.AddCodebase(ctx, c, 0)
 	if _, taken := m.codebases[c.ID]; taken {
-		wantKind(rt, err, fault.Exists)
+		wantKind(rt, err, errdefs.Exists)
 		return
 	}
 	must(rt, err)
@@ -77,43 +77,43 @@ func (m *model) addCodebase(rt *rapid.T) {
 }
 
 func (m *model) setContent(rt *rapid.T) {
-	id := ident.Codebase("cb_" + ids.Draw(rt, "id"))
-	c, there := m.codebases[id]
+	key := id.Codebase("cb_" + ids.Draw(rt, "id"))
+	c, there := m.codebases[key]
 	c.SizeBytes, c.FileCount, c.UpdatedAt = rapid.Int64().Draw(rt, "size"), rapid.Int().Draw(rt, "files"), at(moments.Draw(rt, "updated"))
-	err := m.store.SetCodebaseContent(ctx, id, c.SizeBytes, c.FileCount, c.UpdatedAt)
+	err := m.store.SetCodebaseContent(ctx, key, c.SizeBytes, c.FileCount, c.UpdatedAt)
 	if !there {
-		wantKind(rt, err, fault.NotFound)
+		wantKind(rt, err, errdefs.NotFound)
 		return
 	}
 	must(rt, err)
-	m.codebases[id] = c
+	m.codebases[key] = c
 }
 
 func (m *model) removeCodebase(rt *rapid.T) {
-	id := ident.Codebase("cb_" + ids.Draw(rt, "id"))
-	err := m.store.RemoveCodebase(ctx, id)
-	used := slices.ContainsFunc(slices.Collect(maps.Values(m.sandboxes)), func(b store.Sandbox) bool { return b.CodebaseID == id })
-	switch _, there := m.codebases[id]; {
+	key := id.Codebase("cb_" + ids.Draw(rt, "id"))
+	err := m.store.RemoveCodebase(ctx, key)
+	used := slices.ContainsFunc(slices.Collect(maps.Values(m.sandboxes)), func(b store.Sandbox) bool { return b.CodebaseID == key })
+	switch _, there := m.codebases[key]; {
 	case used:
-		wantKind(rt, err, fault.Precondition)
+		wantKind(rt, err, errdefs.Precondition)
 	case !there:
-		wantKind(rt, err, fault.NotFound)
+		wantKind(rt, err, errdefs.NotFound)
 	default:
 		must(rt, err)
-		delete(m.codebases, id)
+		delete(m.codebases, key)
 	}
 }
 
 func (m *model) drawSandbox(rt *rapid.T) store.Sandbox {
 	return store.Sandbox{
-		ID: ident.Sandbox("sb_" + ids.Draw(rt, "id")), Name: owners.Draw(rt, "name"),
-		CodebaseID: ident.Codebase("cb_" + ids.Draw(rt, "codebase")),
+		ID: id.Sandbox("sb_" + ids.Draw(rt, "id")), Name: owners.Draw(rt, "name"),
+		CodebaseID: id.Codebase("cb_" + ids.Draw(rt, "codebase")),
 		OwnerID:    owners.Draw(rt, "owner"), CreatedAt: at(moments.Draw(rt, "created")),
 	}
 }
 
 // clashes reports whether the id or the name of b is taken.
-func clashes(all map[ident.Sandbox]store.Sandbox, b store.Sandbox) bool {
+func clashes(all map[id.Sandbox]store.Sandbox, b store.Sandbox) bool {
 	_, taken := all[b.ID]
 	return taken || slices.ContainsFunc(slices.Collect(maps.Values(all)), func(other store.Sandbox) bool { return other.Name == b.Name })
 }
@@ -129,11 +129,11 @@ func (m *model) addSandbox(rt *rapid.T) {
 	err := m.store.AddSandbox(ctx, b, most)
 	switch _, there := m.codebases[b.CodebaseID]; {
 	case !there:
-		wantKind(rt, err, fault.NotFound)
+		wantKind(rt, err, errdefs.NotFound)
 	case most > 0 && owned >= most:
-		wantKind(rt, err, fault.Exhausted)
+		wantKind(rt, err, errdefs.Exhausted)
 	case clashes(m.sandboxes, b):
-		wantKind(rt, err, fault.Exists)
+		wantKind(rt, err, errdefs.Exists)
 	default:
 		must(rt, err)
 		m.sandboxes[b.ID] = b
@@ -141,26 +141,26 @@ func (m *model) addSandbox(rt *rapid.T) {
 }
 
 func (m *model) removeSandbox(rt *rapid.T) {
-	id := ident.Sandbox("sb_" + ids.Draw(rt, "id"))
-	err := m.store.RemoveSandbox(ctx, id)
-	if _, there := m.sandboxes[id]; !there {
-		wantKind(rt, err, fault.NotFound)
+	key := id.Sandbox("sb_" + ids.Draw(rt, "id"))
+	err := m.store.RemoveSandbox(ctx, key)
+	if _, there := m.sandboxes[key]; !there {
+		wantKind(rt, err, errdefs.NotFound)
 		return
 	}
 	must(rt, err)
-	delete(m.sandboxes, id)
+	delete(m.sandboxes, key)
 }
 
 func (m *model) replace(rt *rapid.T) {
 	all := rapid.SliceOfN(rapid.Custom(m.drawSandbox), 0, 3).Draw(rt, "all")
-	want, twice := map[ident.Sandbox]store.Sandbox{}, false
+	want, twice := map[id.Sandbox]store.Sandbox{}, false
 	for _, b := range all {
 		twice = twice || clashes(want, b)
 		want[b.ID] = b
 	}
 	err := m.store.ReplaceSandboxes(ctx, all)
 	if twice {
-		wantKind(rt, err, fault.Exists)
+		wantKind(rt, err, errdefs.Exists)
 		return
 	}
 	must(rt, err)
@@ -181,7 +181,7 @@ func (m *model) compare(rt *rapid.T) {
 		rt.Fatalf("codebases of %q: got %v, want %v", owner, codebases, want)
 	}
 
-	of := ident.Codebase(rapid.OneOf(rapid.Just(""), rapid.Just("cb_0000000000000001")).Draw(rt, "codebase filter"))
+	of := id.Codebase(rapid.OneOf(rapid.Just(""), rapid.Just("cb_0000000000000001")).Draw(rt, "codebase filter"))
 	sandboxes := pages(rt, size, func(p store.Page) ([]store.Sandbox, string, error) {
 		return m.store.Sandboxes(ctx, store.SandboxFilter{OwnerID: owner, CodebaseID: of}, p)
 	})
@@ -193,9 +193,9 @@ func (m *model) compare(rt *rapid.T) {
 	if !slices.Equal(wanted, sandboxes) {
 		rt.Fatalf("sandboxes of %q and %q: got %v, want %v", owner, of, sandboxes, wanted)
 	}
-	for id, want := range m.sandboxes {
-		if got, err := m.store.Sandbox(ctx, id); err != nil || got != want {
-			rt.Fatalf("sandbox %s: got %v, %v, want %v", id, got, err, want)
+	for key, want := range m.sandboxes {
+		if got, err := m.store.Sandbox(ctx, key); err != nil || got != want {
+			rt.Fatalf("sandbox %s: got %v, %v, want %v", key, got, err, want)
 		}
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
 )
 
 // Sandbox is what the index knows of a sandbox.
 type Sandbox struct {
-	ID         ident.Sandbox
+	ID         id.Sandbox
 	Name       string
-	CodebaseID ident.Codebase // "" for one that run made
-	OwnerID    string         // "" for one that run made
+	CodebaseID id.Codebase // "" for one that run made
+	OwnerID    string      // "" for one that run made
 	CreatedAt  time.Time
 }
 
@@ -44,7 +44,7 @@ func (s *Store) AddSandbox(ctx context.Context, b Sandbox, most int) error {
 			var n int
 			err := tx.QueryRowContext(ctx, "SELECT 1 FROM codebases WHERE id = ?", b.CodebaseID).Scan(&n)
 			if errors.Is(err, sql.ErrNoRows) {
-				return ident.NoSuch("codebase", string(b.CodebaseID))
+				return id.NoSuch("codebase", string(b.CodebaseID))
 			} else if err != nil {
 				return err
 			}
@@ -73,40 +73,40 @@ func roomFor(ctx context.Context, in interface {
 	var n int
 	err := in.QueryRowContext(ctx, "SELECT count(*) FROM "+table+" WHERE owner_id = ?", owner).Scan(&n)
 	if err == nil && n >= most {
-		err = fault.New(fault.Exhausted, "its owner has %d, and %w are allowed: remove one first", n, &fault.Limit{Most: int64(most), Resource: table})
+		err = errdefs.New(errdefs.Exhausted, "its owner has %d, and %w are allowed: remove one first", n, &errdefs.Limit{Most: int64(most), Resource: table})
 	}
 	return err
 }
 
 // Sandbox returns what the index knows of the sandbox id. Errors: NotFound.
-func (s *Store) Sandbox(ctx context.Context, id ident.Sandbox) (Sandbox, error) {
-	b, err := scanSandbox(s.reader.QueryRowContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id = ?", id))
+func (s *Store) Sandbox(ctx context.Context, key id.Sandbox) (Sandbox, error) {
+	b, err := scanSandbox(s.reader.QueryRowContext(ctx, "SELECT "+sandboxColumns+" FROM sandboxes WHERE id = ?", key))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Sandbox{}, ident.NoSuch("sandbox", string(id))
+		return Sandbox{}, id.NoSuch("sandbox", string(key))
 	}
-	return b, failed(ctx, "sandbox "+string(id), err)
+	return b, failed(ctx, "sandbox "+string(key), err)
 }
 
 // SandboxFilter selects sandboxes; an empty field selects all.
 type SandboxFilter struct {
 	OwnerID    string
-	CodebaseID ident.Codebase
+	CodebaseID id.Codebase
 	Name       string
 }
 
 // Sandboxes is as Codebases.
 func (s *Store) Sandboxes(ctx context.Context, f SandboxFilter, p Page) ([]Sandbox, string, error) {
 	return listing[Sandbox]{
-		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", isID: func(s string) bool { return ident.Sandbox(s).IsValid() },
+		what: "list sandboxes", columns: sandboxColumns, table: "sandboxes", isID: func(s string) bool { return id.Sandbox(s).IsValid() },
 		equal: map[string]string{"owner_id": f.OwnerID, "codebase_id": string(f.CodebaseID), "name": f.Name}, scan: scanSandbox,
 		key: func(b Sandbox) (time.Time, string) { return b.CreatedAt, string(b.ID) },
 	}.page(ctx, s.reader, p)
 }
 
 // RemoveSandbox takes a sandbox out of the index. Errors: NotFound.
-func (s *Store) RemoveSandbox(ctx context.Context, id ident.Sandbox) error {
-	return s.write(ctx, "destroy sandbox "+string(id), ownDeath, func(tx *sql.Tx) error {
-		return change(ctx, tx, "DELETE FROM sandboxes WHERE id = ?", id)
+func (s *Store) RemoveSandbox(ctx context.Context, key id.Sandbox) error {
+	return s.write(ctx, "destroy sandbox "+string(key), ownDeath, func(tx *sql.Tx) error {
+		return change(ctx, tx, "DELETE FROM sandboxes WHERE id = ?", key)
 	})
 }
 

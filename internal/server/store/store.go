@@ -1,19 +1,17 @@
-// Package store is the server's database: codebases, tokens, and an index of
-// the sandboxes by owner and codebase. It is one SQLite file.
+// Package store is the server's database: codebases, tokens, and an index of the sandboxes by owner
+// and codebase. It is one SQLite file, and the package touches no other.
 //
-// What a method has stored survives the server's death. Codebases and tokens
-// survive a power cut too; what a codebase holds and the index of the sandboxes
-// may then be older by some calls, because files and records say the same
-// (ReplaceSandboxes makes the index again of them).
+// What a method has stored survives the server's death. Codebases and tokens survive a power cut
+// too; what a codebase holds and the index of the sandboxes may then be older by some calls,
+// because files and records say the same (ReplaceSandboxes makes the index again from them).
 //
-// Calls are safe for concurrent use. Writes go one after the other through one
-// connection, reads through a pool beside it; a read sees every write that
-// returned before it began. The store does not decide who may see what, and
-// touches no file but the database.
+// Calls are safe for concurrent use. Writes go one after the other through one connection, reads
+// through a pool beside it; a read sees every write that returned before it began. The store does
+// not decide who may see what.
 //
-// Errors of every method, besides those it names: Exhausted if the disk is
-// full, Unavailable if another process holds the database or the disk fails,
-// Canceled and Deadline as the context has it, Internal for a damaged database.
+// Errors of every method, besides those it names: Exhausted if the disk is full, Unavailable if
+// another process holds the database or the disk fails, Canceled and Deadline as the context has
+// it, Internal for a damaged database.
 package store
 
 import (
@@ -27,7 +25,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Store is an open database.
@@ -91,7 +89,7 @@ func openPool(path string, o Options, connections int, pragmas ...string) (*sql.
 	}.Encode()}
 	db, err := sql.Open("sqlite", name.String())
 	if err != nil {
-		return nil, fault.New(fault.Internal, "database %s: %w", path, err)
+		return nil, errdefs.New(errdefs.Internal, "database %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(connections)
 	db.SetMaxIdleConns(connections)

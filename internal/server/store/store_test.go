@@ -17,9 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 func TestMain(m *testing.M) {
@@ -65,10 +65,10 @@ func must(t fatalist, err error) {
 	}
 }
 
-func wantKind(t fatalist, err error, want fault.Kind) {
+func wantKind(t fatalist, err error, want errdefs.Kind) {
 	t.Helper()
-	if !fault.Is(err, want) {
-		t.Errorf("got %v (%v), want %v", err, fault.KindOf(err), want)
+	if !errdefs.Is(err, want) {
+		t.Errorf("got %v (%v), want %v", err, errdefs.KindOf(err), want)
 	}
 }
 
@@ -76,12 +76,12 @@ func wantKind(t fatalist, err error, want fault.Kind) {
 func at(seconds int64) time.Time { return time.Unix(seconds, 7).UTC() }
 
 func codebase(owner string, seconds int64) store.Codebase {
-	return store.Codebase{ID: ident.NewCodebase(), Name: "n", OwnerID: owner, CreatedAt: at(seconds), UpdatedAt: at(seconds)}
+	return store.Codebase{ID: id.NewCodebase(), Name: "n", OwnerID: owner, CreatedAt: at(seconds), UpdatedAt: at(seconds)}
 }
 
-func sandbox(owner string, of ident.Codebase, seconds int64) store.Sandbox {
-	id := ident.NewSandbox()
-	return store.Sandbox{ID: id, Name: string(id), CodebaseID: of, OwnerID: owner, CreatedAt: at(seconds)}
+func sandbox(owner string, of id.Codebase, seconds int64) store.Sandbox {
+	key := id.NewSandbox()
+	return store.Sandbox{ID: key, Name: string(key), CodebaseID: of, OwnerID: owner, CreatedAt: at(seconds)}
 }
 
 func TestCodebases(t *testing.T) {
@@ -89,7 +89,7 @@ func TestCodebases(t *testing.T) {
 	c := codebase("o", 1)
 	c.LinkedPath = "/a\xff\nb"
 	must(t, s.AddCodebase(ctx, c, 0))
-	wantKind(t, s.AddCodebase(ctx, c, 0), fault.Exists)
+	wantKind(t, s.AddCodebase(ctx, c, 0), errdefs.Exists)
 	must(t, s.SetCodebaseContent(ctx, c.ID, 1<<40, 9, at(2)))
 	c.SizeBytes, c.FileCount, c.UpdatedAt = 1<<40, 9, at(2)
 	got, err := s.Codebase(ctx, c.ID)
@@ -99,16 +99,16 @@ func TestCodebases(t *testing.T) {
 
 	b := sandbox("o", c.ID, 3)
 	must(t, s.AddSandbox(ctx, b, 0))
-	wantKind(t, s.RemoveCodebase(ctx, c.ID), fault.Precondition)
+	wantKind(t, s.RemoveCodebase(ctx, c.ID), errdefs.Precondition)
 	must(t, s.RemoveSandbox(ctx, b.ID))
 	must(t, s.RemoveCodebase(ctx, c.ID))
 
 	_, err = s.Codebase(ctx, c.ID)
-	wantKind(t, err, fault.NotFound)
-	wantKind(t, s.RemoveCodebase(ctx, c.ID), fault.NotFound)
-	wantKind(t, s.SetCodebaseContent(ctx, c.ID, 0, 0, at(3)), fault.NotFound)
-	wantKind(t, s.RemoveSandbox(ctx, b.ID), fault.NotFound)
-	wantKind(t, s.AddSandbox(ctx, b, 0), fault.NotFound) // its codebase
+	wantKind(t, err, errdefs.NotFound)
+	wantKind(t, s.RemoveCodebase(ctx, c.ID), errdefs.NotFound)
+	wantKind(t, s.SetCodebaseContent(ctx, c.ID, 0, 0, at(3)), errdefs.NotFound)
+	wantKind(t, s.RemoveSandbox(ctx, b.ID), errdefs.NotFound)
+	wantKind(t, s.AddSandbox(ctx, b, 0), errdefs.NotFound) // its codebase
 	must(t, s.Check(ctx))
 }
 
@@ -129,7 +129,7 @@ func TestAnOwnerHasNoMoreThanAllowed(t *testing.T) {
 		if err == nil {
 			taken++
 		} else {
-			wantKind(t, err, fault.Exhausted)
+			wantKind(t, err, errdefs.Exhausted)
 		}
 	}
 	if taken != 5 {
@@ -139,10 +139,10 @@ func TestAnOwnerHasNoMoreThanAllowed(t *testing.T) {
 
 func TestReplaceSandboxesIsAllOrNothing(t *testing.T) {
 	s, ctx := openNew(t), t.Context()
-	old := store.Sandbox{ID: ident.NewSandbox(), Name: "run-made", CreatedAt: at(1)}
+	old := store.Sandbox{ID: id.NewSandbox(), Name: "run-made", CreatedAt: at(1)}
 	must(t, s.ReplaceSandboxes(ctx, []store.Sandbox{old}))
 	twin := sandbox("o", "cb_0000000000000000", 2)
-	wantKind(t, s.ReplaceSandboxes(ctx, []store.Sandbox{sandbox("o", "", 2), twin, twin}), fault.Exists)
+	wantKind(t, s.ReplaceSandboxes(ctx, []store.Sandbox{sandbox("o", "", 2), twin, twin}), errdefs.Exists)
 	all, _, err := s.Sandboxes(ctx, store.SandboxFilter{}, store.Page{Size: 10})
 	if diff := cmp.Diff([]store.Sandbox{old}, all); err != nil || diff != "" {
 		t.Errorf("after a refused replacement: %v (-want +got):\n%s", err, diff)
@@ -153,7 +153,7 @@ func TestReplaceSandboxesIsAllOrNothing(t *testing.T) {
 		t.Errorf("Sandbox = %+v, %v, want %+v", got, err, twin)
 	}
 	_, err = s.Sandbox(ctx, old.ID)
-	wantKind(t, err, fault.NotFound)
+	wantKind(t, err, errdefs.NotFound)
 }
 
 func TestTokens(t *testing.T) {
@@ -162,10 +162,10 @@ func TestTokens(t *testing.T) {
 	b := store.Token{Hash: store.Hash{2}, Name: "b", Scopes: store.AllScopes, CreatedAt: at(2)}
 	must(t, s.AddToken(ctx, b))
 	must(t, s.AddToken(ctx, a))
-	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "a", Scopes: store.ScopeRead}), fault.Exists)
-	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "c"}), fault.Invalid)
-	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "c", Scopes: 64}), fault.Invalid)
-	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Scopes: store.ScopeRead}), fault.Invalid)
+	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "a", Scopes: store.ScopeRead}), errdefs.Exists)
+	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "c"}), errdefs.Invalid)
+	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Name: "c", Scopes: 64}), errdefs.Invalid)
+	wantKind(t, s.AddToken(ctx, store.Token{Hash: store.Hash{3}, Scopes: store.ScopeRead}), errdefs.Invalid)
 	got, err := s.Tokens(ctx)
 	if diff := cmp.Diff([]store.Token{a, b}, got); err != nil || diff != "" {
 		t.Errorf("Tokens: %v (-want +got):\n%s", err, diff)
@@ -175,9 +175,9 @@ func TestTokens(t *testing.T) {
 		t.Errorf("TokenByHash = %+v, %v", one, err)
 	}
 	must(t, s.RemoveToken(ctx, "a"))
-	wantKind(t, s.RemoveToken(ctx, "a"), fault.NotFound)
+	wantKind(t, s.RemoveToken(ctx, "a"), errdefs.NotFound)
 	_, err = s.TokenByHash(ctx, a.Hash)
-	wantKind(t, err, fault.NotFound)
+	wantKind(t, err, errdefs.NotFound)
 }
 
 func TestScopesReadBack(t *testing.T) {
@@ -188,7 +188,7 @@ func TestScopesReadBack(t *testing.T) {
 	}
 	for _, bad := range []string{"", "reed", "read,", "READ"} {
 		_, err := store.ParseScopes(bad)
-		wantKind(t, err, fault.Invalid)
+		wantKind(t, err, errdefs.Invalid)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestPages(t *testing.T) {
 	var want []store.Codebase
 	for i := range 7 { // three are of one moment
 		c := codebase("o", int64(max(0, i-2)))
-		c.ID = ident.Codebase(fmt.Sprintf("cb_%016x", i))
+		c.ID = id.Codebase(fmt.Sprintf("cb_%016x", i))
 		want = append(want, c)
 	}
 	for _, i := range []int{3, 0, 6, 2, 5, 1, 4} {
@@ -237,13 +237,13 @@ func TestPages(t *testing.T) {
 
 	for _, bad := range []string{"x", "!!!", token + "AA", token[:len(token)-2], " " + token, strings.Repeat("A", 4096), "AAAAAAAAAAA"} {
 		_, _, err := s.Codebases(ctx, store.CodebaseFilter{}, store.Page{Size: 3, Token: bad})
-		wantKind(t, err, fault.Invalid)
+		wantKind(t, err, errdefs.Invalid)
 	}
 	_, _, err = s.Sandboxes(ctx, store.SandboxFilter{}, store.Page{Size: 3, Token: token})
-	wantKind(t, err, fault.Invalid)
+	wantKind(t, err, errdefs.Invalid)
 	for _, size := range []int{0, -1} {
 		_, _, err := s.Codebases(ctx, store.CodebaseFilter{}, store.Page{Size: size})
-		wantKind(t, err, fault.Invalid)
+		wantKind(t, err, errdefs.Invalid)
 	}
 }
 
@@ -255,7 +255,7 @@ func FuzzPageToken(f *testing.F) {
 	f.Add("AAAAAAAAAABjYl8wMDAwMDAwMDAwMDAwMDAw")
 	f.Fuzz(func(t *testing.T, token string) {
 		if _, _, err := s.Codebases(t.Context(), store.CodebaseFilter{}, store.Page{Size: 1, Token: token}); err != nil {
-			wantKind(t, err, fault.Invalid)
+			wantKind(t, err, errdefs.Invalid)
 		}
 	})
 }
@@ -290,13 +290,13 @@ func TestOpenRefuses(t *testing.T) {
 
 	tests := []struct {
 		name, path string
-		kind       fault.Kind
+		kind       errdefs.Kind
 		says       string
 	}{
-		{"a database of a newer version", newer, fault.Precondition, "version 99, of a newer agentfense"},
-		{"another program's database", foreign, fault.Precondition, "not one of agentfense's"},
-		{"a file that is no database", text, fault.Precondition, "not a database"},
-		{"a directory that is not there", filepath.Join(dir, "no", "db"), fault.NotFound, "no such file"},
+		{"a database of a newer version", newer, errdefs.Precondition, "version 99, of a newer agentfense"},
+		{"another program's database", foreign, errdefs.Precondition, "not one of agentfense's"},
+		{"a file that is no database", text, errdefs.Precondition, "not a database"},
+		{"a directory that is not there", filepath.Join(dir, "no", "db"), errdefs.NotFound, "no such file"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

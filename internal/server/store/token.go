@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Hash is the SHA-256 of a token; the token itself is stored nowhere.
@@ -51,7 +51,7 @@ func ParseScopes(text string) (Scopes, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		i := slices.Index(scopeNames, name)
 		if i < 0 {
-			return 0, fault.New(fault.Invalid, "unknown scope %s: it is one of %s", vpath.Quote(name), strings.Join(scopeNames, ", "))
+			return 0, errdefs.New(errdefs.Invalid, "unknown scope %s: it is one of %s", vpath.Quote(name), strings.Join(scopeNames, ", "))
 		}
 		s |= 1 << i
 	}
@@ -78,7 +78,7 @@ func scanToken(row scanner) (t Token, err error) {
 		return Token{}, err
 	}
 	if t.Scopes, err = ParseScopes(scopes); err != nil || len(hash) != len(t.Hash) {
-		return Token{}, fault.New(fault.Internal, "the row of token %s is damaged", vpath.Quote(t.Name))
+		return Token{}, errdefs.New(errdefs.Internal, "the row of token %s is damaged", vpath.Quote(t.Name))
 	}
 	t.Hash = Hash(hash)
 	t.CreatedAt, t.ExpiresAt = fromNanos(created), fromNanos(expires)
@@ -90,9 +90,9 @@ func scanToken(row scanner) (t Token, err error) {
 func (s *Store) AddToken(ctx context.Context, t Token) error {
 	switch {
 	case t.Name == "":
-		return fault.New(fault.Invalid, "create token: it has no name")
+		return errdefs.New(errdefs.Invalid, "create token: it has no name")
 	case t.Scopes == 0 || !AllScopes.Has(t.Scopes):
-		return fault.New(fault.Invalid, "create token %s: its scopes are some of %s", vpath.Escape(t.Name), AllScopes)
+		return errdefs.New(errdefs.Invalid, "create token %s: its scopes are some of %s", vpath.Escape(t.Name), AllScopes)
 	}
 	return s.write(ctx, "create token "+vpath.Escape(t.Name), powerCut, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "INSERT INTO tokens ("+tokenColumns+") VALUES (?, ?, ?, ?, ?, ?)",

@@ -10,21 +10,21 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ident"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/store"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/server/store"
 )
 
 // On a full disk a write is refused, what was there can be read, and with room
 // again writing goes on.
 func TestAFullDisk(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	dir := t.TempDir()
 	must(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"))
 	t.Cleanup(func() { unix.Unmount(dir, unix.MNT_DETACH) })
 	s, ctx := open(t, filepath.Join(dir, "db"), store.Options{}), t.Context()
-	var kept []ident.Codebase
+	var kept []id.Codebase
 	var err error
 	for i := range 100_000 {
 		c := codebase("o", int64(i))
@@ -33,12 +33,12 @@ func TestAFullDisk(t *testing.T) {
 		}
 		kept = append(kept, c.ID)
 	}
-	wantKind(t, err, fault.Exhausted)
+	wantKind(t, err, errdefs.Exhausted)
 	if len(kept) < 10 {
 		t.Fatalf("only %d rows fitted", len(kept))
 	}
-	for _, id := range kept {
-		if _, err := s.Codebase(ctx, id); err != nil {
+	for _, key := range kept {
+		if _, err := s.Codebase(ctx, key); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestALockedDatabase(t *testing.T) {
 	defer other.Close()
 	tx, err := other.BeginTx(ctx, nil)
 	must(t, err)
-	wantKind(t, s.AddCodebase(ctx, codebase("o", 2), 0), fault.Unavailable)
+	wantKind(t, s.AddCodebase(ctx, codebase("o", 2), 0), errdefs.Unavailable)
 	if _, err := s.Codebase(ctx, c.ID); err != nil {
 		t.Errorf("reading while another writes: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestAnEndedContext(t *testing.T) {
 	cancel()
 	late, stop := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer stop()
-	for ctx, want := range map[context.Context]fault.Kind{canceled: fault.Canceled, late: fault.Deadline} {
+	for ctx, want := range map[context.Context]errdefs.Kind{canceled: errdefs.Canceled, late: errdefs.Deadline} {
 		c := codebase("o", 1)
 		wantKind(t, s.AddCodebase(ctx, c, 0), want)
 		_, err := s.Codebase(ctx, c.ID)
@@ -84,7 +84,7 @@ func TestAnEndedContext(t *testing.T) {
 		_, _, err = s.Codebases(ctx, store.CodebaseFilter{}, store.Page{Size: 1})
 		wantKind(t, err, want)
 		_, err = s.Codebase(t.Context(), c.ID)
-		wantKind(t, err, fault.NotFound)
+		wantKind(t, err, errdefs.NotFound)
 	}
 }
 
@@ -95,12 +95,12 @@ func TestADamagedTokenIsRefused(t *testing.T) {
 	must(t, s.AddToken(t.Context(), store.Token{Hash: store.Hash{1}, Name: "t", Scopes: store.ScopeRead}))
 	rawExec(t, path, "UPDATE tokens SET scopes = 'read,everything'")
 	got, err := s.TokenByHash(t.Context(), store.Hash{1})
-	wantKind(t, err, fault.Internal)
+	wantKind(t, err, errdefs.Internal)
 	if got != (store.Token{}) {
 		t.Errorf("TokenByHash = %+v, want nothing", got)
 	}
 	_, err = s.Tokens(t.Context())
-	wantKind(t, err, fault.Internal)
+	wantKind(t, err, errdefs.Internal)
 	if errors.Is(err, sql.ErrNoRows) {
 		t.Error("a damaged row looks like none")
 	}

@@ -12,8 +12,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // oracle is git, asked about everything in a tree.
@@ -26,7 +26,7 @@ type oracle struct {
 // newOracle makes a tree of the files; a directory's name ends with a slash.
 func newOracle(t *testing.T, files ...string) *oracle {
 	t.Helper()
-	needs.Command(t, "git")
+	testenv.Command(t, "git")
 	base := t.TempDir()
 	o := &oracle{repository: filepath.Join(base, "git"), tree: filepath.Join(base, "tree"), isDir: map[vpath.Path]bool{}}
 	if out, err := exec.Command("git", "init", "--quiet", "--bare", o.repository).CombinedOutput(); err != nil {

@@ -1,25 +1,10 @@
 // Package ignore says which files an upload leaves out.
 //
-// Patterns mean what gitignore(5) says, to the corner cases of git's own
-// matching: they are bytes, case counts, the last pattern that matches decides,
-// "!" takes a path back in, and nothing below a directory that is left out can
-// be taken back in. A line that is no valid pattern matches nothing, as in git.
-// Only the files Names at the root of a codebase count, none deeper down.
-//
-// # How a view would use it
-//
-// What an upload would leave out is to be absent from the view of a sandbox on
-// a linked directory, and yet may be created there (DESIGN §8). A policy cannot
-// say that: none forbids to create, and its rules are the user's. It is a matter
-// of what the source holds. So the layer is to be given the Matcher as a filter
-// on the source alone, asked at look-up and listing with ExcludesEntry: an entry
-// that is left out counts as not being there. What the sandbox creates in its
-// place is recorded as made where nothing was, and then apply finds the host's
-// own file there: the conflict that is wanted, by the rules that hold already.
-// For the same reason a directory that still holds such a file survives its
-// deletion at apply. The patterns are to be kept in the sandbox's record: were
-// they read anew, an edit of .gitignore would make files appear and vanish
-// under a running command.
+// Patterns mean what gitignore(5) says, to the corner cases of git's own matching: they are bytes,
+// case counts, the last pattern that matches decides, "!" takes a path back in, and nothing below a
+// directory that is left out can be taken back in. A line that is no valid pattern matches nothing,
+// as in git. Only the files Names at the root of a codebase count for an upload, none deeper down.
+// A review asks Match whether git itself would ignore a file.
 //
 // The package does no I/O. A Matcher is immutable and safe for concurrent use.
 package ignore
@@ -28,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Names are the files at the root that hold patterns, the more binding last.
@@ -78,13 +63,13 @@ func New(texts ...string) (*Matcher, error) {
 	size := 0
 	for _, text := range texts {
 		if size += len(text); size > MaxBytes {
-			return nil, fault.New(fault.Invalid, "ignore patterns: %d bytes are more than %d", size, MaxBytes)
+			return nil, errdefs.New(errdefs.Invalid, "ignore patterns: %d bytes are more than %d", size, MaxBytes)
 		}
 		for line := range strings.SplitSeq(strings.TrimPrefix(text, byteOrderMark), "\n") {
 			p, ok := parseLine(line)
 			switch {
 			case ok && len(line) > MaxLineBytes:
-				return nil, fault.New(fault.Invalid, "ignore patterns: a pattern of %d bytes is longer than %d", len(line), MaxLineBytes)
+				return nil, errdefs.New(errdefs.Invalid, "ignore patterns: a pattern of %d bytes is longer than %d", len(line), MaxLineBytes)
 			case ok:
 				m.add(p)
 			}
@@ -122,8 +107,29 @@ func (m *Matcher) ExcludesEntry(p vpath.Path, isDir bool) bool {
 	if p.IsRoot() {
 		return false
 	}
+	excluded, _ := m.Match(p, isDir)
+	return excluded
+}
+
+// Match reports whether a pattern is about p, and whether the last one that is leaves
+// it out. The directories above do not count.
+func (m *Matcher) Match(p vpath.Path, isDir bool) (excluded, isMeant bool) {
 	last := m.lastMatch(p, isDir)
-	return last >= 0 && !m.patterns[last].negated
+	return last >= 0 && !m.patterns[last].negated, last >= 0
+}
+
+// ExcludesAll reports whether the patterns leave out each entry of their directory,
+// as those do that tools write into their caches.
+func (m *Matcher) ExcludesAll() bool {
+	all := false
+	for i := range m.patterns {
+		p := &m.patterns[i]
+		if p.negated {
+			return false
+		}
+		all = all || p.suffix && p.prefix == "" && !p.dirOnly
+	}
+	return all
 }
 
 // lastMatch returns the index of the last pattern that matches p, -1 for none.

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func compile(t testing.TB, texts ...string) *Matcher {
@@ -78,7 +78,7 @@ func TestTooMuchIsRefused(t *testing.T) {
 	for name, text := range map[string]string{
 		"too many patterns": strings.Repeat("x\n", MaxBytes/2+1), "too long a pattern": strings.Repeat("*a", MaxLineBytes),
 	} {
-		if _, err := New(text); !fault.Is(err, fault.Invalid) {
+		if _, err := New(text); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -102,5 +102,25 @@ func BenchmarkExcludesEntry(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		m.ExcludesEntry("/src/some/package/deeper/file_test.go", false)
+	}
+}
+
+func TestMatchAndExcludesAll(t *testing.T) {
+	m := compile(t, "*.o\n!keep.o\nbuild/")
+	for text, want := range map[string][2]bool{"a.o": {true, true}, "keep.o": {false, true}, "a.c": {false, false}, "build": {false, false}, "build/": {true, true}, "build/x": {false, false}} {
+		p, err := vpath.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if excluded, meant := m.Match(p, strings.HasSuffix(text, "/")); excluded != want[0] || meant != want[1] {
+			t.Errorf("%q: got %v, %v", text, excluded, meant)
+		}
+	}
+	for patterns, want := range map[string]bool{
+		"*": true, "# made by a tool\n*\n": true, "*\n!.gitignore": false, "*/": false, "*.o": false, "": false, "/*": false, "a\n*": true,
+	} {
+		if got := compile(t, patterns).ExcludesAll(); got != want {
+			t.Errorf("%q excludes all: %v", patterns, got)
+		}
 	}
 }

@@ -3,7 +3,7 @@ package ignore
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // pattern is one line, compiled. What it matches begins with prefix; the rest

@@ -1,7 +1,7 @@
-// Package tree says what an upload takes of a directory of this host, and opens
+// Package scan says what an upload takes of a directory of this host, and opens
 // it file by file. Nothing outside of the directory is read, whatever links are
 // in it.
-package tree
+package scan
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ignore"
-	"github.com/agentfense/agentfense/internal/statedir"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/statedir"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
 // File is an entry of a codebase, or one to be put there.
@@ -45,18 +45,18 @@ type Tree struct {
 // malformed patterns; Denied.
 func Open(dir string, patterns ...string) (*Tree, error) {
 	if dir == "" {
-		return nil, fault.New(fault.Invalid, "directory: none is named")
+		return nil, errdefs.New(errdefs.Invalid, "directory: none is named")
 	}
 	path, err := filepath.Abs(dir)
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "%w", err)
+		return nil, errdefs.New(errdefs.NotFound, "%w", err)
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "%w", err)
+		return nil, errdefs.New(errdefs.Invalid, "%w", err)
 	}
 	t := &Tree{Path: path, root: root, state: stateDir()}
 	matcher, err := t.matcher(patterns)
@@ -102,7 +102,7 @@ func (t *Tree) matcher(more []string) (*ignore.Matcher, error) {
 		case err == nil:
 			texts = append(texts, text)
 		case !errors.Is(err, fs.ErrNotExist):
-			return nil, fault.New(fault.Invalid, "%s: %w", vpath.Escape(filepath.Join(t.Path, name)), err)
+			return nil, errdefs.New(errdefs.Invalid, "%s: %w", vpath.Escape(filepath.Join(t.Path, name)), err)
 		}
 	}
 	return ignore.New(append(texts, more...)...)
@@ -163,11 +163,11 @@ func (t *Tree) Len() int { return len(t.files) }
 func (t *Tree) look(matcher *ignore.Matcher) error {
 	return fs.WalkDir(t.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return fault.New(fault.Denied, "%w", err)
+			return errdefs.New(errdefs.Denied, "%w", err)
 		}
 		if t.isState(entry) {
 			if name == "." {
-				return fault.New(fault.Invalid, "directory %s: is the state directory, which holds secrets", vpath.Escape(t.Path))
+				return errdefs.New(errdefs.Invalid, "directory %s: is the state directory, which holds secrets", vpath.Escape(t.Path))
 			}
 			return fs.SkipDir
 		}
@@ -186,7 +186,7 @@ func (t *Tree) look(matcher *ignore.Matcher) error {
 		}
 		info, err := entry.Info()
 		if err != nil {
-			return fault.New(fault.Precondition, "%s: it went while the directory was looked through", path)
+			return errdefs.New(errdefs.Precondition, "%s: it went while the directory was looked through", path)
 		}
 		return t.add(path, info)
 	})
@@ -201,7 +201,7 @@ func (t *Tree) add(path vpath.Path, info fs.FileInfo) error {
 	case fs.ModeSymlink:
 		target, err := t.root.Readlink(path.Rel())
 		if err != nil {
-			return fault.New(fault.Precondition, "%s: %w", path, err)
+			return errdefs.New(errdefs.Precondition, "%s: %w", path, err)
 		}
 		f.Target = target
 	default:
@@ -225,7 +225,7 @@ func (t *Tree) Next() (File, *os.File, error) {
 	}
 	content, err := t.open(f.Path.Rel())
 	if err != nil {
-		return f, nil, fault.New(fault.Denied, "%w", err)
+		return f, nil, errdefs.New(errdefs.Denied, "%w", err)
 	}
 	info, err := content.Stat()
 	if err != nil {

@@ -1,4 +1,4 @@
-package tree
+package scan
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/ignore"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/transfer/ignore"
 )
 
 // directory makes one with files.
@@ -86,7 +86,7 @@ func TestWhatChangesWhileItIsReadIsNotFollowed(t *testing.T) {
 	if err := errors.Join(os.Remove(filepath.Join(dir, "a")), os.Symlink(secret, filepath.Join(dir, "a"))); err != nil {
 		t.Fatal(err)
 	}
-	if _, content, err := tree.Next(); !fault.Is(err, fault.Denied) || content != nil {
+	if _, content, err := tree.Next(); !errdefs.Is(err, errdefs.Denied) || content != nil {
 		t.Errorf("%v", err)
 	}
 }
@@ -115,7 +115,7 @@ func TestWhatBecomesALinkToAFileLeftOutIsNotFollowed(t *testing.T) {
 			if err := swap(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, content, err := tree.Next(); !fault.Is(err, fault.Denied) || content != nil {
+			if _, content, err := tree.Next(); !errdefs.Is(err, errdefs.Denied) || content != nil {
 				t.Errorf("%v, %v", content, err)
 			}
 		})
@@ -142,7 +142,7 @@ func TestIgnoreFilesThatAreNone(t *testing.T) {
 			if err := try.make(filepath.Join(dir, file)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(dir); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), try.says) {
+			if _, err := Open(dir); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), try.says) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -156,15 +156,15 @@ func TestDirectoriesThatCannotBeOpened(t *testing.T) {
 	}
 	for name, try := range map[string]struct {
 		dir, pattern string
-		want         fault.Kind
+		want         errdefs.Kind
 	}{
-		"an absent one":             {dir: dir + "/none", want: fault.NotFound},
-		"none that is named":        {want: fault.Invalid},
-		"a file":                    {dir: dir + "/file", want: fault.Invalid},
-		"an ignore file that is no": {dir: dir, want: fault.Invalid},
-		"a pattern without an end":  {dir: t.TempDir(), pattern: strings.Repeat("x", 2000), want: fault.Invalid},
+		"an absent one":             {dir: dir + "/none", want: errdefs.NotFound},
+		"none that is named":        {want: errdefs.Invalid},
+		"a file":                    {dir: dir + "/file", want: errdefs.Invalid},
+		"an ignore file that is no": {dir: dir, want: errdefs.Invalid},
+		"a pattern without an end":  {dir: t.TempDir(), pattern: strings.Repeat("x", 2000), want: errdefs.Invalid},
 	} {
-		if _, err := Open(try.dir, try.pattern); !fault.Is(err, try.want) {
+		if _, err := Open(try.dir, try.pattern); !errdefs.Is(err, try.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package carry
+package stream
 
 import (
 	"sync"
@@ -11,10 +11,10 @@ import (
 // does not read.
 const SignalPatience = 2 * time.Second
 
-// Talk is what is said to a program by an Attach call. It may be used
+// AttachStream is what is said to a program by an Attach call. It may be used
 // concurrently. What is said to a program that has ended is lost without an
 // error: the call's answers tell how it ended.
-type Talk struct {
+type AttachStream struct {
 	Patience time.Duration // of Signal
 
 	to      sender
@@ -25,21 +25,21 @@ type sender interface {
 	Send(m *sandboxv1.AttachRequest) error
 }
 
-// NewTalk begins with the message that says which program it is.
-func NewTalk(to sender, first *sandboxv1.AttachRequest) *Talk {
-	t := &Talk{Patience: SignalPatience, to: to}
+// NewAttachStream begins with the message that says which program it is.
+func NewAttachStream(to sender, first *sandboxv1.AttachRequest) *AttachStream {
+	t := &AttachStream{Patience: SignalPatience, to: to}
 	t.send(first)
 	return t
 }
 
-func (t *Talk) send(m *sandboxv1.AttachRequest) {
+func (t *AttachStream) send(m *sandboxv1.AttachRequest) {
 	t.sending.Lock()
 	defer t.sending.Unlock()
 	_ = t.to.Send(m)
 }
 
 // Input sends to the program's standard input.
-func (t *Talk) Input(data []byte) {
+func (t *AttachStream) Input(data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), Bytes)
 		// The caller keeps its data, gRPC the message.
@@ -49,12 +49,12 @@ func (t *Talk) Input(data []byte) {
 }
 
 // EndInput says that nothing more comes on standard input.
-func (t *Talk) EndInput() {
+func (t *AttachStream) EndInput() {
 	t.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_StdinEnd{StdinEnd: true}})
 }
 
 // Resize tells the program's terminal its new size.
-func (t *Talk) Resize(rows, columns uint16) {
+func (t *AttachStream) Resize(rows, columns uint16) {
 	t.send(&sandboxv1.AttachRequest{Message: &sandboxv1.AttachRequest_Resize{Resize: WindowSize(rows, columns)}})
 }
 
@@ -65,7 +65,7 @@ func WindowSize(rows, columns uint16) *sandboxv1.AttachRequest_WindowSize {
 
 // Signal sends a signal, and reports whether it got past the input that is on
 // its way. If not, it is still being sent until the call ends.
-func (t *Talk) Signal(number int32) (sent bool) {
+func (t *AttachStream) Signal(number int32) (sent bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -1,6 +1,6 @@
-// Package carry brings files to a server and back, over the streams of
+// Package stream brings files to a server and back, over the streams of
 // sandbox.v1, in pieces. The errors of a call are as gRPC has them.
-package carry
+package stream
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/tree"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
 )
 
 // Bytes is how much goes into one message.
@@ -22,7 +22,7 @@ const Bytes = 64 << 10
 // Tree puts into a codebase what next returns, in its order, until that returns
 // io.EOF. A file's content is read from the open one, nil for what has none, and
 // that is closed. What was sent before an error may be stored.
-func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, next func() (tree.File, *os.File, error)) (*sandboxv1.UploadTreeResult, error) {
+func Tree(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string, next func() (scan.File, *os.File, error)) (*sandboxv1.UploadTreeResult, error) {
 	ctx, cancel := context.WithCancel(ctx) // gives up what is under way if next fails
 	defer cancel()
 	stream, err := to.UploadTree(ctx)
@@ -58,7 +58,7 @@ func nothing(ctx context.Context, to sandboxv1.CodebaseServiceClient, id string)
 		return nil, err
 	}
 	if got.Linked {
-		return nil, fault.New(fault.Precondition, "upload: codebase %s is linked", id)
+		return nil, errdefs.New(errdefs.Precondition, "upload: codebase %s is linked", id)
 	}
 	return &sandboxv1.UploadTreeResult{CodebaseId: id}, nil
 }
@@ -69,7 +69,7 @@ type uploading interface {
 }
 
 // send sends one file. It returns io.EOF if the server has ended the call.
-func send(to uploading, id string, f tree.File, content *os.File) error {
+func send(to uploading, id string, f scan.File, content *os.File) error {
 	m := &sandboxv1.UploadChunk_Metadata{
 		CodebaseId: id, FilePath: f.Path.Text(), Mode: uint32(f.Mode.Perm()), SymlinkTarget: vpath.EncodeText(f.Target),
 		Directory: f.Mode.IsDir(), TotalSize: f.SizeBytes,
@@ -88,7 +88,7 @@ func send(to uploading, id string, f tree.File, content *os.File) error {
 
 // sendContent sends exactly the bytes that were announced. Errors:
 // Precondition if the file has become shorter.
-func sendContent(to uploading, f tree.File, content *os.File) error {
+func sendContent(to uploading, f scan.File, content *os.File) error {
 	rest := io.LimitReader(content, f.SizeBytes)
 	sent := int64(0)
 	for {
@@ -103,11 +103,11 @@ func sendContent(to uploading, f tree.File, content *os.File) error {
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			if sent < f.SizeBytes {
-				return fault.New(fault.Precondition, "upload %s: the file became shorter while it was read", f.Path)
+				return errdefs.New(errdefs.Precondition, "upload %s: the file became shorter while it was read", f.Path)
 			}
 			return nil
 		case err != nil:
-			return fault.New(fault.Internal, "upload %s: %w", f.Path, err)
+			return errdefs.New(errdefs.Internal, "upload %s: %w", f.Path, err)
 		}
 	}
 }

@@ -49,8 +49,8 @@ func (b *buffers) refuse(n int, st fuse.Status) int {
 	return outHeader
 }
 
-// trimAbove is how much of the buffers a reader that waits for a seat may keep,
-// in bytes.
+// trimAbove is how much of the buffers a reader that waits to become a worker may
+// keep, in bytes.
 const trimAbove = 64 << 10
 
 // trim gives the memory back if much of it was used.

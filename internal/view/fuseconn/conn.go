@@ -1,18 +1,17 @@
-// Package fuseconn is a connection to the kernel's FUSE device: it mounts,
-// answers INIT, reads requests and has a fuse.RawFileSystem answer them, and
-// tells the kernel what to forget or to keep.
+// Package fuseconn is a connection to the kernel's FUSE device.
 //
-// It promises that one client that makes one request after the other meets the
-// same thread each time, see seats.go; that a handler which waits does not keep
-// the next request waiting for long; and that a handler's panic is the answer
-// EIO. What the requests mean is the library's and the file system's business.
-// It never touches the mount itself.
+// It mounts, answers INIT, reads requests, passes each to a fuse.RawFileSystem and
+// sends the reply, and it notifies the kernel of what to drop from its caches. A
+// client that makes one request after the other meets the same thread each time
+// (workers.go). A handler that blocks does not keep the next request waiting for
+// long. A handler that panics is answered with EIO.
 //
-// # Locks and goroutines
+// The library and the file system decide what requests mean. The package does not
+// access files below the mount.
 //
-// Conn.mu is a leaf: no handler runs and nothing is written to the device with
-// it held. Readers take requests and run the handlers, one more goroutine looks
-// for handlers that are stuck; all end with the mount, before Serve returns.
+// Conn.mu is a leaf: no handler runs and nothing is written to the device with it
+// held. Readers run the handlers, and one more goroutine finds handlers that block.
+// All goroutines end with the mount, before Serve returns.
 package fuseconn
 
 import (
@@ -47,10 +46,10 @@ type Conn struct {
 	log    *slog.Logger
 
 	mu      sync.Mutex
-	free    sync.Cond // a seat is free, or the mount has ended
-	seats   []*seat   // nil: free
-	readers int       // goroutines, those that wait for a seat too
-	waiting int       // for a seat
+	free    sync.Cond // a reader may become a worker, or the mount has ended
+	workers []*worker // nil: free
+	readers int       // goroutines, with those that wait to become a worker
+	waiting int       // to become a worker
 	ended   bool
 
 	all    sync.WaitGroup
@@ -85,7 +84,7 @@ func Mount(mountpoint string, fs fuse.RawFileSystem, o Options) (*Conn, error) {
 }
 
 func newConn(dev int, fs fuse.RawFileSystem, o Options) *Conn {
-	c := &Conn{fd: dev, log: o.Logger, seats: make([]*seat, seatCount()), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	c := &Conn{fd: dev, log: o.Logger, workers: make([]*worker, workerCount()), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if c.log == nil {
 		c.log = slog.Default()
 	}
@@ -116,7 +115,7 @@ func (c *Conn) init() error {
 func (c *Conn) Serve() {
 	c.all.Go(c.watch)
 	c.mu.Lock()
-	for range c.seats {
+	for range c.workers {
 		c.startLocked()
 	}
 	c.mu.Unlock()

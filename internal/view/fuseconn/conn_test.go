@@ -15,11 +15,11 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestMain(m *testing.M) {
-	needs.PrivateMounts()
+	testenv.PrivateMounts()
 	goleak.VerifyTestMain(m)
 }
 
@@ -66,7 +66,7 @@ type mounted struct {
 
 func mount(t *testing.T, f *fixture) *mounted {
 	t.Helper()
-	needs.FUSE(t)
+	testenv.FUSE(t)
 	f.RawFileSystem = fuse.NewDefaultRawFileSystem()
 	m := &mounted{dir: t.TempDir()}
 	var err error
@@ -112,7 +112,7 @@ func TestAnswersAreThoseOfTheFileSystem(t *testing.T) {
 }
 
 // TestHandlersThatWaitKeepNobodyWaiting has more handlers wait than there are
-// seats and spare readers, and answers them last come first.
+// workers and spare readers, and answers them last come first.
 func TestHandlersThatWaitKeepNobodyWaiting(t *testing.T) {
 	const clients = 3 * maxWaiting
 	for _, says := range []bool{true, false} {
@@ -130,7 +130,7 @@ func TestHandlersThatWaitKeepNobodyWaiting(t *testing.T) {
 					return fuse.ENOENT
 				}
 				if says {
-					conn.Load().StandIn()
+					conn.Load().BeginBlocking()
 				}
 				arrived.Done()
 				<-gates[i]
@@ -243,9 +243,9 @@ func TestSurplusReadersEnd(t *testing.T) {
 	all.Wait()
 	for {
 		m.mu.Lock()
-		readers, seats := m.readers, len(m.seats)
+		readers, workers := m.readers, len(m.workers)
 		m.mu.Unlock()
-		if readers <= maxWaiting+seats {
+		if readers <= maxWaiting+workers {
 			return
 		}
 		time.Sleep(time.Millisecond) // until the test's own time-out

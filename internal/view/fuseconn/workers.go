@@ -10,35 +10,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two threads that wait at the device take turns, as the kernel wakes whoever
-// waits longest: each request of a client then meets a thread that has slept,
-// on another processor, and is answered in twice the time (25 instead of 13 µs
-// on two processors). So only who has a seat waits there, and keeps it while
-// the handler runs. A handler that waits for something gives it up, by StandIn;
-// where that was not foreseen, the watch takes it away.
+// If two threads wait at the device, the kernel wakes the one that has waited
+// longest, so that they take turns. Each request of a client then meets a thread
+// that has slept, on another processor, and is answered in twice the time (25
+// instead of 13 µs on two processors). So only workers wait there. A reader stays
+// a worker while its handler runs. A handler that is about to block calls
+// BeginBlocking, and another reader takes over. The watch finds handlers that
+// block without that call.
 
-// seat is the right to take the next request.
-type seat struct {
+// worker is the right of one reader to take the next request.
+type worker struct {
 	// turn is odd while a handler runs.
 	turn atomic.Uint64
-	// taken says that somebody else sits there now.
-	taken atomic.Bool
+	// replaced says that another reader has taken over.
+	replaced atomic.Bool
 }
 
-func (s *seat) busy() bool { return s.turn.Load()&1 == 1 }
+func (w *worker) busy() bool { return w.turn.Load()&1 == 1 }
 
 const (
-	// processorsPerSeat is how many processors share a seat: one thread that
-	// does nothing else answers for the clients on three others.
-	processorsPerSeat = 4
+	// processorsPerWorker is how many processors share a worker: one thread that
+	// does nothing else answers the clients on three others.
+	processorsPerWorker = 4
 	// maxReaders bounds the handlers that run at once, and so the memory for
 	// requests: two buffers of MaxWrite each.
 	maxReaders = 64
-	// maxWaiting is how many readers without a seat are kept.
+	// maxWaiting is how many readers wait to become a worker.
 	maxWaiting = 4
 )
 
-func seatCount() int { return max(1, runtime.GOMAXPROCS(0)/processorsPerSeat) }
+func workerCount() int { return max(1, runtime.GOMAXPROCS(0)/processorsPerWorker) }
 
 // startLocked starts a reader if there may be one more.
 func (c *Conn) startLocked() {
@@ -53,33 +54,34 @@ func (c *Conn) startLocked() {
 func (c *Conn) read() {
 	b, err := newBuffers()
 	if err != nil {
-		c.starve(err)
+		c.dropReader(err)
 		return
 	}
 	defer b.free()
 	for {
-		s := c.sit(b)
-		if s == nil {
+		w := c.becomeWorker(b)
+		if w == nil {
 			return
 		}
-		for !s.taken.Load() {
+		for !w.replaced.Load() {
 			n, err := c.next(b)
 			if err != nil {
 				c.end(err)
 				break
 			}
-			s.turn.Add(1)
+			w.turn.Add(1)
 			if c.asleep.Load() && c.asleep.CompareAndSwap(true, false) {
 				c.wake <- struct{}{}
 			}
 			c.answer(b, n)
-			s.turn.Add(1)
+			w.turn.Add(1)
 		}
 	}
 }
 
-// sit returns a seat; nil says that the reader is not needed any more.
-func (c *Conn) sit(b *buffers) *seat {
+// becomeWorker waits until the reader may be a worker; nil says that the reader is not
+// needed any more.
+func (c *Conn) becomeWorker(b *buffers) *worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -87,10 +89,10 @@ func (c *Conn) sit(b *buffers) *seat {
 			c.readers--
 			return nil
 		}
-		for i, s := range c.seats {
-			if s == nil {
-				c.seats[i] = &seat{}
-				return c.seats[i]
+		for i, w := range c.workers {
+			if w == nil {
+				c.workers[i] = &worker{}
+				return c.workers[i]
 			}
 		}
 		if c.waiting >= maxWaiting {
@@ -104,9 +106,9 @@ func (c *Conn) sit(b *buffers) *seat {
 	}
 }
 
-// starve ends a reader that got no memory for requests. Without any reader
-// nobody would ever be answered.
-func (c *Conn) starve(err error) {
+// dropReader ends a reader that got no memory for requests. The mount ends with the
+// last reader, since no request would be answered any more.
+func (c *Conn) dropReader(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.log.Error("fuse: no memory for requests", slog.Any("error", err))
@@ -115,23 +117,23 @@ func (c *Conn) starve(err error) {
 	}
 }
 
-// StandIn says that a handler is about to wait: if no other reader is at the
-// device, one takes the seat of a reader whose handler runs.
-func (c *Conn) StandIn() {
+// BeginBlocking says that a handler is about to block. If no worker waits at the
+// device, another reader takes over from a worker whose handler runs.
+func (c *Conn) BeginBlocking() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
 		return
 	}
-	for _, s := range c.seats {
-		if s == nil || !s.busy() {
-			return // somebody is there or on the way
+	for _, w := range c.workers {
+		if w == nil || !w.busy() {
+			return // a worker is there or on the way
 		}
 	}
-	c.seats[0].taken.Store(true)
+	c.workers[0].replaced.Store(true)
 	// The one that has waited longest for an answer is at the end.
-	copy(c.seats, c.seats[1:])
-	c.seats[len(c.seats)-1] = nil
+	copy(c.workers, c.workers[1:])
+	c.workers[len(c.workers)-1] = nil
 	if c.waiting > 0 {
 		c.free.Signal()
 		return
@@ -160,18 +162,18 @@ func (c *Conn) endLocked() {
 }
 
 const (
-	// stuckAfter is how long a handler may keep the only seats: two to three
-	// times the wait for a slow disk.
+	// stuckAfter is how long the handlers of all workers may run before another
+	// reader takes over: two to three times the wait for a slow disk.
 	stuckAfter = 2 * time.Millisecond
 	// quietTicks is how many times nothing happened before the watch sleeps.
 	quietTicks = 5
 )
 
-// watch finds handlers that wait without having said so.
+// watch finds handlers that block without BeginBlocking.
 func (c *Conn) watch() {
 	tick := time.NewTicker(stuckAfter)
 	defer tick.Stop()
-	seen := make([]uint64, len(c.seats))
+	seen := make([]uint64, len(c.workers))
 	for quiet := 0; ; {
 		select {
 		case <-tick.C:
@@ -181,7 +183,7 @@ func (c *Conn) watch() {
 		moved, stuck := c.look(seen)
 		switch {
 		case stuck:
-			c.StandIn()
+			c.BeginBlocking()
 			quiet = 0
 		case moved:
 			quiet = 0
@@ -200,16 +202,16 @@ func (c *Conn) watch() {
 	}
 }
 
-// look compares the seats with what was seen of them the last time: whether
-// anything moved, and whether all are stuck.
+// look compares the workers with their turns at the last look: whether any has moved,
+// and whether all are stuck.
 func (c *Conn) look(seen []uint64) (moved, stuck bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	stuck = true
-	for i, s := range c.seats {
+	for i, w := range c.workers {
 		var turn uint64
-		if s != nil {
-			turn = s.turn.Load()
+		if w != nil {
+			turn = w.turn.Load()
 		}
 		stuck = stuck && turn == seen[i] && turn&1 == 1
 		moved = moved || turn != seen[i]

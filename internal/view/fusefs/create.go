@@ -4,13 +4,13 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// spot is where an entry is about to be made, replaced or removed.
-type spot struct {
+// target is where an entry is about to be made, replaced or removed.
+type target struct {
 	parent *node
 	dir    vpath.Path
 	name   string
@@ -18,31 +18,31 @@ type spot struct {
 	d      policy.Decision
 }
 
-// spotAt finds name in the directory id. The caller holds fs.moves.
-func (fs *FS) spotAt(id uint64, name string) (spot, fuse.Status) {
+// targetAt finds name in the directory id. The caller holds fs.moves.
+func (fs *FS) targetAt(id uint64, name string) (target, fuse.Status) {
 	parent, dir, st := fs.dirAt(id)
 	if !st.Ok() {
-		return spot{}, st
+		return target{}, st
 	}
 	if len(name) > vpath.NameMax {
-		return spot{}, fuse.Status(unix.ENAMETOOLONG)
+		return target{}, fuse.Status(unix.ENAMETOOLONG)
 	}
 	name, d := fs.keyOf(fs.stateOf(parent, dir), dir, name)
-	return spot{parent, dir, name, dir.Child(name), d}, fuse.OK
+	return target{parent, dir, name, dir.Child(name), d}, fuse.OK
 }
 
-// vacantAt is spotAt for a name to be made. Whether something is there does
+// vacantAt is targetAt for a name to be made. Whether something is there does
 // not matter to the answer at a path that is not write; an own entry is then
 // made, where the policy lets the program, see claim.
-func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (spot, fuse.Status) {
-	s, st := fs.spotAt(in.NodeId, name)
+func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (target, fuse.Status) {
+	s, st := fs.targetAt(in.NodeId, name)
 	if !st.Ok() {
 		return s, st
 	}
 	return s, fs.mayMake(&s, operation, &in.Caller)
 }
 
-func (fs *FS) mayMake(s *spot, operation string, c *fuse.Caller) fuse.Status {
+func (fs *FS) mayMake(s *target, operation string, c *fuse.Caller) fuse.Status {
 	if reserved(s.parent, s.name) {
 		return refused
 	}
@@ -56,9 +56,9 @@ func (fs *FS) mayMake(s *spot, operation string, c *fuse.Caller) fuse.Status {
 	return fuse.OK
 }
 
-// born returns the node of an entry that was just made, known to the kernel
+// instantiate returns the node of an entry that was just made, known to the kernel
 // once, and tells everybody of it.
-func (fs *FS) born(s *spot, info *layer.Info, c *fuse.Caller) *node {
+func (fs *FS) instantiate(s *target, info *layer.Info, c *fuse.Caller) *node {
 	t := &fs.nodes
 	t.mu.Lock()
 	if old := t.childLocked(s.parent, s.name); old != nil {
@@ -77,12 +77,12 @@ func (fs *FS) born(s *spot, info *layer.Info, c *fuse.Caller) *node {
 	return n
 }
 
-// made answers an operation that made an entry.
-func (fs *FS) made(s *spot, info *layer.Info, err error, operation string, c *fuse.Caller, out *fuse.EntryOut) fuse.Status {
+// replyEntry answers an operation that made an entry.
+func (fs *FS) replyEntry(s *target, info *layer.Info, err error, operation string, c *fuse.Caller, out *fuse.EntryOut) fuse.Status {
 	if err != nil {
 		return fs.fail(operation, s.path, err)
 	}
-	n := fs.born(s, info, c)
+	n := fs.instantiate(s, info, c)
 	fs.fillEntry(n, s.parent, info, out)
 	return fuse.OK
 }
@@ -108,7 +108,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		}
 		return st
 	}
-	n := fs.born(&s, &info, &in.Caller)
+	n := fs.instantiate(&s, &info, &in.Caller)
 	fs.fds.release(fs.fds.put(&handle{file: f, node: n, writer: fs.writer(&in.Caller)}))
 	fs.fillEntry(n, s.parent, &info, &out.EntryOut)
 	return fuse.OK
@@ -153,7 +153,7 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	fs.stats.count(opMkdir)
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
-	s, st := fs.spotAt(in.NodeId, name)
+	s, st := fs.targetAt(in.NodeId, name)
 	if !st.Ok() {
 		return st
 	}
@@ -162,8 +162,12 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 			return st
 		}
 	}
-	info, err := fs.o.Layer.Mkdir(s.path, in.Mode)
-	return fs.made(&s, &info, err, "mkdir", &in.Caller, out)
+	mkdir := fs.o.Layer.Mkdir
+	if s.d.Permission == policy.None {
+		mkdir = fs.o.Layer.MkdirOver // a file of the source does not show here, and so is not in the way
+	}
+	info, err := mkdir(s.path, in.Mode)
+	return fs.replyEntry(&s, &info, err, "mkdir", &in.Caller, out)
 }
 
 // Mknod makes a regular file, a FIFO or a socket. Devices are refused.
@@ -176,7 +180,7 @@ func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 		return st
 	}
 	info, err := fs.o.Layer.Mknod(s.path, in.Mode)
-	return fs.made(&s, &info, err, "mknod", &in.Caller, out)
+	return fs.replyEntry(&s, &info, err, "mknod", &in.Caller, out)
 }
 
 // Symlink makes a symbolic link. Where it points is the business of whoever
@@ -190,5 +194,5 @@ func (fs *FS) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string,
 		return st
 	}
 	info, err := fs.o.Layer.Symlink(target, s.path)
-	return fs.made(&s, &info, err, "symlink", &in.Caller, out)
+	return fs.replyEntry(&s, &info, err, "symlink", &in.Caller, out)
 }

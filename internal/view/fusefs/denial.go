@@ -9,9 +9,9 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Denial is a refusal by policy. What a file's own mode refuses is none.

@@ -7,25 +7,25 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // errnoOf says what the kernel is told where an error carries no errno of its
 // own. A hidden object must look absent, so Hidden and NotFound are
 // indistinguishable here on purpose.
-var errnoOf = map[fault.Kind]syscall.Errno{
-	fault.Invalid:      syscall.EINVAL,
-	fault.NotFound:     syscall.ENOENT,
-	fault.Hidden:       syscall.ENOENT,
-	fault.Exists:       syscall.EEXIST,
-	fault.Denied:       syscall.EACCES,
-	fault.Precondition: syscall.EBUSY,
-	fault.Exhausted:    syscall.ENOSPC,
-	fault.Unsupported:  syscall.EOPNOTSUPP,
-	fault.Unavailable:  syscall.EAGAIN,
-	fault.Canceled:     syscall.EINTR,
-	fault.Deadline:     syscall.ETIMEDOUT,
+var errnoOf = map[errdefs.Kind]syscall.Errno{
+	errdefs.Invalid:      syscall.EINVAL,
+	errdefs.NotFound:     syscall.ENOENT,
+	errdefs.Hidden:       syscall.ENOENT,
+	errdefs.Exists:       syscall.EEXIST,
+	errdefs.Denied:       syscall.EACCES,
+	errdefs.Precondition: syscall.EBUSY,
+	errdefs.Exhausted:    syscall.ENOSPC,
+	errdefs.Unsupported:  syscall.EOPNOTSUPP,
+	errdefs.Unavailable:  syscall.EAGAIN,
+	errdefs.Canceled:     syscall.EINTR,
+	errdefs.Deadline:     syscall.ETIMEDOUT,
 }
 
 // What a refusal by policy answers, by what the caller did (DESIGN §3).
@@ -43,7 +43,7 @@ func status(err error) fuse.Status {
 	var no syscall.Errno
 	if !errors.As(err, &no) {
 		var ok bool
-		if no, ok = errnoOf[fault.KindOf(err)]; !ok {
+		if no, ok = errnoOf[errdefs.KindOf(err)]; !ok {
 			no = syscall.EIO
 		}
 	}

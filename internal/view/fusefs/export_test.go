@@ -1,6 +1,6 @@
 package fusefs
 
-import "github.com/agentfense/agentfense/internal/policy"
+import "github.com/agentfense/agentfense/internal/view/policy"
 
 // WithoutRules runs do while every handler that needs the policy panics.
 func (fs *FS) WithoutRules(do func()) {

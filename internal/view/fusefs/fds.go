@@ -8,7 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // fdCache keeps the descriptors used last, at most one a node. The kernel does
@@ -179,7 +179,7 @@ func (fs *FS) open(n *node, write bool) (*layer.File, fuse.Status) {
 			fs.outdated(n)
 			return nil, fuse.Status(unix.ESTALE)
 		}
-		fs.conn.StandIn() // while the file is copied up
+		fs.conn.BeginBlocking() // while the file is copied up
 	}
 	f, info, err := fs.o.Layer.Open(p, write)
 	if err != nil {

@@ -4,12 +4,13 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Link gives a file a further name. Both names must be write: a link never
-// takes a file into another class, nor into or out of own entries. The names share the node from then on.
+// takes a file into another class, nor into or out of own entries. The names share the node from
+// then on.
 func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLink)
 	fs.copyLinked(in, name)
@@ -59,7 +60,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 // copyLinked is copyFirst for a file that is about to get a further name.
 func (fs *FS) copyLinked(in *fuse.LinkIn, name string) {
 	fs.moves.RLock()
-	to, st := fs.spotAt(in.NodeId, name)
+	to, st := fs.targetAt(in.NodeId, name)
 	fs.moves.RUnlock()
 	n := fs.nodes.get(in.Oldnodeid)
 	if n != nil && st.Ok() && fs.permission(n) == policy.Write && to.d.Permission == policy.Write {
@@ -67,7 +68,7 @@ func (fs *FS) copyLinked(in *fuse.LinkIn, name string) {
 	}
 }
 
-func (fs *FS) link(n *node, s *spot) (layer.Info, fuse.Status) {
+func (fs *FS) link(n *node, s *target) (layer.Info, fuse.Status) {
 	if o := fs.orphan(n); o != nil {
 		info, err := fs.o.Layer.LinkOrphan(o, s.path)
 		if err != nil {

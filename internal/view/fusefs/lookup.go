@@ -4,10 +4,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fuseconn"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/fuseconn"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // reserved reports whether name is the library's own, which is never listed and
@@ -33,7 +33,8 @@ func (fs *FS) dirAt(id uint64) (*node, vpath.Path, fuse.Status) {
 }
 
 // Lookup finds a name. At a none path it decides by what the program made there,
-// without looking at the source, and no answer is kept by the kernel, so that every attempt is seen.
+// without looking at the source, and no answer is kept by the kernel, so that every attempt is
+// seen.
 func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLookup)
 	fs.moves.RLock()

@@ -17,18 +17,18 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleEnv); role != "" {
 		os.Exit(play(role, os.Args[1:]))
 	}
-	needs.PrivateMounts()
+	testenv.PrivateMounts()
 	goleak.VerifyTestMain(m)
 }
 
@@ -112,7 +112,7 @@ func mount(t testing.TB, tr tree, specs ...string) *view {
 
 func mountSource(t testing.TB, source string, change func(*fusefs.Options), specs ...string) *view {
 	t.Helper()
-	needs.FUSE(t)
+	testenv.FUSE(t)
 	home := t.TempDir()
 	for _, dir := range []string{source, home, filepath.Dir(home)} {
 		if err := os.Chmod(dir, 0o755); err != nil {

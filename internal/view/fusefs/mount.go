@@ -12,11 +12,11 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fuseconn"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/fuseconn"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Options says what is shown, and to whom. Layer and Policy cannot be missing.
@@ -54,6 +54,21 @@ type Options struct {
 }
 
 // FS is a mounted view.
+//
+// OPEN, FLUSH and OPENDIR answer ENOSYS, after which the kernel neither asks nor tells about opens
+// any more. So there is no state for each open file: descriptors live in a bounded cache (fds.go),
+// directory offsets are numbers that a name keeps (readdir.go), and what was unlinked lives until
+// FORGET (remove.go).
+//
+// FS.moves is shared by whatever goes from a node to its path and on to the layer, and exclusive
+// for links and for changes of names of directories. A node's identity and descriptor change under
+// its stripe. No lock that a handler takes is held while the kernel is notified: the storers hold
+// prefetcher.gate then, which only they and SetPolicy take.
+//
+// Goroutines: fuseconn's readers run the handlers. One goroutine notifies the kernel, two store
+// file contents, one reads inotify, one reports refusals that were counted, one has the disk begin
+// with large files. All end with the mount. A handler that waits for another of them, or for a
+// disk, says so first (fuseconn.Conn.BeginBlocking).
 type FS struct {
 	o          Options
 	log        *slog.Logger
@@ -94,12 +109,12 @@ const fsName = "agentfense"
 func Mount(mountpoint string, o Options) (*FS, error) {
 	fs, err := newFS(mountpoint, o)
 	if err != nil {
-		return nil, fault.New(fault.KindOf(err), "mount the view: %w", err)
+		return nil, errdefs.New(errdefs.KindOf(err), "mount the view: %w", err)
 	}
 	fs.conn, err = fuseconn.Mount(fs.mountpoint, fs, fuseconn.Options{Name: fsName, Library: fs.library(), Logger: fs.log})
 	if err != nil {
 		fs.end()
-		return nil, fault.New(mountKind(err), "mount the view: %w", err)
+		return nil, errdefs.New(mountKind(err), "mount the view: %w", err)
 	}
 	fs.serve()
 	return fs, nil
@@ -107,7 +122,7 @@ func Mount(mountpoint string, o Options) (*FS, error) {
 
 func newFS(mountpoint string, o Options) (*FS, error) {
 	if o.Layer == nil || o.Policy == nil {
-		return nil, fault.New(fault.Invalid, "a layer and a policy are needed")
+		return nil, errdefs.New(errdefs.Invalid, "a layer and a policy are needed")
 	}
 	abs, err := filepath.Abs(mountpoint)
 	if err != nil {
@@ -155,14 +170,14 @@ func (o *Options) descriptors() int {
 	return int(max(8, min(lim.Cur/4, 1024)))
 }
 
-func mountKind(err error) fault.Kind {
+func mountKind(err error) errdefs.Kind {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		return fault.Denied
+		return errdefs.Denied
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENXIO):
-		return fault.Unsupported
+		return errdefs.Unsupported
 	}
-	return fault.Internal
+	return errdefs.Internal
 }
 
 func (fs *FS) library() fuse.MountOptions {
@@ -247,7 +262,7 @@ func (fs *FS) unmounted(err error) error {
 		case <-fs.done:
 			return nil
 		default:
-			return fault.New(fault.Internal, "unmount the view: %w", err)
+			return errdefs.New(errdefs.Internal, "unmount the view: %w", err)
 		}
 	}
 	<-fs.done

@@ -13,12 +13,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/dialogue"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/fusefs"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/linetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestMountOptions(t *testing.T) {
@@ -53,7 +53,7 @@ func TestTheDeviceIsNotInherited(t *testing.T) {
 }
 
 func TestMountErrors(t *testing.T) {
-	needs.FUSE(t)
+	testenv.FUSE(t)
 	source, err := os.Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -68,14 +68,14 @@ func TestMountErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		dir  string
 		o    fusefs.Options
-		want fault.Kind
+		want errdefs.Kind
 	}{
-		"no such directory": {"/nonexistent/x", fusefs.Options{Layer: s, Policy: p}, fault.Unsupported},
-		"no layer":          {t.TempDir(), fusefs.Options{Policy: p}, fault.Invalid},
-		"no policy":         {t.TempDir(), fusefs.Options{Layer: s}, fault.Invalid},
+		"no such directory": {"/nonexistent/x", fusefs.Options{Layer: s, Policy: p}, errdefs.Unsupported},
+		"no layer":          {t.TempDir(), fusefs.Options{Policy: p}, errdefs.Invalid},
+		"no policy":         {t.TempDir(), fusefs.Options{Layer: s}, errdefs.Invalid},
 	} {
-		if _, err := fusefs.Mount(tt.dir, tt.o); !fault.Is(err, tt.want) {
-			t.Errorf("%s: %v (%s), want %s", name, err, fault.KindOf(err), tt.want)
+		if _, err := fusefs.Mount(tt.dir, tt.o); !errdefs.Is(err, tt.want) {
+			t.Errorf("%s: %v (%s), want %s", name, err, errdefs.KindOf(err), tt.want)
 		}
 	}
 }
@@ -84,7 +84,7 @@ func TestUnmountWhileInUse(t *testing.T) {
 	v := mount(t, tree{"f": "1"}, "**=write")
 	cmd := exec.Command("/bin/sh", "-c", `cd "$0" && echo in && read x; cat f`, v.dir)
 	cmd.Dir = "/"
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	d.Hear()
 	if err := v.Unmount(); err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAbortWithACopyOfTheMount(t *testing.T) {
 	v := mount(t, tree{"f": "1\n"}, "**=write")
 	cmd := exec.Command("/bin/sh", "-c", `cat "$0/f" && read x; exec cat "$0/f"`, v.dir)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
-	d := dialogue.Start(t, cmd)
+	d := linetest.Start(t, cmd)
 	d.Hear()
 	aborted := make(chan error, 1)
 	go func() { aborted <- v.Abort() }()
@@ -135,7 +135,7 @@ func TestDoneWhenSomebodyElseUnmounts(t *testing.T) {
 }
 
 func TestEveryEntryBelongsToTheSandbox(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	v := mount(t, tree{"mine": "1", "others": "2", "dir/f": "3", "link": "-> mine"}, "**=write")
 	for name, ids := range map[string][2]int{"mine": {1500, 1600}, "others": {0, 1700}, "dir": {1700, 0}, "link": {7, 7}} {
 		if err := os.Lchown(filepath.Join(v.source, name), ids[0], ids[1]); err != nil {
@@ -154,7 +154,7 @@ func TestEveryEntryBelongsToTheSandbox(t *testing.T) {
 }
 
 func TestStatfsShowsTheQuota(t *testing.T) {
-	needs.FUSE(t)
+	testenv.FUSE(t)
 	source := t.TempDir()
 	handle, err := os.Open(source)
 	if err != nil {
@@ -194,9 +194,9 @@ func TestExtendedAttributesDoNotExist(t *testing.T) {
 // TestAsAnOrdinaryUser mounts in a user and mount namespace of a user without
 // any right on the host.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	needs.OpenFUSE(t)
-	needs.UserNS(t)
-	needs.Root(t)
+	testenv.OpenFUSE(t)
+	testenv.UserNS(t)
+	testenv.Root(t)
 	const uid = 65534
 	home := t.TempDir()
 	tree{"src/f": "content", "src/theirs": "root's"}.make(t, home)

@@ -9,12 +9,16 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
 // node is what the kernel knows by one number. There may be a million, so it
 // is kept to 80 bytes; what few have lives in dir and in table.extras.
+//
+// A node is a path: two names of one source file are two nodes, so that the pages of the stricter
+// one never show through the other. Only hard links made inside share a node. The number by which
+// the kernel knows a node is never used twice.
 type node struct {
 	parent *node // nil: the root, or no name; guarded by table.mu
 	name   string

@@ -4,9 +4,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // keyOf returns the name by which the layer and the table have the entry name of
@@ -28,7 +28,7 @@ func (fs *FS) hasOwn(p vpath.Path, name string) bool {
 
 // claim lets s, where a program may make an own entry, name that. Below a path
 // that is none, a directory that is only traversable shows, and is in the way.
-func (fs *FS) claim(s *spot) fuse.Status {
+func (fs *FS) claim(s *target) fuse.Status {
 	if s.d.Traversable {
 		info, err := fs.o.Layer.LookupIn(s.dir, s.name)
 		switch {
@@ -46,7 +46,7 @@ func (fs *FS) claim(s *spot) fuse.Status {
 
 // mayLink refuses names of one file in and outside of own entries. A file
 // without a name is in neither.
-func (fs *FS) mayLink(n *node, s *spot) fuse.Status {
+func (fs *FS) mayLink(n *node, s *target) fuse.Status {
 	if fs.orphan(n) != nil {
 		return fuse.OK
 	}

@@ -1,8 +1,8 @@
 package fusefs
 
 import (
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // rules is the policy in force. Epochs tell cached verdicts of another policy,
@@ -32,7 +32,7 @@ func (fs *FS) permission(n *node) policy.Permission {
 	r := fs.rules.Load()
 	v := n.verdict.Load()
 	if v>>verdictEpoch != r.epoch {
-		v = r.epoch<<verdictEpoch | fs.judge(n, r)
+		v = r.epoch<<verdictEpoch | fs.effectivePermission(n, r)
 		n.verdict.Store(v)
 	}
 	p := policy.Permission(v & (verdictTraversable - 1))
@@ -57,7 +57,7 @@ func verdictOf(d policy.Decision) uint32 {
 	return v
 }
 
-func (fs *FS) judge(n *node, r *rules) uint32 {
+func (fs *FS) effectivePermission(n *node, r *rules) uint32 {
 	fs.nodes.mu.RLock()
 	p, named := fs.nodes.pathLocked(n)
 	paths := []vpath.Path{p}
@@ -189,13 +189,13 @@ func (fs *FS) SetPolicy(p *policy.Policy) {
 	fs.moves.Unlock()
 	fs.prefetch.gate.Unlock()
 	for _, n := range fs.nodes.all() {
-		fs.repeal(n, old)
+		fs.revoke(n, old)
 	}
 	fs.notify.barrier()
 }
 
-// repeal invalidates what the kernel has of a node whose decision changed.
-func (fs *FS) repeal(n *node, old *policy.Policy) {
+// revoke invalidates what the kernel has of a node whose decision changed.
+func (fs *FS) revoke(n *node, old *policy.Policy) {
 	fs.nodes.mu.RLock()
 	p, named := fs.nodes.pathLocked(n)
 	parent, name := n.parent, n.name

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // prefetcher stores the contents of small files in the kernel's cache before
@@ -138,7 +138,7 @@ func (f *prefetcher) settle(o overwritten) {
 	if o.node == nil {
 		return
 	}
-	f.fs.conn.StandIn() // the kernel may wait for another request first
+	f.fs.conn.BeginBlocking() // the kernel may wait for another request first
 	select {
 	case <-f.fs.notify.pages(o.node.id, o.offset, o.length):
 	case <-time.After(settleTime):

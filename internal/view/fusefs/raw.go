@@ -3,7 +3,7 @@ package fusefs
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // FS answers every request by a method of its own: embedding a default would

@@ -10,10 +10,10 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // dir is what a node has beside itself if it is a directory.
@@ -241,4 +241,4 @@ func (fs *FS) ReleaseDir(*fuse.ReleaseIn) {}
 func (fs *FS) FsyncDir(_ <-chan struct{}, _ *fuse.FsyncIn) fuse.Status { return fuse.ENOSYS }
 
 // notFound reports whether the layer says that nothing is there.
-func notFound(err error) bool { return fault.Is(err, fault.NotFound) }
+func notFound(err error) bool { return errdefs.Is(err, errdefs.NotFound) }

@@ -3,15 +3,15 @@ package fusefs
 import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// occupiedAt is spotAt for a name to be removed, moved or replaced. A none path
+// occupiedAt is targetAt for a name to be removed, moved or replaced. A none path
 // answers as an absent name does.
-func (fs *FS) occupiedAt(in *fuse.InHeader, name, operation string) (spot, fuse.Status) {
-	s, st := fs.spotAt(in.NodeId, name)
+func (fs *FS) occupiedAt(in *fuse.InHeader, name, operation string) (target, fuse.Status) {
+	s, st := fs.targetAt(in.NodeId, name)
 	if !st.Ok() {
 		return s, st
 	}
@@ -61,7 +61,7 @@ func (fs *FS) lastName(n *node) bool {
 
 // removed takes the name at s from n, nil if the kernel knew none, and keeps
 // what is left of it.
-func (fs *FS) removed(s *spot, n *node, orphan *layer.Orphan) {
+func (fs *FS) removed(s *target, n *node, orphan *layer.Orphan) {
 	s.parent.dir.changed()
 	if n == nil {
 		orphan.Forget()

@@ -4,9 +4,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Rename moves a name. Both paths must be write, and for a directory so must
@@ -24,7 +24,7 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 	if !st.Ok() {
 		return st
 	}
-	to, st := fs.spotAt(in.Newdir, newName)
+	to, st := fs.targetAt(in.Newdir, newName)
 	if !st.Ok() {
 		return st
 	}
@@ -43,8 +43,8 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 // take long, and nobody else should wait for it.
 func (fs *FS) copyFirst(in *fuse.RenameIn, oldName, newName string) {
 	fs.moves.RLock()
-	from, st := fs.spotAt(in.NodeId, oldName)
-	to, st2 := fs.spotAt(in.Newdir, newName)
+	from, st := fs.targetAt(in.NodeId, oldName)
+	to, st2 := fs.targetAt(in.Newdir, newName)
 	fs.moves.RUnlock()
 	if !st.Ok() || !st2.Ok() || from.d.Permission < policy.Write || to.d.Permission < policy.Write && !to.d.Own {
 		return
@@ -134,7 +134,7 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 	return true
 }
 
-func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Status {
+func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.Status {
 	exchange := in.Flags&unix.RENAME_EXCHANGE != 0
 	moved := fs.nodes.child(from.parent, from.name)
 	there := fs.nodes.child(to.parent, to.name)
@@ -160,9 +160,9 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 		orphan.Forget() // two names of one file: nothing happened
 		return fuse.OK
 	}
-	fs.uproot(moved, directory)
+	fs.detachSubtree(moved, directory)
 	if exchange {
-		fs.uproot(there, directory)
+		fs.detachSubtree(there, directory)
 	}
 	if there != nil && !exchange {
 		fs.removed(to, there, orphan)
@@ -185,7 +185,7 @@ func (fs *FS) rename(from, to *spot, in *fuse.RenameIn, directory bool) fuse.Sta
 }
 
 // relocate gives the nodes their new places.
-func (fs *FS) relocate(from, to *spot, moved, there *node, exchange bool) {
+func (fs *FS) relocate(from, to *target, moved, there *node, exchange bool) {
 	t := &fs.nodes
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,8 +202,8 @@ func (fs *FS) relocate(from, to *spot, moved, there *node, exchange bool) {
 	}
 }
 
-// uproot lets go of what n, and what is below it, showed of the source.
-func (fs *FS) uproot(n *node, directory bool) {
+// detachSubtree lets go of what n, and what is below it, showed of the source.
+func (fs *FS) detachSubtree(n *node, directory bool) {
 	if n == nil {
 		return
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fusefs"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
 // TestNoReplyOpensAFile: the kernel believes the mode bits of whatever reply

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/layer"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // watcher tells of changes to the source that others make, by one inotify
@@ -112,8 +112,8 @@ func (w *watcher) unwatch(n *node) {
 	d.wd = 0
 }
 
-// renew lets the next look into a directory that is not watched try again.
-func (w *watcher) renew(n *node) {
+// retry lets the next look into a directory that is not watched try again.
+func (w *watcher) retry(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n.dir.wd == 0 {
@@ -313,7 +313,7 @@ func (fs *FS) renewBelow(roots ...vpath.Path) {
 			dirs[root] = true
 		} else if parent := fs.nodeAt(root.Dir()); parent != nil {
 			if n := fs.nodes.child(parent, root.Base()); n != nil {
-				fs.renew(n, root)
+				fs.invalidateNode(n, root)
 			}
 		}
 	}
@@ -322,7 +322,7 @@ func (fs *FS) renewBelow(roots ...vpath.Path) {
 	}
 	for _, n := range fs.nodes.all() {
 		if p, ok := fs.nodes.path(n); ok && withinAny(p, dirs) {
-			fs.renew(n, p)
+			fs.invalidateNode(n, p)
 		}
 	}
 }
@@ -336,13 +336,13 @@ func withinAny(p vpath.Path, dirs map[vpath.Path]bool) bool {
 	return dirs[p]
 }
 
-// renew forgets what was taken over of the entry at p.
-func (fs *FS) renew(n *node, p vpath.Path) {
+// invalidateNode forgets what was taken over of the entry at p.
+func (fs *FS) invalidateNode(n *node, p vpath.Path) {
 	fs.nodes.mu.RLock()
 	parent, name := n.parent, n.name
 	fs.nodes.mu.RUnlock()
 	if n.isDir() {
-		fs.renewDir(n, p)
+		fs.invalidateDir(n, p)
 	}
 	if stays, _ := fs.stays(n, p); parent != nil && !stays {
 		if n.isDir() {
@@ -358,9 +358,9 @@ func (fs *FS) renew(n *node, p vpath.Path) {
 	fs.notify.inode(n.id)
 }
 
-// renewDir has the kernel forget that names were absent which are there now.
-func (fs *FS) renewDir(n *node, p vpath.Path) {
-	fs.watcher.renew(n)
+// invalidateDir has the kernel forget that names were absent which are there now.
+func (fs *FS) invalidateDir(n *node, p vpath.Path) {
+	fs.watcher.retry(n)
 	n.dir.changed()
 	entries, err := fs.o.Layer.ReadDir(p)
 	if err != nil {

@@ -4,7 +4,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // overwrite changes length bytes of a file from offset on, if the policy lets
@@ -102,7 +102,7 @@ func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return st
 	}
 	defer fs.fds.release(h)
-	fs.conn.StandIn()
+	fs.conn.BeginBlocking()
 	const dataOnly = 1 // FUSE_FSYNC_FDATASYNC
 	if err := h.file.Sync(in.FsyncFlags&dataOnly != 0); err != nil {
 		return fs.fail("sync", "", err)

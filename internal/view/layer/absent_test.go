@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // newLeaving makes a bench whose source has entries that are left out: those
@@ -26,15 +26,15 @@ func newLeaving(t *testing.T, files map[string]string) *bench {
 func TestWhatIsLeftOutIsNotThere(t *testing.T) {
 	b := newLeaving(t, map[string]string{"out": "1", "in": "2", "dir/f": "3", "a/out": "4", "a/dir": "a file", "a/b": "5"})
 	for _, p := range []vpath.Path{"/out", "/dir", "/dir/f", "/a/out"} {
-		if _, err := b.Lookup(p); !fault.Is(err, fault.NotFound) {
+		if _, err := b.Lookup(p); !errdefs.Is(err, errdefs.NotFound) {
 			t.Errorf("Lookup(%s) = %v, want NotFound", p, err)
 		}
-		if f, _, err := b.Open(p, false); !fault.Is(err, fault.NotFound) {
+		if f, _, err := b.Open(p, false); !errdefs.Is(err, errdefs.NotFound) {
 			f.Close()
 			t.Errorf("Open(%s) = %v, want NotFound", p, err)
 		}
 	}
-	if _, err := b.ReadDir("/dir"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.ReadDir("/dir"); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("ReadDir = %v, want NotFound", err)
 	}
 	for p, want := range map[string][]string{"/": {"a", "in"}, "/a": {"b", "dir"}} {
@@ -82,7 +82,7 @@ func TestSomethingIsMadeInPlaceOfWhatIsLeftOut(t *testing.T) {
 		t.Errorf("after a restart there is %q", got)
 	}
 	b.unlink("/out")
-	if _, err := b.Lookup("/out"); !fault.Is(err, fault.NotFound) {
+	if _, err := b.Lookup("/out"); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("removed, it is %v", err)
 	}
 }
@@ -142,10 +142,10 @@ func TestAnAdoptedEntryIsMadeOfTheSources(t *testing.T) {
 	_, err := b.Symlink("x", "/dir")
 	must(t, err)
 	for _, p := range []vpath.Path{"/out", "/a/out", "/dir"} {
-		must(t, b.Adopt(p))
+		must(t, b.Rebase(p))
 	}
-	if err := b.Adopt("/nothing"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("Adopt of nothing = %v, want NotFound", err)
+	if err := b.Rebase("/nothing"); !errdefs.Is(err, errdefs.NotFound) {
+		t.Errorf("Rebase of nothing = %v, want NotFound", err)
 	}
 	changes, err := b.Changes()
 	must(t, err)

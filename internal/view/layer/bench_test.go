@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 func manyFiles(n int) map[string]string {
@@ -162,11 +163,11 @@ func BenchmarkReadLog(b *testing.B) {
 	s := newBench(b, manyFiles(1))
 	for i := range 5000 {
 		base := someBase
-		must(b, s.journal.keep(&base, []byte(strings.Repeat("line of text\n", 315)+fmt.Sprint(i))))
-		must(b, s.journal.append(baseRecord(vpath.Path(fmt.Sprint("/dir/sub/g", i)), base)))
+		must(b, s.journal.Keep(&base, []byte(strings.Repeat("line of text\n", 315)+fmt.Sprint(i))))
+		must(b, s.journal.Append(journal.BaseRecord(vpath.Path(fmt.Sprint("/dir/sub/g", i)), base)))
 	}
 	for b.Loop() {
-		_, err := s.journal.bases()
+		_, err := s.journal.Bases()
 		must(b, err)
 	}
 }

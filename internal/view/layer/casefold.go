@@ -7,53 +7,54 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// spelling tells whether one directory of the source finds names by other
-// spellings too: by another case (casefold of ext4, FAT, NTFS, SMB), by a short
-// name or with a dot behind. The policy judges the spelling that is asked for,
-// so what is spelt otherwise there must not be found.
-type spelling struct {
-	exact atomic.Bool // names are found as they are spelt only
-	mu    sync.Mutex
-	names map[string]struct{} // as they were listed last
-	born  time.Time
+// casefold tells whether a directory of the source finds an entry by more than its
+// exact name: in another case (casefold of ext4, FAT, NTFS, SMB), by a short name or
+// with a dot appended. The policy decides on the name that the program used, so
+// that an entry with another name must not be found.
+type casefold struct {
+	exact  atomic.Bool // the directory finds exact names only
+	mu     sync.Mutex
+	names  map[string]struct{} // as they were listed last
+	readAt time.Time
 }
 
-// spellings are what a read-only stack, which keeps no views, knows of the
+// casefolds are what a read-only stack, which caches no mergedDir, knows of the
 // directories that it looks into: without them each lookup of a name that has
 // no letters would list its directory.
-type spellings struct {
+type casefolds struct {
 	mu sync.Mutex
-	m  map[vpath.Path]*spelling
+	m  map[vpath.Path]*casefold
 }
 
-// maxSpellings bounds the directories that are known at a time.
-const maxSpellings = 16
+// maxCasefolds bounds the directories that are known at a time.
+const maxCasefolds = 16
 
-// spelling returns the spelling of the source's directory p.
-func (s *Stack) spelling(p vpath.Path) *spelling {
+// casefold returns what is known of the source's directory p.
+func (s *Stack) casefold(p vpath.Path) *casefold {
 	if !s.o.ReadOnly {
-		return &spelling{} // kept with the view
+		return &casefold{} // kept with the mergedDir
 	}
-	c := &s.spellings
+	c := &s.casefolds
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if known, ok := c.m[p]; ok && time.Since(known.born) < sourceTTL {
+	if known, ok := c.m[p]; ok && time.Since(known.readAt) < sourceTTL {
 		return known
 	}
-	if c.m == nil || len(c.m) >= maxSpellings {
-		c.m = map[vpath.Path]*spelling{}
+	if c.m == nil || len(c.m) >= maxCasefolds {
+		c.m = map[vpath.Path]*casefold{}
 	}
-	c.m[p] = &spelling{born: time.Now()}
+	c.m[p] = &casefold{readAt: time.Now()}
 	return c.m[p]
 }
 
-// spelt reports whether the directory dir has the entry st, which was found as
+// isExact reports whether the directory dir has the entry st, which was found as
 // name, by just that name. A name with a letter settles the question for all
 // of the directory if it is not found by the letter's other case.
-func (s *spelling) spelt(dir int, name string, st *stat) (bool, error) {
+func (s *casefold) isExact(dir int, name string, st *stat) (bool, error) {
 	if s.exact.Load() {
 		return true, nil
 	}
@@ -72,14 +73,14 @@ func (s *spelling) spelt(dir int, name string, st *stat) (bool, error) {
 
 // listed looks for name in the directory's list. A name that is not in it may
 // be new.
-func (s *spelling) listed(dir int, name string) (bool, error) {
+func (s *casefold) listed(dir int, name string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, ok := s.names[name]; ok {
 		return true, nil
 	}
 	s.names = map[string]struct{}{}
-	err := readNames(dir, func(name []byte, _ uint32, _ uint64) error {
+	err := safefs.ReadNames(dir, func(name []byte, _ uint32, _ uint64) error {
 		s.names[string(name)] = struct{}{}
 		return nil
 	})

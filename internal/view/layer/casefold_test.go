@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestAReaderListsADirectoryOfFiguresOnce(t *testing.T) {
@@ -18,14 +18,14 @@ func TestAReaderListsADirectoryOfFiguresOnce(t *testing.T) {
 	b.close()
 	b.o.ReadOnly = true
 	b.open()
-	look := func(name string) *spelling {
+	look := func(name string) *casefold {
 		t.Helper()
 		_, err := b.Lookup(vpath.Path("/2026/11/" + name))
 		must(t, err)
-		return b.spellings.m["/2026/11"]
+		return b.casefolds.m["/2026/11"]
 	}
 	first := look("0")
-	first.born = time.Now().Add(time.Hour) // however long the test takes
+	first.readAt = time.Now().Add(time.Hour) // however long the test takes
 	for n := range 20 {
 		if look(strconv.Itoa(n)) != first {
 			t.Fatalf("the directory was looked at anew for %d", n)
@@ -35,14 +35,14 @@ func TestAReaderListsADirectoryOfFiguresOnce(t *testing.T) {
 	if look("20") != first || len(first.names) != 21 {
 		t.Errorf("of a new file it has %d names", len(first.names))
 	}
-	first.born = time.Now().Add(-sourceTTL)
+	first.readAt = time.Now().Add(-sourceTTL)
 	if look("0") == first {
 		t.Error("it is known for longer than the source may answer by what it was")
 	}
-	for n := range 2 * maxSpellings {
-		b.spelling(vpath.Path("/" + strconv.Itoa(n)))
+	for n := range 2 * maxCasefolds {
+		b.casefold(vpath.Path("/" + strconv.Itoa(n)))
 	}
-	if len(b.spellings.m) > maxSpellings {
-		t.Errorf("%d directories are known, at most %d", len(b.spellings.m), maxSpellings)
+	if len(b.casefolds.m) > maxCasefolds {
+		t.Errorf("%d directories are known, at most %d", len(b.casefolds.m), maxCasefolds)
 	}
 }

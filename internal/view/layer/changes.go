@@ -5,7 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // ChangeKind says what became of a path.
@@ -64,7 +66,7 @@ func (s *Stack) IsUntouched() (bool, error) {
 		return false, nil
 	}
 	for n := range s.bottom() {
-		fd, err := openDirAt(s.layers[n].root, storedPath(vpath.Root))
+		fd, err := openDirAt(s.layers[n].root, nameenc.Path(vpath.Root))
 		if err != nil {
 			return false, wrap("look for changes of", vpath.Root, err)
 		}
@@ -104,7 +106,7 @@ type changeDir struct {
 
 func (w *changeWalk) run() error {
 	var err error
-	if w.bases, err = w.s.journal.bases(); err != nil {
+	if w.bases, err = w.s.journal.Bases(); err != nil {
 		return err
 	}
 	if err := w.root(); err != nil {
@@ -217,7 +219,7 @@ func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
 
 // decide adds what layer n says about the names in directory p.
 func (w *changeWalk) decide(names map[string]*decision, p vpath.Path, n int) error {
-	fd, err := openDirAt(w.s.layers[n].root, storedPath(p))
+	fd, err := openDirAt(w.s.layers[n].root, nameenc.Path(p))
 	if err != nil {
 		return orAbsent(err)
 	}
@@ -227,7 +229,7 @@ func (w *changeWalk) decide(names map[string]*decision, p vpath.Path, n int) err
 		return err
 	}
 	for _, c := range stored {
-		if c.kind != storedEntry {
+		if c.kind != nameenc.KindEntry {
 			continue
 		}
 		if err := w.decideEntry(names, fd, n, c.name); err != nil {
@@ -235,7 +237,7 @@ func (w *changeWalk) decide(names map[string]*decision, p vpath.Path, n int) err
 		}
 	}
 	for _, c := range stored {
-		if c.kind != storedWhiteout {
+		if c.kind != nameenc.KindWhiteout {
 			continue
 		}
 		if dec, ok := names[c.name]; ok {
@@ -252,7 +254,7 @@ func (w *changeWalk) decideEntry(names map[string]*decision, dir, n int, name st
 	if known && dec.closed {
 		return nil
 	}
-	stored, _ := storedName(name)
+	stored, _ := nameenc.Entry(name)
 	st, err := statAt(dir, stored)
 	if err != nil {
 		return orAbsent(err)
@@ -337,7 +339,7 @@ func (w *changeWalk) entry(p vpath.Path, dec *decision) {
 
 // hidden reports what the source has in a directory that is opaque.
 func (w *changeWalk) hidden(d changeDir, source int, names map[string]*decision) error {
-	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
+	return safefs.ReadNames(source, func(raw []byte, _ uint32, _ uint64) error {
 		name := string(raw)
 		if dec, ok := names[name]; ok && !dec.deleted {
 			return nil
@@ -376,7 +378,7 @@ func (w *changeWalk) deletedBelow(p vpath.Path) error {
 			}
 			return err
 		}
-		err = readNames(fd, func(raw []byte, _ uint32, _ uint64) error {
+		err = safefs.ReadNames(fd, func(raw []byte, _ uint32, _ uint64) error {
 			st, err := statAt(fd, string(raw))
 			if err != nil {
 				return orAbsent(err)

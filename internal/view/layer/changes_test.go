@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestChanges(t *testing.T) {
@@ -202,7 +202,7 @@ func TestDropIfLeavesNoMomentForAWrite(t *testing.T) {
 	must(t, err)
 	defer f.Close()
 	looked := map[vpath.Path]bool{} // found
-	kept, err := b.DropIf(func(p vpath.Path, i Info, err error) bool {
+	kept, err := b.DropMatching(func(p vpath.Path, i Info, err error) bool {
 		_, writeErr := f.WriteAt([]byte("x"), 0)
 		wantErr(t, "a write while it is decided", writeErr, unix.ESTALE)
 		looked[p] = err == nil && i.Origin == Delta
@@ -224,7 +224,7 @@ func TestADropThatWasKilledHasDroppedSome(t *testing.T) {
 	b.write("/d/one", "one")
 	b.write("/d/two", "two")
 	b.unlink("/gone")
-	log, err := os.ReadFile(filepath.Join(b.dir, journalName))
+	log, err := os.ReadFile(filepath.Join(b.dir, logName))
 	must(t, err)
 	log = bytes.TrimRight(log, "\x00") // the room behind it
 	must(t, b.Drop("/d/one", "/gone"))
@@ -302,7 +302,7 @@ func TestASecondOpenerReadsBesideAWriter(t *testing.T) {
 		t.Errorf("OpenDelta of nothing: %v", err)
 	}
 	for what, err := range map[string]error{
-		"drop": early.Drop("/a"), "dropAll": early.DropAll(), "freeze": early.Freeze(),
+		"drop": early.Drop("/a"), "dropAll": early.Reset(), "freeze": early.Freeze(),
 		"rmdir": early.Rmdir("/moved", nil), "mkdir": second(early.Mkdir("/x", 0)), "copy up": second(early.CopyUp("/a")),
 		"unlink": second(early.Unlink("/a", false)), "rename": second(early.Rename("/a", "/b", RenameOptions{})),
 		"root": second(early.SetAttr("/", SetAttr{Mode: new(uint32(0))})), "orphan": second(early.CreateOrphan(0)),

@@ -1,9 +1,12 @@
 package layer
 
 import (
-	"errors"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // copyContent makes the first size bytes of l the content of the empty file
@@ -11,8 +14,11 @@ import (
 // holes. It returns the whole content of a file of the source that is to be
 // kept as it is, nil for others.
 func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err error) {
+	if l.unread {
+		return nil, nil
+	}
 	if l.origin == Source && l.st.size <= ContentMax {
-		if content, err = readContent(l.fd, l.st.size); err != nil {
+		if content, err = safefs.ReadRange(l.fd, 0, l.st.size); err != nil {
 			return nil, err
 		}
 	}
@@ -23,8 +29,8 @@ func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err 
 	if cloned || err != nil {
 		return content, err
 	}
-	if content != nil && len(content) <= inLogMax && l.st.blocks*blockBytes >= l.st.size {
-		return content, writeAll(dst, content[:min(size, int64(len(content)))], 0)
+	if content != nil && len(content) <= journal.InlineMax && l.st.blocks*blockBytes >= l.st.size {
+		return content, safefs.WriteAll(dst, content[:min(size, int64(len(content)))], 0)
 	}
 	return content, copyData(dst, l.fd, size)
 }
@@ -36,7 +42,7 @@ func (s *Stack) clone(dst int, l *lower, size int64) (bool, error) {
 		return false, nil
 	}
 	err := unix.IoctlFileClone(dst, l.fd)
-	if err == nil || !cannotClone(err) {
+	if err == nil || !safefs.CannotClone(err) {
 		return err == nil, err
 	}
 	if l.origin == Source && (err == unix.EOPNOTSUPP || err == unix.EXDEV) {
@@ -59,16 +65,6 @@ func copyData(dst, src int, size int64) error {
 		off = end
 	}
 	return nil
-}
-
-// cannotClone reports whether err says that blocks cannot be shared here,
-// rather than that something went wrong (ioctl_ficlone(2)).
-func cannotClone(err error) bool {
-	switch asErrno(err) {
-	case unix.EOPNOTSUPP, unix.EXDEV, unix.EINVAL, unix.ENOTTY, unix.ENOSYS, unix.EPERM, unix.ETXTBSY:
-		return true
-	}
-	return false
 }
 
 // nextData returns the first range of data from off on, below size; an empty
@@ -109,9 +105,11 @@ func copyRange(dst, src int, start, end int64) error {
 	return nil
 }
 
+var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
 func copyBuffered(dst, src int, start, end int64) error {
-	buf := direntBuffers.Get().(*[64 << 10]byte)
-	defer direntBuffers.Put(buf)
+	buf := copyBuffers.Get().(*[64 << 10]byte)
+	defer copyBuffers.Put(buf)
 	for start < end {
 		n, err := unix.Pread(src, buf[:min(end-start, int64(len(buf)))], start)
 		if err == unix.EINTR {
@@ -133,10 +131,4 @@ func copyBuffered(dst, src int, start, end int64) error {
 		start += int64(n)
 	}
 	return nil
-}
-
-// asErrno returns the errno that err is or wraps, 0 if there is none.
-func asErrno(err error) unix.Errno {
-	no, _ := errors.AsType[unix.Errno](err)
-	return no
 }

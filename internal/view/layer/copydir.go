@@ -3,7 +3,8 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // keepingTimes runs do, which changes names in dir but nothing that the view
@@ -46,13 +47,13 @@ func giveAttributes(dir int, name string, st, from *stat) error {
 }
 
 // ensureDir brings the directory p into the delta, empty, so that it merges
-// with what is below, and returns its view. The caller holds ns exclusively.
-func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
-	v, err := s.view(p)
+// with what is below, and returns it merged. The caller holds ns exclusively.
+func (s *Stack) ensureDir(p vpath.Path) (*mergedDir, error) {
+	v, err := s.mergedDir(p)
 	if err != nil || v.inTop() {
 		return v, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if v.sealed {
 		return nil, unix.EROFS
 	}
@@ -64,15 +65,15 @@ func (s *Stack) ensureDir(p vpath.Path) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.views.release(up)
+	defer s.dirs.release(up)
 	if err := s.quota.addInodes(1); err != nil {
 		return nil, err
 	}
 	if err := s.makeMerged(newPlace(up, p), l); err != nil {
 		return nil, err
 	}
-	s.views.forget(p)
-	return s.view(p)
+	s.dirs.forget(p)
+	return s.mergedDir(p)
 }
 
 // makeMerged makes the delta's directory at pl that merges with l.
@@ -116,7 +117,7 @@ func (s *Stack) touchRoot() error {
 	if err := s.takeAttributes(s.layers[top].root, ".", &st); err != nil {
 		return err
 	}
-	if err := s.journal.append(baseRecord(vpath.Root, baseOf(&st))); err != nil {
+	if err := s.journal.Append(journal.BaseRecord(vpath.Root, baseOf(&st))); err != nil {
 		return err
 	}
 	s.rootTouched = true

@@ -7,7 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 var (
@@ -71,7 +72,7 @@ func (s *Stack) copyUp(p vpath.Path, size int64) error {
 }
 
 func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
-	l, err := s.openLower(p)
+	l, err := s.openLower(p, size)
 	if err != nil || l == nil {
 		return err
 	}
@@ -104,6 +105,7 @@ type lower struct {
 	fd     int    // of a regular file, else -1
 	target string // of a symbolic link
 	placed bool   // its directory is in the delta
+	unread bool   // the user may not read the file, and nothing of it is wanted
 
 	standIn int  // what stands for the file, see StandIns; -1: nothing
 	shown   stat // of standIn
@@ -135,15 +137,16 @@ func (l *lower) content() (fd int, st *stat) {
 	return l.fd, &l.st
 }
 
-// openLower returns what p is below the delta, nil if p is in the delta.
-func (s *Stack) openLower(p vpath.Path) (*lower, error) {
+// openLower returns what p is below the delta, nil if p is in the delta. size is
+// how much of its content is wanted, as for copyUp.
+func (s *Stack) openLower(p vpath.Path, size int64) (*lower, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
 	v, e, err := s.locate(p)
 	if err != nil {
 		return nil, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if e.part.layer == top {
 		return nil, nil
 	}
@@ -152,7 +155,7 @@ func (s *Stack) openLower(p vpath.Path) (*lower, error) {
 	case e.st.mounted && l.origin == Source:
 		return nil, unix.EROFS
 	case e.st.isRegular():
-		err = s.openToCopy(p, e, l)
+		err = s.openToCopy(p, e, l, size)
 	case e.st.kind() == unix.S_IFLNK:
 		l.target, err = readlinkAt(e.part.fd, e.stored)
 	case e.st.kind() == unix.S_IFCHR, e.st.kind() == unix.S_IFBLK:
@@ -165,9 +168,19 @@ func (s *Stack) openLower(p vpath.Path) (*lower, error) {
 }
 
 // openToCopy opens the regular file e and what stands for it.
-func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower) (err error) {
-	if l.fd, l.st, err = s.openEntry(e, false); err != nil {
+func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower, size int64) (err error) {
+	l.fd, l.st, err = s.openEntry(e, false)
+	if err == unix.EACCES && (size == 0 || e.st.size == 0) {
+		// Who may write a file and not read it can truncate it, and fill an empty one.
+		l.unread = true
+		l.fd, l.st, err = openRegular(e, unix.O_PATH)
+	}
+	if err != nil {
 		return err
+	}
+	if l.unread && l.st.size > 0 && size != 0 {
+		unix.Close(l.fd)
+		return errChanged
 	}
 	fd, x, ok, err := s.openStandIn(p, &e)
 	if err == nil && ok {
@@ -189,17 +202,17 @@ func (s *Stack) copyUpDir(p vpath.Path) error {
 	if err != nil {
 		return err
 	}
-	s.views.release(v)
+	s.dirs.release(v)
 	return nil
 }
 
 // copyUpSpecial copies a symbolic link, a FIFO or a socket: made in work like
 // the others, but small enough not to be synced.
 func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
-	if err := s.quota.reserve(entryBytes); err != nil {
+	if err := s.quota.Reserve(entryBytes); err != nil {
 		return err
 	}
-	defer s.quota.release(entryBytes)
+	defer s.quota.Release(entryBytes)
 	if err := s.quota.addInodes(1); err != nil {
 		return err
 	}
@@ -215,7 +228,7 @@ func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
 	}
 	base := baseOf(&l.st)
 	if err == nil && l.origin == Source && l.st.kind() == unix.S_IFLNK {
-		err = s.journal.keep(&base, []byte(l.target))
+		err = s.journal.Keep(&base, []byte(l.target))
 	}
 	if err == nil {
 		err = s.commit(p, l, name, base)
@@ -244,10 +257,10 @@ func (s *Stack) copyUpRegular(p vpath.Path, l *lower, size int64) error {
 		size = st.size
 	}
 	need := min(size, st.blocks*blockBytes) + 2*pageBytes
-	if err := s.quota.reserve(need); err != nil {
+	if err := s.quota.Reserve(need); err != nil {
 		return err
 	}
-	defer s.quota.release(need)
+	defer s.quota.Release(need)
 	if err := s.quota.addInodes(1); err != nil {
 		return err
 	}
@@ -273,8 +286,8 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 		return err
 	}
 	base := baseOf(&l.st)
-	if l.origin == Source && content == nil {
-		if err := s.journal.share(&base, l.fd); err != nil {
+	if l.origin == Source && content == nil && !l.unread {
+		if err := s.journal.Share(&base, l.fd); err != nil {
 			return err
 		}
 	}
@@ -295,7 +308,7 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 		return err
 	}
 	if content != nil {
-		if err := s.journal.keep(&base, content); err != nil {
+		if err := s.journal.Keep(&base, content); err != nil {
 			return err
 		}
 	}
@@ -329,28 +342,28 @@ func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Bas
 	landed := false
 	if st.size > 0 {
 		_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // is on its way while the log is waited for
-		landed = s.journal.land(at)
+		landed = s.journal.WriteOut(at)
 		if err := unix.Fdatasync(fd); err != nil {
 			return err
 		}
 	}
 	if landed {
-		s.journal.confirm(at)
+		s.journal.ConfirmFlush(at)
 		return nil
 	}
-	return s.journal.sync(at)
+	return s.journal.Sync(at)
 }
 
 // record appends what is to be known of the copy st of l.
-func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) (span, error) {
-	alias := inodeAlias{birth: st.birth, shown: s.info(p, l.origin, &l.st).Ino}
-	records := []record{{kind: recordAlias, ino: st.ino, alias: alias}}
+func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) (journal.Span, error) {
+	alias := journal.Alias{Birth: st.birth, Shown: s.info(p, l.origin, &l.st).Ino}
+	records := []journal.Record{journal.AliasRecord(st.ino, alias)}
 	if l.origin == Source {
-		records = append(records, baseRecord(p, base))
+		records = append(records, journal.BaseRecord(p, base))
 	}
-	at, err := s.journal.add(records...)
+	at, err := s.journal.AppendSpan(records...)
 	if err != nil {
-		return span{}, err
+		return journal.Span{}, err
 	}
 	s.inodes.set(st.ino, alias)
 	s.quota.settle(st)
@@ -382,7 +395,7 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	if err != nil {
 		return err
 	}
-	s.views.release(v)
+	s.dirs.release(v)
 	if e.part.layer == top || !e.st.unchanged(&l.st) {
 		return errChanged
 	}
@@ -390,7 +403,7 @@ func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	if err != nil {
 		return err
 	}
-	defer s.views.release(up)
+	defer s.dirs.release(up)
 	pl := newPlace(up, p)
 	if err := pl.before(); err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestCopyUpKeepsWhatTheFileShows(t *testing.T) {
@@ -36,7 +37,7 @@ func TestCopyUpKeepsWhatTheFileShows(t *testing.T) {
 }
 
 func TestCopyUpKeepsTheOwner(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	b := newBench(t, map[string]string{"dir/file": ""})
 	must(t, os.Lchown(b.src("dir/file"), 1234, 5678))
 	must(t, os.Lchown(b.src("dir"), 4321, 8765))
@@ -101,7 +102,7 @@ func TestContentIsKeptForALaterMerge(t *testing.T) {
 			f, err := b.BaseContent(base)
 			must(t, err)
 			defer f.Close()
-			if got, err := readContent(int(f.Fd()), 100); err != nil || string(got) != "before" {
+			if got, err := safefs.ReadRange(int(f.Fd()), 0, 100); err != nil || string(got) != "before" {
 				t.Errorf("recorded content = %q, %v", got, err)
 			}
 			if ok, err := b.SourceMatches("/file", base); ok || err != nil {
@@ -122,11 +123,11 @@ func TestMakingAndRemovingForEverDoesNotFillTheLog(t *testing.T) {
 		b.unlink("/file")
 		b.write("/file", "x")
 		if i == 0 {
-			after = b.journal.size
+			after = b.logSize()
 		}
 	}
-	if b.journal.size != after {
-		t.Errorf("the log grew from %d to %d bytes", after, b.journal.size)
+	if b.logSize() != after {
+		t.Errorf("the log grew from %d to %d bytes", after, b.logSize())
 	}
 }
 
@@ -231,7 +232,7 @@ func TestConcurrentUseOfOneTree(t *testing.T) {
 			t.Errorf("the source's %s reads %q", n.Path, n.Content)
 		}
 	}
-	must(t, b.DropAll())
+	must(t, b.Reset())
 	if u := b.Statfs(); u.Bytes != 0 || u.Inodes != 0 {
 		t.Errorf("nothing is left, but counted are %+v", u)
 	}

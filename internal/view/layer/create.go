@@ -3,7 +3,9 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Bits of a mode that a delta keeps. setuid and setgid never enter one.
@@ -42,6 +44,19 @@ func (s *Stack) Mkdir(p vpath.Path, mode uint32) (Info, error) {
 	}, mode&modeMask)
 }
 
+// MkdirOver is Mkdir where lower layers may have at p what does not show and is no
+// directory. The new one hides that, and the answer does not depend on it. Nothing
+// is recorded of it, so that an apply finds it in the way.
+func (s *Stack) MkdirOver(p vpath.Path, mode uint32) (Info, error) {
+	i, err := s.Mkdir(p, mode)
+	if !errdefs.Is(err, errdefs.Exists) {
+		return i, err
+	}
+	return s.makeIn(s.placeOver, "mkdir", p, func(pl *place) error {
+		return s.mkdirOpaque(pl, mode&modeMask)
+	}, mode&modeMask)
+}
+
 // mkdirOpaque makes a directory that hides what lower layers have in its
 // place: whole in work, then renamed in.
 func (s *Stack) mkdirOpaque(pl *place, mode uint32) error {
@@ -69,7 +84,7 @@ func makeMarker(dir int, name string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	return makeEmpty(fd, opaqueMarker)
+	return makeEmpty(fd, nameenc.OpaqueMarker)
 }
 
 // makeEmpty makes an empty file; one that is there already will do.
@@ -128,7 +143,7 @@ func (s *Stack) copyUpToLink(p vpath.Path) error {
 	s.ns.RLock()
 	v, e, err := s.locate(p)
 	if err == nil {
-		s.views.release(v)
+		s.dirs.release(v)
 		err = e.mayLink()
 	}
 	s.ns.RUnlock()
@@ -139,22 +154,22 @@ func (s *Stack) copyUpToLink(p vpath.Path) error {
 }
 
 func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
-	if err := s.quota.reserve(entryBytes); err != nil {
+	if err := s.quota.Reserve(entryBytes); err != nil {
 		return Info{}, wrap("link", p, err)
 	}
-	defer s.quota.release(entryBytes)
+	defer s.quota.Release(entryBytes)
 	s.ns.Lock()
 	defer s.ns.Unlock()
 	pl, err := s.place(p)
 	if err != nil {
 		return Info{}, wrap("link", p, err)
 	}
-	defer s.views.release(pl.v)
+	defer s.dirs.release(pl.v)
 	v, e, err := s.locate(old)
 	if err != nil {
 		return Info{}, wrap("link", old, err)
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	switch {
 	case e.part.layer != top:
 		return Info{}, errNotInTop
@@ -180,31 +195,36 @@ const keepMode = ^uint32(0)
 
 // make runs do for a name that does not exist and describes what it made.
 func (s *Stack) make(operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
+	return s.makeIn(s.place, operation, p, do, mode)
+}
+
+// makeIn is make at the place that find finds.
+func (s *Stack) makeIn(find func(vpath.Path) (*place, error), operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
 	if err := s.writable(); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
-	if err := s.quota.reserve(entryBytes); err != nil {
+	if err := s.quota.Reserve(entryBytes); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
-	defer s.quota.release(entryBytes)
+	defer s.quota.Release(entryBytes)
 	if err := s.quota.addInodes(1); err != nil {
 		return Info{}, wrap(operation, p, err)
 	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
-	i, err := s.makeLocked(p, do, mode)
+	i, err := s.makeLocked(find, p, do, mode)
 	if err != nil {
 		s.quota.dropInodes(1)
 	}
 	return i, wrap(operation, p, err)
 }
 
-func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
-	pl, err := s.place(p)
+func (s *Stack) makeLocked(find func(vpath.Path) (*place, error), p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
+	pl, err := find(p)
 	if err != nil {
 		return Info{}, err
 	}
-	defer s.views.release(pl.v)
+	defer s.dirs.release(pl.v)
 	if err := pl.before(); err != nil {
 		return Info{}, err
 	}
@@ -228,14 +248,14 @@ func (s *Stack) makeLocked(p vpath.Path, do func(*place) error, mode uint32) (In
 	if err != nil {
 		return Info{}, err
 	}
-	s.views.forget(p)
+	s.dirs.forget(p)
 	return s.info(p, Delta, &st), nil
 }
 
 // place is where a new name goes: a directory of the delta in which the view
 // has no such name.
 type place struct {
-	v      *view
+	v      *mergedDir
 	path   vpath.Path
 	dir    int // the delta's directory
 	name   string
@@ -245,9 +265,9 @@ type place struct {
 }
 
 // newPlace is the place of p in its directory v, which is in the delta.
-func newPlace(v *view, p vpath.Path) *place {
+func newPlace(v *mergedDir, p vpath.Path) *place {
 	pl := &place{v: v, path: p, dir: v.parts[0].fd, name: p.Base()}
-	pl.stored, pl.hashed = storedName(pl.name)
+	pl.stored, pl.hashed = nameenc.Entry(pl.name)
 	return pl
 }
 
@@ -264,7 +284,7 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 	if isDots(p.Base()) {
 		return nil, unix.EINVAL
 	}
-	v, err := s.view(p.Dir())
+	v, err := s.mergedDir(p.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -273,31 +293,56 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 		err = v.mayFill()
 	}
 	if err == nil && !v.inTop() {
-		s.views.release(v)
+		s.dirs.release(v)
 		v, err = s.ensureDir(p.Dir())
 		if err != nil {
 			return nil, err
 		}
 	}
 	if err != nil {
-		s.views.release(v)
+		s.dirs.release(v)
 		return nil, err
 	}
 	pl := newPlace(v, p)
 	pl.covers = covers
 	if covers {
 		if err := s.keepCovered(p, v); err != nil {
-			s.views.release(v)
+			s.dirs.release(v)
 			return nil, err
 		}
 	}
 	return pl, nil
 }
 
+// placeOver is place where what only lower layers have, and is no directory, does
+// not count.
+func (s *Stack) placeOver(p vpath.Path) (*place, error) {
+	pl, err := s.place(p)
+	if err != unix.EEXIST {
+		return pl, err
+	}
+	v, e, err := s.locate(p)
+	if err != nil {
+		return nil, err
+	}
+	err = v.mayFill()
+	s.dirs.release(v)
+	if e.part.layer == top || e.st.isDir() {
+		err = unix.EEXIST
+	}
+	if err != nil {
+		return nil, err
+	}
+	if v, err = s.ensureDir(p.Dir()); err != nil {
+		return nil, err
+	}
+	return newPlace(v, p), nil
+}
+
 // vacant makes sure that v has no such name and says whether a whiteout of
 // the delta is the reason. In a directory of the delta alone it leaves the
 // first question to the kernel.
-func (s *Stack) vacant(v *view, name string) (covers bool, err error) {
+func (s *Stack) vacant(v *mergedDir, name string) (covers bool, err error) {
 	if v.sealed {
 		return false, unix.EROFS
 	}
@@ -323,7 +368,7 @@ func (pl *place) before() error {
 	if !pl.hashed {
 		return nil
 	}
-	err := unix.Symlinkat(linkOfName(pl.name), pl.dir, nameBeside(pl.name))
+	err := unix.Symlinkat(nameenc.LinkTarget(pl.name), pl.dir, nameenc.NameLink(pl.name))
 	if err == unix.EEXIST {
 		return nil
 	}
@@ -338,19 +383,19 @@ func (pl *place) after() error {
 	return dropWhiteout(pl.dir, pl.name)
 }
 
-// locate finds the entry at p with the view it is in, which the caller
+// locate finds the entry at p with the directory it is in, which the caller
 // releases. The root cannot be located.
-func (s *Stack) locate(p vpath.Path) (*view, entry, error) {
+func (s *Stack) locate(p vpath.Path) (*mergedDir, entry, error) {
 	if p.IsRoot() {
 		return nil, entry{}, unix.EBUSY
 	}
-	v, err := s.view(p.Dir())
+	v, err := s.mergedDir(p.Dir())
 	if err != nil {
 		return nil, entry{}, err
 	}
 	e, err := s.find(v, p.Base(), top)
 	if err != nil {
-		s.views.release(v)
+		s.dirs.release(v)
 		return nil, entry{}, err
 	}
 	return v, e, nil

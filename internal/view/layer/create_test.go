@@ -1,6 +1,8 @@
 package layer
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -8,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestNamesMadeInsideCannotActAsWhiteouts(t *testing.T) {
 	b := newBench(t, map[string]string{"file": "kept", "dir/below": "kept"})
-	names := []string{".wh.file", ".wh..wh..opq", ".wh..wh.=.wh.x", ".wh..wh.#" + hashName("file") + "-", ".wh."}
+	names := []string{".wh.file", ".wh..wh..opq", ".wh..wh.=.wh.x", fmt.Sprintf(".wh..wh.#%x-", sha256.Sum256([]byte("file"))), ".wh."}
 	for _, dir := range []vpath.Path{"/", "/dir"} {
 		for _, name := range names {
 			b.write(string(dir.Child(name)), name)

@@ -3,7 +3,8 @@ package layer
 import (
 	"os"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // OpenDeltaDirs opens what the layers above the source have of the directory
@@ -15,7 +16,7 @@ func (s *Stack) OpenDeltaDirs(p vpath.Path) ([]*os.File, error) {
 	defer s.ns.RUnlock()
 	var dirs []*os.File
 	for _, l := range s.layers[:s.bottom()] {
-		fd, err := openDirAt(l.root, storedPath(p))
+		fd, err := openDirAt(l.root, nameenc.Path(p))
 		if isAbsent(err) {
 			continue
 		}

@@ -7,7 +7,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Drop forgets what the layers above the source say of exactly these paths,
@@ -19,19 +21,19 @@ import (
 // the delta first. Files open for writing become stale, as after Freeze.
 // Errors: Exhausted, Internal.
 func (s *Stack) Drop(paths ...vpath.Path) error {
-	_, err := s.DropIf(nil, nil, paths...)
+	_, err := s.DropMatching(nil, nil, paths...)
 	return err
 }
 
-// DropIf is Drop of those paths for which holds says yes to what Lookup
-// answers there, and returns the others. holds is called while nothing in the
-// stack can change; it must not use the stack. Nil is a yes to everything.
+// DropMatching drops the paths for which holds returns true, and returns the others.
+// holds gets the result of Lookup. It is called while the stack is locked and must not
+// use it. A nil holds is true for every path.
 //
-// The others have changed since they were applied. Where the source still is what
-// the apply made of it (applied; an Absent Base: it was removed), that becomes
-// durably what they are made of, and what the sandbox had removed before the apply
-// made it does not show.
-func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, applied map[vpath.Path]Base, paths ...vpath.Path) (kept []vpath.Path, err error) {
+// The other paths have changed since they were applied. If the source still is what the
+// apply made of it (applied; an Absent Base: the apply removed it), DropMatching
+// durably records that as their base. An entry that the apply made, and that the
+// sandbox had removed before, stays hidden.
+func (s *Stack) DropMatching(holds func(vpath.Path, Info, error) bool, applied map[vpath.Path]Base, paths ...vpath.Path) (kept []vpath.Path, err error) {
 	if err := s.writable(); err != nil {
 		return nil, wrap("drop", vpath.Root, err)
 	}
@@ -42,7 +44,7 @@ func (s *Stack) DropIf(holds func(vpath.Path, Info, error) bool, applied map[vpa
 	s.gen.Add(1)
 	s.writers.Unlock()
 	d := dropping{s: s, aliases: s.inodes.byShown()}
-	if d.bases, err = s.journal.bases(); err != nil {
+	if d.bases, err = s.journal.Bases(); err != nil {
 		return nil, wrap("drop", vpath.Root, err)
 	}
 	paths = slices.Clone(paths)
@@ -88,8 +90,8 @@ type dropping struct {
 // directories that were only the way to them. It says where it failed.
 func (d *dropping) dropAll(paths []vpath.Path) (at vpath.Path, err error) {
 	d.open, d.parents = map[vpath.Path]bool{}, map[vpath.Path]struct{}{}
-	d.s.journal.hold()
-	defer func() { err = errors.Join(err, d.s.journal.release()) }()
+	d.s.journal.Defer()
+	defer func() { err = errors.Join(err, d.s.journal.FlushDeferred()) }()
 	for _, p := range paths {
 		if err := d.drop(p); err != nil {
 			return p, err
@@ -108,12 +110,12 @@ func (d *dropping) drop(p vpath.Path) error {
 	s := d.s
 	delete(d.bases, p)
 	delete(s.covered, p)
-	s.views.purge(p)
+	s.dirs.purge(p)
 	if p.IsRoot() {
 		s.rootTouched = false
-		return s.journal.appendLate(record{kind: recordDrop, path: p})
+		return s.journal.AppendDeferred(journal.DropRecord(p))
 	}
-	if err := d.uncover(p); err != nil {
+	if err := d.unmask(p); err != nil {
 		return err
 	}
 	if err := d.remove(p); err != nil {
@@ -122,11 +124,11 @@ func (d *dropping) drop(p vpath.Path) error {
 	if _, rebased := d.bases[p]; !rebased {
 		// Not earlier: after a crash a change without a base could not be
 		// applied, while a base without a change is superseded by the next.
-		if err := s.journal.appendLate(record{kind: recordDrop, path: p}); err != nil {
+		if err := s.journal.AppendDeferred(journal.DropRecord(p)); err != nil {
 			return err
 		}
 	}
-	s.views.purge(p)
+	s.dirs.purge(p)
 	d.parents[p.Dir()] = struct{}{}
 	return d.renumber(p)
 }
@@ -147,7 +149,7 @@ func (d *dropping) renumber(p vpath.Path) error {
 		if !ok {
 			continue
 		}
-		if err := s.journal.appendLate(record{kind: recordAlias, ino: ino, alias: alias}); err != nil {
+		if err := s.journal.AppendDeferred(journal.AliasRecord(ino, alias)); err != nil {
 			return err
 		}
 	}
@@ -158,7 +160,7 @@ func (d *dropping) renumber(p vpath.Path) error {
 func (d *dropping) remove(p vpath.Path) error {
 	s := d.s
 	if !p.IsOwn() {
-		if _, err := d.uncoverAt(p); err != nil {
+		if _, err := d.unmaskOne(p); err != nil {
 			return err
 		}
 	}
@@ -200,7 +202,7 @@ func (d *dropping) isEmpty(p vpath.Path, at *at) (bool, error) {
 		return err == nil, err
 	}
 	for _, c := range names {
-		if c.kind == storedEntry {
+		if c.kind == nameenc.KindEntry {
 			return false, nil
 		}
 	}
@@ -239,7 +241,7 @@ func (d *dropping) rebase(p vpath.Path, at *at) error {
 		return err
 	}
 	d.bases[p] = baseOf(&now)
-	return s.journal.appendLate(baseRecord(p, baseOf(&now)))
+	return s.journal.AppendDeferred(journal.BaseRecord(p, baseOf(&now)))
 }
 
 // prune removes p and the directories above it from the delta where they are
@@ -254,10 +256,10 @@ func (d *dropping) prune(p vpath.Path) error {
 			return err
 		}
 		delete(d.bases, p)
-		if err := d.s.journal.appendLate(record{kind: recordDrop, path: p}); err != nil {
+		if err := d.s.journal.AppendDeferred(journal.DropRecord(p)); err != nil {
 			return err
 		}
-		d.s.views.purge(p)
+		d.s.dirs.purge(p)
 		if err := d.renumber(p); err != nil {
 			return err
 		}

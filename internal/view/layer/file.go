@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // File is an open regular file of the view. It is safe for concurrent use,
@@ -61,7 +61,7 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 	if err != nil {
 		return nil, Info{}, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if write && e.part.layer != top {
 		return nil, Info{}, e.mayWrite()
 	}
@@ -87,6 +87,11 @@ func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 	if write {
 		flags = unix.O_RDWR | unix.O_NONBLOCK | unix.O_NOCTTY
 	}
+	return openRegular(e, flags)
+}
+
+// openRegular opens e and describes what was opened.
+func openRegular(e entry, flags int) (int, stat, error) {
 	fd, err := openat2(e.part.fd, e.stored, flags, 0)
 	if err != nil {
 		return -1, stat{}, err

@@ -5,7 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Freeze puts an empty delta above the present one, which is never written
@@ -42,7 +44,7 @@ func (s *Stack) freeze() error {
 	}
 	s.layers[top].origin = Frozen
 	s.layers = append([]*layer{fresh}, s.layers...)
-	s.views.purge(vpath.Root)
+	s.dirs.purge(vpath.Root)
 	s.gen.Add(1)
 	return nil
 }
@@ -50,7 +52,7 @@ func (s *Stack) freeze() error {
 // newTop makes and opens the delta's directory; below is the frozen layer
 // whose root mode and times it goes on with, nil if there is none.
 func (s *Stack) newTop(below *layer) (*layer, error) {
-	if err := makePrivateDir(s.home, "top"); err != nil {
+	if err := safefs.MakePrivateDir(s.home, "top"); err != nil {
 		return nil, err
 	}
 	fd, err := openDir(s.home, "top")
@@ -73,7 +75,7 @@ func (s *Stack) newTop(below *layer) (*layer, error) {
 // lastFrozen returns the highest N of the directories N in frozen, 0 if none.
 func lastFrozen(frozen int) int {
 	last := 0
-	_ = readNames(frozen, func(name []byte, _ uint32, _ uint64) error {
+	_ = safefs.ReadNames(frozen, func(name []byte, _ uint32, _ uint64) error {
 		if n, err := strconv.Atoi(string(name)); err == nil && n > last {
 			last = n
 		}
@@ -98,7 +100,7 @@ func (s *Stack) linkFrozenNames(p vpath.Path, layer int, st *stat, pl *place) er
 		if err != nil {
 			continue // hidden since
 		}
-		s.views.release(v)
+		s.dirs.release(v)
 		if e.part.layer != layer || e.st.ino != st.ino {
 			continue
 		}
@@ -114,7 +116,7 @@ func (s *Stack) linkFrozenName(q vpath.Path, pl *place) error {
 	if err != nil {
 		return err
 	}
-	defer s.views.release(up)
+	defer s.dirs.release(up)
 	to := newPlace(up, q)
 	if err := to.before(); err != nil {
 		return err
@@ -131,10 +133,10 @@ func (s *Stack) frozenNames(n int, ino uint64) ([]vpath.Path, error) {
 	if l.links == nil {
 		links := map[uint64][]vpath.Path{}
 		err := walkNames(l.root, func(dir int, p vpath.Path, c storedChild) error {
-			if c.kind != storedEntry || c.mode == unix.S_IFDIR {
+			if c.kind != nameenc.KindEntry || c.mode == unix.S_IFDIR {
 				return nil
 			}
-			stored, _ := storedName(c.name)
+			stored, _ := nameenc.Entry(c.name)
 			st, err := statAt(dir, stored)
 			if err == nil && st.nlink > 1 {
 				links[st.ino] = append(links[st.ino], p)

@@ -5,13 +5,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // openat2 opens path beneath dir. Errors: those of openat2(2); ELOOP for a
 // symbolic link, EXDEV for a mount.
 func openat2(dir int, path string, flags int, mode uint32) (int, error) {
-	return hostfile.Open(dir, path, flags|unix.O_NOFOLLOW, mode)
+	return safefs.Open(dir, path, flags|unix.O_NOFOLLOW, mode)
 }
 
 // openDir opens an O_PATH handle on the directory name in dir.
@@ -22,7 +22,7 @@ func openDir(dir int, name string) (int, error) {
 // openDirAt opens an O_PATH handle on the directory at the relative path rel,
 // of any length. "." is dir itself.
 func openDirAt(dir int, rel string) (int, error) {
-	return hostfile.OpenDir(dir, rel, unix.O_PATH|unix.O_NOFOLLOW)
+	return safefs.OpenDir(dir, rel, unix.O_PATH|unix.O_NOFOLLOW)
 }
 
 // stat is what statx(2) says of one file.
@@ -116,39 +116,6 @@ func readlinkAt(dir int, name string) (string, error) {
 	}
 }
 
-// makePrivateDir makes name in dir 0700, whatever the umask, a setgid parent
-// or a default ACL say. A directory that is there already is left alone.
-func makePrivateDir(dir int, name string) error {
-	err := unix.Mkdirat(dir, name, 0o700)
-	if err == unix.EEXIST {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for _, acl := range []string{"system.posix_acl_default", "system.posix_acl_access"} {
-		err := unix.Fremovexattr(fd, acl)
-		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
-			return err
-		}
-	}
-	return unix.Fchmod(fd, 0o700)
-}
-
-// unlinkAt removes the file name in dir; one that is not there is no error.
-func unlinkAt(dir int, name string) error {
-	err := unix.Unlinkat(dir, name, 0)
-	if err == unix.ENOENT {
-		return nil
-	}
-	return err
-}
-
 // remoteTypes are file systems whose files change without a local event
 // (statfs(2), linux/magic.h).
 var remoteTypes = map[uint32]bool{
@@ -170,6 +137,14 @@ func isRemote(fd int) (bool, error) {
 		return false, err
 	}
 	return remoteTypes[uint32(st.Type)], nil
+}
+
+// writesInPlace reports whether the file system of fd is known to write over a
+// file's blocks where they are: ext4 (and ext2, ext3), which has no other way.
+// Others share blocks or write elsewhere, if only now and then.
+func writesInPlace(fd int) bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
 }
 
 // asOS turns a descriptor that the caller gets into an *os.File. The name is

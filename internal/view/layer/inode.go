@@ -7,7 +7,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // ownBit marks numbers that are not the source's; hashBit those among them
@@ -56,13 +57,8 @@ func ownNumber(ino uint64) uint64 { return ino&^hashBit | ownBit }
 // it is not the one derived from its own.
 type inodes struct {
 	mu    sync.RWMutex
-	m     map[uint64]inodeAlias
+	m     map[uint64]journal.Alias
 	taken map[uint64]int // how many of m show that number
-}
-
-type inodeAlias struct {
-	birth int64
-	shown uint64
 }
 
 // shown returns the number to show for a file of a delta. A backing number
@@ -71,8 +67,8 @@ func (n *inodes) shown(st *stat) uint64 {
 	n.mu.RLock()
 	a, ok := n.m[st.ino]
 	n.mu.RUnlock()
-	if ok && a.birth == st.birth {
-		return a.shown
+	if ok && a.Birth == st.birth {
+		return a.Shown
 	}
 	return ownNumber(st.ino)
 }
@@ -101,44 +97,44 @@ func (n *inodes) byShown() map[uint64][]uint64 {
 	defer n.mu.RUnlock()
 	m := make(map[uint64][]uint64, len(n.m))
 	for ino, a := range n.m {
-		m[a.shown] = append(m[a.shown], ino)
+		m[a.Shown] = append(m[a.Shown], ino)
 	}
 	return m
 }
 
 // unalias lets the backing file ino show another number, if it shows the given
 // one, and returns what is to be recorded.
-func (n *inodes) unalias(ino, shown uint64) (inodeAlias, bool) {
+func (n *inodes) unalias(ino, shown uint64) (journal.Alias, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	a, ok := n.m[ino]
-	if !ok || a.shown != shown {
-		return inodeAlias{}, false
+	if !ok || a.Shown != shown {
+		return journal.Alias{}, false
 	}
-	a.shown = hashNumber(ino, uint64(a.birth), "")
+	a.Shown = hashNumber(ino, uint64(a.Birth), "")
 	n.setLocked(ino, a)
 	return a, true
 }
 
-func (n *inodes) set(ino uint64, a inodeAlias) {
+func (n *inodes) set(ino uint64, a journal.Alias) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.setLocked(ino, a)
 }
 
-func (n *inodes) setLocked(ino uint64, a inodeAlias) {
+func (n *inodes) setLocked(ino uint64, a journal.Alias) {
 	n.forgetLocked(ino)
 	n.m[ino] = a
-	n.taken[a.shown]++
+	n.taken[a.Shown]++
 }
 
 // reset replaces all that is known.
-func (n *inodes) reset(m map[uint64]inodeAlias) {
+func (n *inodes) reset(m map[uint64]journal.Alias) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.m, n.taken = m, make(map[uint64]int, len(m))
 	for _, a := range m {
-		n.taken[a.shown]++
+		n.taken[a.Shown]++
 	}
 }
 
@@ -156,8 +152,8 @@ func (n *inodes) forgetLocked(ino uint64) bool {
 		return false
 	}
 	delete(n.m, ino)
-	if n.taken[a.shown]--; n.taken[a.shown] <= 0 {
-		delete(n.taken, a.shown)
+	if n.taken[a.Shown]--; n.taken[a.Shown] <= 0 {
+		delete(n.taken, a.Shown)
 	}
 	return true
 }
@@ -167,9 +163,9 @@ func (s *Stack) number(st *stat) error {
 	if !s.inodes.isTaken(ownNumber(st.ino)) {
 		return nil
 	}
-	alias := inodeAlias{birth: st.birth, shown: hashNumber(st.ino, uint64(st.birth), "")}
+	alias := journal.Alias{Birth: st.birth, Shown: hashNumber(st.ino, uint64(st.birth), "")}
 	s.inodes.set(st.ino, alias)
-	return s.journal.append(record{kind: recordAlias, ino: st.ino, alias: alias})
+	return s.journal.Append(journal.AliasRecord(st.ino, alias))
 }
 
 // forgetNumber drops the number of a backing file that is gone.
@@ -177,6 +173,6 @@ func (s *Stack) forgetNumber(ino uint64) {
 	if s.inodes.forget(ino) {
 		// Births are as coarse as the kernel's tick, so the next file of this
 		// number could pass for it. A lost record costs no more than that.
-		_ = s.journal.appendLate(record{kind: recordUnalias, ino: ino})
+		_ = s.journal.AppendDeferred(journal.UnaliasRecord(ino))
 	}
 }

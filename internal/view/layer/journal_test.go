@@ -10,7 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // baseText returns the recorded content of p, "" if there is none.
@@ -30,12 +33,43 @@ func (b *bench) baseText(p vpath.Path) string {
 	return text.String()
 }
 
+// someBase is any Base.
+var someBase = Base{
+	Dev: 1, Ino: 1 << 63, Size: 5, Mode: unix.S_IFREG | 0o644, Nlink: 2,
+	Mtime: unix.Timespec{Sec: -1, Nsec: 999}, Ctime: unix.Timespec{Sec: 2},
+	SHA256: bytes.Repeat([]byte{7}, 32),
+}
+
+const (
+	logName   = "base.log"
+	logHeader = "agentfense-base 2\n"
+)
+
+// logSize is the size of the log in bytes, without the zeros behind it.
+func (b *bench) logSize() int64 {
+	b.t.Helper()
+	log, err := os.ReadFile(filepath.Join(b.dir, logName))
+	must(b.t, err)
+	return int64(len(bytes.TrimRight(log, "\x00")))
+}
+
+// forge returns the line of a record.
+func forge(t *testing.T, r journal.Record) []byte {
+	t.Helper()
+	b := newBench(t, nil)
+	must(t, b.journal.Append(r))
+	b.close()
+	log, err := os.ReadFile(filepath.Join(b.dir, logName))
+	must(t, err)
+	return bytes.TrimPrefix(log, []byte(logHeader))
+}
+
 // changeLog puts what change makes of the log in its place, while the stack is
 // closed.
 func (b *bench) changeLog(change func(log []byte) []byte) {
 	b.t.Helper()
 	b.close()
-	name := filepath.Join(b.dir, journalName)
+	name := filepath.Join(b.dir, logName)
 	log, err := os.ReadFile(name)
 	must(b.t, err)
 	must(b.t, os.WriteFile(name, change(log), 0o600))
@@ -45,7 +79,7 @@ func (b *bench) changeLog(change func(log []byte) []byte) {
 func TestContentsAreKeptToTheByte(t *testing.T) {
 	contents := map[string]string{
 		"empty": "", "line": "text\n", "escapes": "\\n\\\\n\n\\0\x00\\", "binary": "\x00\xff\n\x00",
-		"longest in the log": strings.Repeat("\n", inLogMax), "file of its own": strings.Repeat("a\n", inLogMax/2) + "b",
+		"longest in the log": strings.Repeat("\n", journal.InlineMax), "file of its own": strings.Repeat("a\n", journal.InlineMax/2) + "b",
 	}
 	b := newBench(t, contents)
 	for name := range contents {
@@ -67,7 +101,7 @@ func TestEqualContentsAreKeptOnce(t *testing.T) {
 	b.write("/b", "new")
 	b.reopen()
 	b.write("/c", "new")
-	if got := b.journal.size; got > 15_000 {
+	if got := b.logSize(); got > 15_000 {
 		t.Errorf("the log has %d bytes", got)
 	}
 	if got := b.baseText("/c"); len(got) != 9999 {
@@ -78,87 +112,32 @@ func TestEqualContentsAreKeptOnce(t *testing.T) {
 func TestRecordsOfASourceFileAreDurableBeforeItsCopyShows(t *testing.T) {
 	for _, inPlace := range []bool{false, true} {
 		b := newBench(t, map[string]string{"a": "1", "b": "2"})
-		b.journal.inPlace = inPlace
+		must(t, b.journal.Close())
+		var err error
+		b.journal, _, err = journal.Open(journal.Options{
+			Home: b.home, Work: b.work, Temp: b.temp, Quota: &b.quota, InPlace: inPlace,
+		})
+		must(t, err)
 		for _, p := range []vpath.Path{"/a", "/b"} {
 			_, err := b.CopyUp(p)
 			must(t, err)
-			if j := &b.journal; j.synced.Load() != j.size {
-				t.Errorf("in place %t: after the copy-up of %s %d bytes of %d are durable", inPlace, p, j.synced.Load(), j.size)
+			if n := b.journal.Pending(); n != 0 {
+				t.Errorf("in place %t: after the copy-up of %s %d bytes are not durable", inPlace, p, n)
 			}
 		}
 	}
 }
 
-// TestTheLogIsSyncedItselfWhereItsBlocksAreNot: a flush of the disk is enough
-// only for records in place of zeros that an earlier sync has made durable.
-func TestTheLogIsSyncedItselfWhereItsBlocksAreNot(t *testing.T) {
-	b := newBench(t, nil)
-	j := &b.journal
-	j.inPlace = true
-	record := func() span {
-		base := someBase
-		must(t, j.keep(&base, bytes.Repeat([]byte{'x'}, 1000)))
-		at, err := j.add(baseRecord("/a", base))
-		must(t, err)
-		return at
-	}
-	if j.land(record()) {
-		t.Fatal("a flush is said to be enough for a log that was never synced")
-	}
-	must(t, j.sync(record()))
-	at := record()
-	if !j.land(at) {
-		t.Fatal("a flush is said not to be enough in place of durable zeros")
-	}
-	j.confirm(at)
-	for j.size <= j.settled {
-		at = record()
-	}
-	if j.land(at) {
-		t.Error("a flush is said to be enough beyond the durable zeros")
-	}
-	must(t, j.sync(at))
-	j.inPlace = false
-	if j.land(record()) {
-		t.Error("a flush is said to be enough where blocks move")
-	}
-	j.inPlace = true
-	must(t, j.clear())
-	if j.land(record()) {
-		t.Error("a flush is said to be enough for a log that was cut")
-	}
-}
-
-func FuzzReadLog(f *testing.F) {
-	record := appendRecord([]byte(journalHeader), baseRecord("/a", someBase))
-	f.Add(record)
-	f.Add(append(record, 0, 0, 'x'))
-	f.Add([]byte("\x00\nx"))
-	f.Fuzz(func(t *testing.T, log []byte) {
-		read := newTable()
-		if read.readFrom(bytes.NewReader(log)) != nil {
-			return
-		}
-		read.findContents()
-		if rest := log[read.end:]; read.end > 0 && (len(bytes.Trim(rest, "\x00")) > 0 || log[read.end-1] == 0) {
-			t.Fatalf("it ends at %d, with %q behind", read.end, rest)
-		}
-		if read.end > 0 && read.endsLine != (log[read.end-1] == '\n') {
-			t.Fatalf("it ends a line: %v", read.endsLine)
-		}
-	})
-}
-
 func TestLogGoesOnBeforeTheZerosBehindIt(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "1", "b": "2"})
 	b.unlink("/a")
-	if b.journal.room <= b.journal.size {
-		t.Fatalf("no room behind the log: it has %d bytes of %d", b.journal.size, b.journal.room)
+	size := b.logSize()
+	if file, err := os.Stat(filepath.Join(b.dir, logName)); err != nil || file.Size() <= size {
+		t.Fatalf("no zeros behind the log of %d bytes: %v, %v", size, file, err)
 	}
-	size := b.journal.size
-	for _, tail := range []string{strings.Repeat("\x00", 5000), "torn" + strings.Repeat("\x00", 3*lineMax)} {
+	for _, tail := range []string{strings.Repeat("\x00", 5000), "torn" + strings.Repeat("\x00", 3*(256<<10))} {
 		b.changeLog(func(log []byte) []byte { return append(log, tail...) })
-		if got := b.journal.size; got < size || got > size+100 {
+		if got := b.logSize(); got < size || got > size+100 {
 			t.Errorf("behind %d bytes and zeros the log goes on at %d", size, got)
 		}
 	}
@@ -172,7 +151,7 @@ func TestLogGoesOnBeforeTheZerosBehindIt(t *testing.T) {
 }
 
 func TestAContentNeverPassesForRecords(t *testing.T) {
-	forged := appendRecord(nil, baseRecord("/victim", someBase))
+	forged := forge(t, journal.BaseRecord("/victim", someBase))
 	b := newBench(t, map[string]string{"a": "1\n" + string(forged), "victim": "2"})
 	b.write("/a", "new")
 	b.changeLog(func(log []byte) []byte {
@@ -200,10 +179,10 @@ func TestLogThatLostItsHeaderIsMadeAnew(t *testing.T) {
 	b.unlink("/a")
 	for _, damage := range []func([]byte) []byte{
 		func(log []byte) []byte {
-			return append(bytes.Repeat([]byte{0}, len(journalHeader)), log[len(journalHeader):]...)
+			return append(bytes.Repeat([]byte{0}, len(logHeader)), log[len(logHeader):]...)
 		},
-		func([]byte) []byte { return make([]byte, roomMin) },
-		func([]byte) []byte { return []byte(journalHeader[:7]) },
+		func([]byte) []byte { return make([]byte, 16<<10) },
+		func([]byte) []byte { return []byte(logHeader[:7]) },
 	} {
 		b.changeLog(damage)
 		b.write("/b", "new")
@@ -212,15 +191,16 @@ func TestLogThatLostItsHeaderIsMadeAnew(t *testing.T) {
 		if got := b.baseText("/b"); got != "2" {
 			t.Errorf("recorded content of b = %q", got)
 		}
-		must(t, b.DropAll())
+		must(t, b.Reset())
 	}
 }
 
 func TestCompactingDropsContentsThatNothingHas(t *testing.T) {
-	long := strings.Repeat("y", inLogMax)
+	const slackBytes = 4 << 20 // below that nothing is compacted
+	long := strings.Repeat("y", journal.InlineMax)
 	files := map[string]string{"kept": long}
-	for i := range 2 * compactSlackBytes / inLogMax {
-		files["dir/"+strings.Repeat("n", i+1)] = string(rune('A'+i%26)) + strings.Repeat("z", inLogMax-1-i)
+	for i := range 2 * slackBytes / journal.InlineMax {
+		files["dir/"+strings.Repeat("n", i+1)] = string(rune('A'+i%26)) + strings.Repeat("z", journal.InlineMax-1-i)
 	}
 	b := newBench(t, files)
 	b.write("/kept", "new")
@@ -232,14 +212,125 @@ func TestCompactingDropsContentsThatNothingHas(t *testing.T) {
 			must(t, b.Drop(vpath.Path("/"+name)))
 		}
 	}
-	if b.journal.size < compactSlackBytes {
-		t.Fatalf("the log has only %d bytes", b.journal.size)
+	if b.logSize() < slackBytes {
+		t.Fatalf("the log has only %d bytes", b.logSize())
 	}
 	b.reopen()
-	if b.journal.size > 2*inLogMax {
-		t.Errorf("the log still has %d bytes", b.journal.size)
+	if b.logSize() > 2*journal.InlineMax {
+		t.Errorf("the log still has %d bytes", b.logSize())
 	}
 	if got := b.baseText("/kept"); got != long {
 		t.Errorf("of the content that is still recorded %d bytes are left", len(got))
 	}
+}
+
+func TestLogSurvivesATornLine(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "1", "b": "2"})
+	b.unlink("/a")
+	b.close()
+	log := filepath.Join(b.dir, logName)
+	text, err := os.ReadFile(log)
+	must(t, err)
+	must(t, os.WriteFile(log, append(text, "0badc0de b 1 2"...), 0o600))
+	b.open()
+	b.unlink("/b")
+	b.reopen()
+	for _, p := range []vpath.Path{"/a", "/b"} {
+		if base, err := b.Base(p); err != nil || base == nil {
+			t.Errorf("base of %s = %v, %v", p, base, err)
+		}
+	}
+}
+
+func TestLostLogIsAConflict(t *testing.T) {
+	b := newBench(t, map[string]string{"deleted": "1", "modified": "2"})
+	b.unlink("/deleted")
+	b.write("/modified", "new")
+	b.close()
+	must(t, os.Remove(filepath.Join(b.dir, logName)))
+	b.open()
+	changes, err := b.Changes()
+	must(t, err)
+	if len(changes) != 2 || changes[0].Base != nil {
+		t.Fatalf("a whiteout without a record has the base %+v", changes[0].Base)
+	}
+	for _, c := range changes {
+		if ok, err := b.SourceMatches(c.Path, c.Base); ok || err != nil {
+			t.Errorf("%s matches the source though nothing is recorded: %v", c.Path, err)
+		}
+	}
+}
+
+func TestLogOfAnotherVersionIsRefused(t *testing.T) {
+	b := newBench(t, nil)
+	b.close()
+	must(t, os.WriteFile(filepath.Join(b.dir, logName), []byte("agentfense-base 1\n"), 0o600))
+	b.o.Source = openSourceFile(t, b.source)
+	defer b.o.Source.Close()
+	_, err := Open(b.o)
+	if !errdefs.Is(err, errdefs.Unsupported) {
+		t.Errorf("Open = %v, want Unsupported", err)
+	}
+}
+
+func TestLogIsCompacted(t *testing.T) {
+	b := newBench(t, map[string]string{"a": "1", "b": "2"})
+	for range 2200 {
+		must(t, b.journal.Append(journal.DropRecord("/gone")))
+	}
+	b.write("/a", "new")
+	must(t, b.Reset())
+	for range 2200 {
+		must(t, b.journal.Append(journal.DropRecord("/gone")))
+	}
+	b.write("/b", "new")
+	shown := b.lookup("/b").Ino
+	b.reopen()
+	if b.logSize() > 4096 {
+		t.Errorf("the log has %d bytes after Open", b.logSize())
+	}
+	base, err := b.Base("/b")
+	must(t, err)
+	f, err := b.BaseContent(base)
+	must(t, err)
+	defer f.Close()
+	if content, err := safefs.ReadRange(int(f.Fd()), 0, 10); err != nil || string(content) != "2" {
+		t.Errorf("recorded content = %q, %v, want 2", content, err)
+	}
+	if got := b.lookup("/b").Ino; got != shown {
+		t.Errorf("inode number %d became %d", shown, got)
+	}
+}
+
+func TestDamagedContentIsNotUsed(t *testing.T) {
+	b := newBench(t, map[string]string{"short": "one", "long": strings.Repeat("1", journal.InlineMax+1)})
+	damage := map[string]func() error{
+		"/short": func() error {
+			name := filepath.Join(b.dir, logName)
+			log, err := os.ReadFile(name)
+			must(t, err)
+			return os.WriteFile(name, bytes.Replace(log, []byte(" one\n"), []byte(" two\n"), 1), 0o600)
+		},
+		"/long": func() error {
+			kept, err := os.ReadDir(filepath.Join(b.dir, "base"))
+			must(t, err)
+			return os.WriteFile(filepath.Join(b.dir, "base", kept[0].Name()), []byte("two"), 0o600)
+		},
+	}
+	for p, damage := range damage {
+		b.write(p, "new")
+		base, err := b.Base(vpath.Path(p))
+		must(t, err)
+		must(t, damage())
+		if _, err := b.BaseContent(base); !errors.Is(err, unix.EIO) {
+			t.Errorf("damaged content of %s: %v, want EIO", p, err)
+		}
+	}
+}
+
+func openSourceFile(t testing.TB, path string) *os.File {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	return os.NewFile(uintptr(fd), "source")
 }

@@ -1,32 +1,17 @@
-// Package layer stores what a sandbox changed, leaving the source untouched.
+// Package layer stores what a sandbox changed, and leaves the source untouched.
 //
-// A Stack is a source directory, which is never written, under frozen layers
-// and one writable delta. Each delta is a plain directory in the form of an
-// OCI image layer (".wh.NAME" hides NAME of the layers below), so it can be
-// looked at with ls and survives a crash at any point: every operation either
-// leaves the old state or the new one. docs/adr/0002-delta-format.md is the
-// format. The package knows no policy and no FUSE.
+// A Stack is a source directory under frozen layers and one writable delta, which
+// have the form of OCI image layers (docs/adr/0002-delta-format.md). A crash leaves
+// the state before an operation or after it. Files are reached by handle: no symbolic
+// link is followed, no FIFO or device opened, no mount in the source entered. Inode
+// numbers stay with a file over copy-up, rename and restart. Package journal keeps
+// what paths were in the source. Policy, FUSE and merging are left to others.
 //
-// What is promised beyond that:
-//   - Files are reached by handle only, one element at a time or beneath a
-//     handle; no symbolic link is followed, no FIFO or device is opened, no
-//     mount nested in the source is entered (it shows as an empty directory).
-//   - What a path was in the source before its first change is recorded, see
-//     [Base], so that applying can tell whether the source moved on.
-//   - Numbers shown as inode numbers stay with a file over copy-up, rename
-//     and restart, see [Info].
-//
-// Not done here: deciding who may do what; writing to the source; merging.
-//
-// # Concurrency
-//
-// A Stack is safe for concurrent use. Lock order: flights (one copy-up per
-// path), then Stack.ns (the name space: shared by look-ups, exclusive for
-// changes of names), then Orphan.mu, then Stack.writers (shared by writes, exclusive while
-// freezing), then the leaves: viewCache.mu, quota.mu, inodes.mu, journal.mu,
-// orphanMu, garbageMu, standIns.mu.
-// The content of a file is copied up outside of Stack.ns. The package starts
-// goroutines only within a call and waits for them.
+// A Stack is safe for concurrent use. Lock order: flights (one copy-up per path),
+// Stack.ns (shared by look-ups, exclusive for changes of names), Orphan.mu,
+// Stack.writers (shared by writes, exclusive for Freeze), the journal's, and the
+// leaves dirCache.mu, quota.mu, inodes.mu, orphanMu, garbageMu and standIns.mu.
+// Contents are copied up without Stack.ns. No goroutine outlives a call.
 package layer
 
 import (
@@ -38,8 +23,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // Options says what Open opens. Source and Dir cannot be missing.
@@ -52,6 +39,10 @@ type Options struct {
 	Dir string
 	// Quota bounds what the stack stores.
 	Quota Quota
+	// QuotaOf is a stack on the same file system with which this one shares the quota, in
+	// place of Quota. At most one stack shares another's, and it records no contents: its
+	// source is empty.
+	QuotaOf *Stack
 	// ReadOnly opens beside a live writer: nothing is written, nothing is
 	// swept, nothing is cached from call to call.
 	ReadOnly bool
@@ -59,9 +50,9 @@ type Options struct {
 	// the capability to do it, or would do it in the delta. Nil checks nothing.
 	User *User
 	// Absent says what of the source counts as not being there: entries at these
-	// paths, and all below, for which it is not asked. The layers above may have something in their place.
-	// Changes, applying and what asks for the source itself see it all the same.
-	// Nil: nothing.
+	// paths, and all below, for which it is not asked. The layers above may have something in their
+	// place. Changes, applying and what asks for the source itself see it all the same. Nil:
+	// nothing.
 	Absent func(p vpath.Path, isDir bool) bool
 	// StandIns shows files of the source with another content. Nil: none. A
 	// ReadOnly stack shows the source's.
@@ -91,11 +82,11 @@ type Stack struct {
 	writers sync.RWMutex
 	gen     atomic.Uint64 // counts freezes; changes under ns and writers
 
-	views     viewCache
+	dirs      dirCache
 	quota     quota
 	inodes    inodes
-	journal   journal
-	spellings spellings
+	journal   *journal.Journal
+	casefolds casefolds
 	flights   flights
 	standIns  standIns
 	seq       atomic.Uint64 // names in work and orphans
@@ -134,10 +125,14 @@ const sourceTTL = time.Second
 // kernel lacks openat2), Denied, Exhausted, Internal.
 func Open(o Options) (*Stack, error) {
 	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit()}
+	s.quota.ledger = &ledger{}
 	if o.Source == nil {
-		return nil, fault.New(fault.Invalid, "open layers: no source")
+		return nil, errdefs.New(errdefs.Invalid, "open layers: no source")
 	}
 	if err := s.open(); err != nil {
+		if s.journal != nil {
+			_ = s.journal.Close() // the error that counts is err
+		}
 		s.closeHandles()
 		return nil, wrap("open layers of", vpath.Root, err)
 	}
@@ -158,8 +153,8 @@ func (s *Stack) open() error {
 	if s.o.ReadOnly {
 		ttl = 0
 	}
-	s.views.init(ttl)
-	if err := s.journal.open(s); err != nil {
+	s.dirs.init(ttl)
+	if err := s.openJournal(); err != nil {
 		return err
 	}
 	if s.o.ReadOnly {
@@ -168,9 +163,22 @@ func (s *Stack) open() error {
 	return s.quota.open(s)
 }
 
+func (s *Stack) openJournal() error {
+	j, recorded, err := journal.Open(journal.Options{
+		Home: s.home, Work: s.work, Temp: s.temp, Quota: &s.quota, InPlace: writesInPlace(s.home), ReadOnly: s.o.ReadOnly,
+	})
+	if err != nil {
+		return err
+	}
+	s.journal = j
+	s.inodes.reset(recorded.Aliases)
+	_, s.rootTouched = recorded.Bases[vpath.Root]
+	return nil
+}
+
 func (s *Stack) openHome() error {
 	if !s.o.ReadOnly {
-		if err := makePrivateDir(unix.AT_FDCWD, s.o.Dir); err != nil {
+		if err := safefs.MakePrivateDir(unix.AT_FDCWD, s.o.Dir); err != nil {
 			return err
 		}
 	}
@@ -195,7 +203,7 @@ func (s *Stack) openHome() error {
 
 // privateDir makes name in the stack's directory if need be and opens it.
 func (s *Stack) privateDir(name string) (int, error) {
-	if err := makePrivateDir(s.home, name); err != nil {
+	if err := safefs.MakePrivateDir(s.home, name); err != nil {
 		return -1, err
 	}
 	return openDir(s.home, name)
@@ -273,13 +281,13 @@ func (s *Stack) Close() error {
 	s.writers.Lock()
 	defer s.writers.Unlock()
 	s.gen.Add(1)
-	err := s.journal.close()
+	err := s.journal.Close()
 	s.closeHandles()
 	return err
 }
 
 func (s *Stack) closeHandles() {
-	s.views.purge(vpath.Root)
+	s.dirs.purge(vpath.Root)
 	s.ForgetStandIns()
 	for _, l := range s.layers {
 		unix.Close(l.root)

@@ -3,7 +3,8 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Linked returns the names in the view of each file of the delta that has
@@ -14,10 +15,10 @@ func (s *Stack) Linked() (map[FileID][]vpath.Path, error) {
 	linked := map[FileID][]vpath.Path{}
 	for _, l := range s.layers[:s.bottom()] {
 		err := walkNames(l.root, func(dir int, p vpath.Path, c storedChild) error {
-			if c.kind != storedEntry || c.mode == unix.S_IFDIR {
+			if c.kind != nameenc.KindEntry || c.mode == unix.S_IFDIR {
 				return nil
 			}
-			stored, _ := storedName(c.name)
+			stored, _ := nameenc.Entry(c.name)
 			st, err := statAt(dir, stored)
 			if err != nil || st.nlink < 2 {
 				return err

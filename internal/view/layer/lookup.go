@@ -3,7 +3,7 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Lookup describes the entry at p. Errors: NotFound; Precondition (ENOTDIR)
@@ -33,7 +33,7 @@ func (s *Stack) lookup(p vpath.Path) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	i := s.info(p, e.part.origin, &e.st)
 	s.standFor(p, &e, &i)
 	return i, s.showRights(p, &e, &i)
@@ -76,7 +76,7 @@ func (s *Stack) readlink(p vpath.Path) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	return readlinkAt(e.part.fd, e.stored)
 }
 
@@ -85,11 +85,11 @@ func (s *Stack) readlink(p vpath.Path) (string, error) {
 func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
-	v, err := s.view(p)
+	v, err := s.mergedDir(p)
 	if err != nil {
 		return nil, wrap("list", p, err)
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	var entries []DirEntry
 	err = s.list(v, func(c child) {
 		entries = append(entries, DirEntry{Name: c.name, Mode: c.mode, Ino: c.shown})
@@ -102,6 +102,6 @@ func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
 // notices within a second.
 func (s *Stack) Invalidate(paths ...vpath.Path) {
 	for _, p := range paths {
-		s.views.purge(p)
+		s.dirs.purge(p)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestUnchangedFilesShowTheSourcesAttributes(t *testing.T) {
@@ -64,19 +64,19 @@ func TestErrorsNameTheVirtualPathAndTheErrno(t *testing.T) {
 	tests := []struct {
 		name string
 		do   func() error
-		kind fault.Kind
+		kind errdefs.Kind
 		want unix.Errno
 	}{
-		{"an absent name", func() error { _, err := b.Lookup("/x\n"); return err }, fault.NotFound, unix.ENOENT},
-		{"below a file", func() error { _, err := b.Lookup("/file/x\n"); return err }, fault.Precondition, unix.ENOTDIR},
-		{"a name too long", func() error { _, err := b.Mkdir(vpath.Path("/\n"+strings.Repeat("x", 256)), 0); return err }, fault.Invalid, unix.ENAMETOOLONG},
-		{"a name that is taken", func() error { _, err := b.Symlink("\n", "/file"); return err }, fault.Exists, unix.EEXIST},
+		{"an absent name", func() error { _, err := b.Lookup("/x\n"); return err }, errdefs.NotFound, unix.ENOENT},
+		{"below a file", func() error { _, err := b.Lookup("/file/x\n"); return err }, errdefs.Precondition, unix.ENOTDIR},
+		{"a name too long", func() error { _, err := b.Mkdir(vpath.Path("/\n"+strings.Repeat("x", 256)), 0); return err }, errdefs.Invalid, unix.ENAMETOOLONG},
+		{"a name that is taken", func() error { _, err := b.Symlink("\n", "/file"); return err }, errdefs.Exists, unix.EEXIST},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.do()
-			if !errors.Is(err, tt.want) || !fault.Is(err, tt.kind) {
-				t.Fatalf("error = %v (%v), want %v (%v)", err, fault.KindOf(err), tt.want, tt.kind)
+			if !errors.Is(err, tt.want) || !errdefs.Is(err, tt.kind) {
+				t.Fatalf("error = %v (%v), want %v (%v)", err, errdefs.KindOf(err), tt.want, tt.kind)
 			}
 			if strings.Contains(err.Error(), b.dir) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error text %q names the host or is not escaped", err)
@@ -158,7 +158,7 @@ func TestMovedSourceDirectoriesAreNoticed(t *testing.T) {
 		if told {
 			b.Invalidate("/dir", "/other", "/gone")
 		} else {
-			b.views.age(2 * sourceTTL)
+			b.dirs.age(2 * sourceTTL)
 		}
 		if got := b.read("/dir/file"); got != "new" {
 			t.Errorf("told %v: read %q after the directory was replaced", told, got)
@@ -169,36 +169,36 @@ func TestMovedSourceDirectoriesAreNoticed(t *testing.T) {
 }
 
 // age makes all cached views older.
-func (c *viewCache) age(d time.Duration) {
+func (c *dirCache) age(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.lru.Front(); e != nil; e = e.Next() {
-		v := e.Value.(*view)
-		v.born = v.born.Add(-d)
+		v := e.Value.(*mergedDir)
+		v.readAt = v.readAt.Add(-d)
 	}
 }
 
 func TestCachedHandlesAreBounded(t *testing.T) {
 	b := newBench(t, nil)
-	for i := range 2 * maxViewFds {
+	for i := range 2 * maxDirFds {
 		p := vpath.Root.Child(strings.Repeat("x", i%200+1) + string(rune('a'+i/200)))
 		_, err := b.Mkdir(p, 0o755)
 		must(t, err)
 		_, err = b.ReadDir(p)
 		must(t, err)
 	}
-	if b.views.fds > maxViewFds || b.views.lru.Len() > maxViewFds {
-		t.Errorf("%d handles in %d views, want at most %d", b.views.fds, b.views.lru.Len(), maxViewFds)
+	if b.dirs.fds > maxDirFds || b.dirs.lru.Len() > maxDirFds {
+		t.Errorf("%d handles in %d views, want at most %d", b.dirs.fds, b.dirs.lru.Len(), maxDirFds)
 	}
 	open, err := os.ReadDir("/proc/self/fd")
 	must(t, err)
-	if len(open) > maxViewFds+100 {
+	if len(open) > maxDirFds+100 {
 		t.Errorf("%d descriptors are open", len(open))
 	}
 }
 
 func TestANestedMountIsAnEmptyDirectory(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	b := newBench(t, map[string]string{"mnt/below": "hidden", "file": ""})
 	must(t, unix.Mount("tmpfs", b.src("mnt"), "tmpfs", 0, "size=1m"))
 	defer func() { must(t, unix.Unmount(b.src("mnt"), unix.MNT_DETACH)) }()
@@ -232,7 +232,7 @@ func TestANestedMountIsAnEmptyDirectory(t *testing.T) {
 }
 
 func TestAFileMountedInTheSourceIsClosed(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	b := newBench(t, map[string]string{"file": "below", "other": "mounted"})
 	must(t, unix.Mount(b.src("other"), b.src("file"), "", unix.MS_BIND, ""))
 	defer func() { must(t, unix.Unmount(b.src("file"), unix.MNT_DETACH)) }()
@@ -291,7 +291,7 @@ func TestDeepTreesAndLongPaths(t *testing.T) {
 		t.Errorf("%d changes, want 2001", len(changes))
 	}
 	b.rename("/deep", "/moved")
-	must(t, b.DropAll())
+	must(t, b.Reset())
 	if left, err := os.ReadDir(filepath.Join(b.dir, "work")); err != nil || len(left) != 0 {
 		t.Errorf("work holds %v, %v", left, err)
 	}

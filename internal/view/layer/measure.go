@@ -1,6 +1,6 @@
 package layer
 
-import "github.com/agentfense/agentfense/internal/vpath"
+import "github.com/agentfense/agentfense/internal/lib/vpath"
 
 // Measure returns what the stack stores: from the quota's books where it bounds
 // bytes, else by a look at every file of the deltas, during which no name
@@ -11,12 +11,12 @@ func (s *Stack) Measure() (Usage, error) {
 	}
 	s.ns.RLock()
 	defer s.ns.RUnlock()
-	counted := quota{files: map[uint64]int64{}}
+	counted := quota{ledger: &ledger{files: map[uint64]int64{}}}
 	for _, l := range s.layers[:s.bottom()] {
 		if err := walkNames(l.root, counted.found); err != nil {
 			return Usage{}, wrap("measure", vpath.Root, err)
 		}
 	}
-	contents, err := s.journal.contentBytes()
+	contents, err := s.journal.ContentBytes()
 	return Usage{Bytes: counted.bytes + contents, Inodes: counted.count, Quota: s.quota.limit}, wrap("measure", vpath.Root, err)
 }

@@ -3,7 +3,7 @@ package layer
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestMeasureAgreesWithAQuota(t *testing.T) {

@@ -7,19 +7,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// view is a directory of the view: the handles of the layers' directories
-// that make it up, top-most first. A view is immutable.
-type view struct {
+// mergedDir is a directory as the stack shows it: the handles of the layers'
+// directories that it consists of, the topmost first. It is immutable.
+type mergedDir struct {
 	path   vpath.Path
 	parts  []part
 	sealed bool // a mount nested in the source: empty, nothing can be made
 
-	born  time.Time // of the oldest look at the source in the chain from the root
-	refs  int       // guarded by viewCache.mu
-	stale bool      // not in the cache any more; guarded by viewCache.mu
+	readAt time.Time // of the oldest look at the source in the chain from the root
+	refs   int       // guarded by dirCache.mu
+	stale  bool      // not in the cache any more; guarded by dirCache.mu
 }
 
 // part is what one layer has of a directory.
@@ -29,7 +30,7 @@ type part struct {
 	fd       int                                // O_PATH
 	rights   rights                             // of a source directory
 	sticky   bool                               // a source directory, in which others' names are not to be removed
-	spelling *spelling                          // of a source directory
+	casefold *casefold                          // of a source directory
 	absent   func(name string, isDir bool) bool // of a source directory, nil for nothing
 }
 
@@ -40,48 +41,48 @@ func (pt *part) leavesOut(name string, isDir bool) bool {
 }
 
 // inTop reports whether the directory is in the delta.
-func (v *view) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer == top }
+func (v *mergedDir) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer == top }
 
-// maxViewFds bounds the handles that cached views hold; a quarter of what the
+// maxDirFds bounds the handles that cached directories hold; a quarter of what the
 // process may have does too.
-const maxViewFds = 512
+const maxDirFds = 512
 
-func viewFdLimit() int {
+func dirFdLimit() int {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
-		return maxViewFds / 8
+		return maxDirFds / 8
 	}
-	return int(max(8, min(lim.Cur/4, maxViewFds)))
+	return int(max(8, min(lim.Cur/4, maxDirFds)))
 }
 
-// viewCache is a bounded LRU of views by path. An entry expires ttl after the
+// dirCache is a bounded LRU of directories by path. An entry expires ttl after the
 // oldest look at the source it rests on, so that directories which somebody
 // moves in the source are noticed.
-type viewCache struct {
+type dirCache struct {
 	mu  sync.Mutex
 	ttl time.Duration
 	m   map[vpath.Path]*list.Element
-	lru list.List // front is the most recent; values are *view
+	lru list.List // front is the most recent; values are *mergedDir
 	fds int
 	max int // of fds
 }
 
-func (c *viewCache) init(ttl time.Duration) {
-	c.ttl, c.max = ttl, viewFdLimit()
+func (c *dirCache) init(ttl time.Duration) {
+	c.ttl, c.max = ttl, dirFdLimit()
 	c.m = map[vpath.Path]*list.Element{}
 	c.lru.Init()
 }
 
-// get returns the view of p with a reference, or nil.
-func (c *viewCache) get(p vpath.Path) *view {
+// get returns the directory p with a reference, or nil.
+func (c *dirCache) get(p vpath.Path) *mergedDir {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.m[p]
 	if !ok {
 		return nil
 	}
-	v := e.Value.(*view)
-	if time.Since(v.born) >= c.ttl {
+	v := e.Value.(*mergedDir)
+	if time.Since(v.readAt) >= c.ttl {
 		c.dropLocked(e)
 		return nil
 	}
@@ -92,7 +93,7 @@ func (c *viewCache) get(p vpath.Path) *view {
 
 // put caches v and returns it with a reference. If another caller was
 // quicker, v is closed and the other's returned.
-func (c *viewCache) put(v *view) *view {
+func (c *dirCache) put(v *mergedDir) *mergedDir {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.m[v.path]; ok {
@@ -111,7 +112,7 @@ func (c *viewCache) put(v *view) *view {
 	return v
 }
 
-func (c *viewCache) release(v *view) {
+func (c *dirCache) release(v *mergedDir) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v.refs--
@@ -120,8 +121,8 @@ func (c *viewCache) release(v *view) {
 	}
 }
 
-func (c *viewCache) dropLocked(e *list.Element) {
-	v := c.lru.Remove(e).(*view)
+func (c *dirCache) dropLocked(e *list.Element) {
+	v := c.lru.Remove(e).(*mergedDir)
 	delete(c.m, v.path)
 	c.fds -= len(v.parts)
 	v.stale = true
@@ -130,21 +131,21 @@ func (c *viewCache) dropLocked(e *list.Element) {
 	}
 }
 
-// purge forgets the view of p and of everything below.
-func (c *viewCache) purge(p vpath.Path) {
+// purge forgets the directory p and everything below.
+func (c *dirCache) purge(p vpath.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for e := c.lru.Front(); e != nil; {
 		next := e.Next()
-		if e.Value.(*view).path.Within(p) {
+		if e.Value.(*mergedDir).path.Within(p) {
 			c.dropLocked(e)
 		}
 		e = next
 	}
 }
 
-// forget drops the view of p alone.
-func (c *viewCache) forget(p vpath.Path) {
+// forget drops the directory p alone.
+func (c *dirCache) forget(p vpath.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.m[p]; ok {
@@ -152,40 +153,40 @@ func (c *viewCache) forget(p vpath.Path) {
 	}
 }
 
-func (v *view) closeParts() {
+func (v *mergedDir) closeParts() {
 	for _, pt := range v.parts {
 		unix.Close(pt.fd)
 	}
 	v.parts = nil
 }
 
-// view returns the directory p of the view; the caller releases it. The
+// mergedDir returns the directory p; the caller releases it. The
 // caller holds ns. Errors: ENOENT, ENOTDIR, those of openat2.
-func (s *Stack) view(p vpath.Path) (*view, error) {
-	if v := s.views.get(p); v != nil {
+func (s *Stack) mergedDir(p vpath.Path) (*mergedDir, error) {
+	if v := s.dirs.get(p); v != nil {
 		return v, nil
 	}
 	if p.IsRoot() {
-		v, err := s.rootView()
+		v, err := s.mergedRoot()
 		if err != nil {
 			return nil, err
 		}
-		return s.views.put(v), nil
+		return s.dirs.put(v), nil
 	}
-	parent, err := s.view(p.Dir())
+	parent, err := s.mergedDir(p.Dir())
 	if err != nil {
 		return nil, err
 	}
-	defer s.views.release(parent)
+	defer s.dirs.release(parent)
 	v, err := s.descend(parent, p)
 	if err != nil {
 		return nil, err
 	}
-	return s.views.put(v), nil
+	return s.dirs.put(v), nil
 }
 
-func (s *Stack) rootView() (*view, error) {
-	v := &view{path: vpath.Root, born: time.Now()}
+func (s *Stack) mergedRoot() (*mergedDir, error) {
+	v := &mergedDir{path: vpath.Root, readAt: time.Now()}
 	for n, l := range s.layers {
 		fd, err := unix.FcntlInt(uintptr(l.root), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
@@ -201,10 +202,10 @@ func (s *Stack) rootView() (*view, error) {
 }
 
 // addPart appends fd, which then belongs to v or is closed.
-func (s *Stack) addPart(v *view, n, fd int) error {
+func (s *Stack) addPart(v *mergedDir, n, fd int) error {
 	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
 	if pt.origin == Source {
-		pt.spelling = s.spelling(v.path)
+		pt.casefold = s.casefold(v.path)
 		if absent := s.o.Absent; absent != nil {
 			pt.absent = func(name string, isDir bool) bool { return absent(v.path.Child(name), isDir) }
 		}
@@ -223,9 +224,9 @@ func (s *Stack) addPart(v *view, n, fd int) error {
 	return nil
 }
 
-// descend opens the view of p, which lies directly in parent.
-func (s *Stack) descend(parent *view, p vpath.Path) (*view, error) {
-	v := &view{path: p, born: parent.born}
+// descend opens the directory p, which lies directly in parent.
+func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
+	v := &mergedDir{path: p, readAt: parent.readAt}
 	name := p.Base()
 	for _, pt := range parent.parts {
 		var more bool
@@ -250,15 +251,15 @@ func (s *Stack) descend(parent *view, p vpath.Path) (*view, error) {
 }
 
 // descendDelta adds a delta's part and says whether lower layers count too.
-func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err error) {
-	stored, _ := storedName(name)
+func (s *Stack) descendDelta(v *mergedDir, pt part, name string) (more bool, err error) {
+	stored, _ := nameenc.Entry(name)
 	fd, err := openDir(pt.fd, stored)
 	switch err {
 	case nil:
 		if err := s.addPart(v, pt.layer, fd); err != nil {
 			return false, err
 		}
-		if opaque, err := exists(fd, opaqueMarker); err != nil || opaque {
+		if opaque, err := exists(fd, nameenc.OpaqueMarker); err != nil || opaque {
 			return false, err
 		}
 	case unix.ENOENT:
@@ -274,7 +275,7 @@ func (s *Stack) descendDelta(v *view, pt part, name string) (more bool, err erro
 	return !hidden, err
 }
 
-func (s *Stack) descendSource(v *view, pt part, name string) error {
+func (s *Stack) descendSource(v *mergedDir, pt part, name string) error {
 	if vpath.IsOwnName(name) {
 		return nil
 	}
@@ -287,7 +288,7 @@ func (s *Stack) descendSource(v *view, pt part, name string) error {
 	fd, err := openDir(pt.fd, name)
 	switch err {
 	case nil:
-		return s.addSpelt(v, pt, name, fd)
+		return s.addIfExact(v, pt, name, fd)
 	case unix.EXDEV:
 		v.sealed = len(v.parts) == 0
 		return nil
@@ -302,12 +303,12 @@ func (s *Stack) descendSource(v *view, pt part, name string) error {
 	return err
 }
 
-// addSpelt adds the source's directory fd, found in pt, if it is spelt name.
-func (s *Stack) addSpelt(v *view, pt part, name string, fd int) error {
+// addIfExact adds the source's directory fd, found in pt, if that is its exact name.
+func (s *Stack) addIfExact(v *mergedDir, pt part, name string, fd int) error {
 	st, err := statFd(fd)
 	if err == nil {
-		var spelt bool
-		if spelt, err = pt.spelling.spelt(pt.fd, name, &st); spelt && err == nil {
+		var exact bool
+		if exact, err = pt.casefold.isExact(pt.fd, name, &st); exact && err == nil {
 			return s.addPart(v, pt.layer, fd)
 		}
 	}
@@ -323,7 +324,7 @@ func isOpaque(dir int, name string) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	return exists(fd, opaqueMarker)
+	return exists(fd, nameenc.OpaqueMarker)
 }
 
 // entry is a name found in one layer.
@@ -341,7 +342,7 @@ func isDots(name string) bool { return name == "" || name == "." || name == ".."
 
 // find looks name up in the layers of v from number from on. Errors: ENOENT,
 // where entry.covered says whether the delta hides the name; those of statx.
-func (s *Stack) find(v *view, name string, from int) (entry, error) {
+func (s *Stack) find(v *mergedDir, name string, from int) (entry, error) {
 	if isDots(name) {
 		return entry{}, unix.EINVAL
 	}
@@ -358,7 +359,7 @@ func (s *Stack) find(v *view, name string, from int) (entry, error) {
 			}
 			return s.findSource(pt, name)
 		}
-		stored, _ := storedName(name)
+		stored, _ := nameenc.Entry(name)
 		st, err := statAt(pt.fd, stored)
 		if err == nil {
 			return entry{part: pt, stored: stored, st: st}, nil
@@ -386,8 +387,8 @@ func (s *Stack) findSource(pt part, name string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	spelt, err := pt.spelling.spelt(pt.fd, name, &st)
-	if err == nil && (!spelt || pt.leavesOut(name, st.isDir())) {
+	exact, err := pt.casefold.isExact(pt.fd, name, &st)
+	if err == nil && (!exact || pt.leavesOut(name, st.isDir())) {
 		err = unix.ENOENT
 	}
 	if err == nil {

@@ -15,7 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // compareApplied makes the listed changes in a copy of the source, which must
@@ -75,7 +77,7 @@ func (m *model) applyOne(t *rapid.T, target string, c Change) {
 		must(m.b.t, err)
 		defer f.Close()
 		_ = os.Remove(host)
-		content, err := readContent(int(f.Fd()), c.Info.Size)
+		content, err := safefs.ReadRange(int(f.Fd()), 0, c.Info.Size)
 		must(m.b.t, err)
 		must(m.b.t, os.WriteFile(host, content, 0o600))
 	}
@@ -226,7 +228,7 @@ func sorted(names []string) []string {
 // discard drops everything, one by one or at once.
 func (m *model) discard(t *rapid.T) {
 	if rapid.Bool().Draw(t, "all") {
-		must(m.b.t, m.b.DropAll())
+		must(m.b.t, m.b.Reset())
 	} else {
 		changes, err := m.b.Changes()
 		must(m.b.t, err)
@@ -244,7 +246,7 @@ func (m *model) discard(t *rapid.T) {
 	}
 	for _, l := range m.b.layers[:m.b.bottom()] {
 		must(m.b.t, walkNames(l.root, func(_ int, p vpath.Path, c storedChild) error {
-			if c.kind != storedEntry || c.mode != unix.S_IFDIR { // one whose times were set is no change
+			if c.kind != nameenc.KindEntry || c.mode != unix.S_IFDIR { // one whose times were set is no change
 				t.Fatalf("%q is left in the delta after dropping all", p)
 			}
 			return nil

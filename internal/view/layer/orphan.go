@@ -5,7 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Orphan is a file without a name in the view: unlinked or replaced while
@@ -44,7 +45,7 @@ func (s *Stack) CreateOrphan(mode uint32) (*Orphan, error) {
 		err = s.countOrphan(o.name)
 	}
 	if err != nil {
-		_ = unlinkAt(s.orphans, o.name)
+		_ = safefs.Unlink(s.orphans, o.name)
 		s.quota.dropInodes(1)
 		return nil, wrap("create", vpath.Root, err)
 	}
@@ -71,7 +72,7 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer s.views.release(pl.v)
+	defer s.dirs.release(pl.v)
 	if err := pl.before(); err != nil {
 		return Info{}, err
 	}
@@ -302,7 +303,7 @@ func (o *Orphan) forgetLocked() {
 	if st.nlink <= 1 {
 		o.s.freed(&st)
 	}
-	_ = unlinkAt(o.s.orphans, o.name) // what it leaves, Open sweeps
+	_ = safefs.Unlink(o.s.orphans, o.name) // what it leaves, Open sweeps
 }
 
 // orphanNames returns how many names of the backing file are orphans'.

@@ -2,6 +2,9 @@ package layer
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // readable says whether a pinned file can be opened.
@@ -36,11 +39,11 @@ func (o *Orphan) copyUp(size int64) error {
 		st, err = statAt(s.orphans, name)
 	}
 	if err != nil {
-		_ = unlinkAt(s.orphans, name)
+		_ = safefs.Unlink(s.orphans, name)
 		s.quota.dropInodes(1)
 		return err
 	}
-	s.inodes.set(st.ino, inodeAlias{birth: st.birth, shown: s.info(o.path, o.origin, &o.st).Ino})
+	s.inodes.set(st.ino, journal.Alias{Birth: st.birth, Shown: s.info(o.path, o.origin, &o.st).Ino})
 	s.addOrphanName(st.ino, 1)
 	s.quota.settle(&st)
 	o.name = name
@@ -64,10 +67,10 @@ func (o *Orphan) copyTo(name string, size int64) error {
 		size = o.st.size
 	}
 	need := min(size, o.st.blocks*blockBytes) + 2*pageBytes
-	if err := s.quota.reserve(need); err != nil {
+	if err := s.quota.Reserve(need); err != nil {
 		return err
 	}
-	defer s.quota.release(need)
+	defer s.quota.Release(need)
 	fd, err := openat2(s.orphans, name, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 package layer
 
-import "github.com/agentfense/agentfense/internal/vpath"
+import "github.com/agentfense/agentfense/internal/lib/vpath"
 
 // An own entry is one that a program made at a path where the policy hides what
 // the source has. It has a name of its own in the delta (vpath.OwnName), so that

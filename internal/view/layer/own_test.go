@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // ownIn is the path of the own entry name in the directory dir.
@@ -185,7 +186,7 @@ func TestWhatIsRecordedAfterADroppedOwnEntryIsKept(t *testing.T) {
 func TestOwnEntriesAreWholeAfterACrashBetweenSteps(t *testing.T) {
 	long := strings.Repeat("n", vpath.NameMax)
 	name := vpath.OwnName(long)
-	stored, _ := storedName(name)
+	stored, _ := nameenc.Entry(name)
 	p := ownIn("/", long)
 	crash := func(what string, make func(b *bench), there bool) {
 		t.Run(what, func(t *testing.T) {
@@ -210,7 +211,7 @@ func TestOwnEntriesAreWholeAfterACrashBetweenSteps(t *testing.T) {
 		})
 	}
 	crash("its name was written down and it was not made", func(b *bench) {
-		must(t, os.Symlink(linkOfName(name), b.top(nameBeside(name))))
+		must(t, os.Symlink(nameenc.LinkTarget(name), b.top(nameenc.NameLink(name))))
 	}, false)
 	crash("it was removed and its name is still written down", func(b *bench) {
 		b.write(p, "own")
@@ -225,7 +226,7 @@ func TestOwnEntriesAreWholeAfterACrashBetweenSteps(t *testing.T) {
 		b.write(p, "frozen")
 		must(t, b.Freeze())
 		b.unlink(p)
-		whiteout, _ := whiteoutName(name)
+		whiteout, _ := nameenc.Whiteout(name)
 		kept, err := os.Readlink(b.top(whiteout))
 		must(t, err)
 		b.write(p, "own")

@@ -1,11 +1,13 @@
 package layer
 
 import (
+	"math"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Usage says what a stack stores and what it may. Used counts are kept only
@@ -28,6 +30,12 @@ func (s *Stack) Statfs() Usage {
 // has allocated, so a sparse file costs what it costs; before a write its
 // length is reserved, and settled afterwards.
 type quota struct {
+	*ledger
+	root uint64 // stands in ledger.files for the delta's own directory
+}
+
+// ledger is what stacks with a common quota have used of it together.
+type ledger struct {
 	limit Quota
 
 	mu       sync.Mutex
@@ -51,19 +59,27 @@ func (q *quota) limitsBytes() bool { return q.limit.Bytes > 0 }
 
 // open counts what is there. Without a quota nothing is counted.
 func (q *quota) open(s *Stack) error {
-	q.limit = s.o.Quota
+	if of := s.o.QuotaOf; of != nil {
+		q.ledger, q.root = of.quota.ledger, otherRootInode
+	} else {
+		q.limit = s.o.Quota
+	}
 	if q.limit == (Quota{}) {
 		return nil
 	}
-	q.files = map[uint64]int64{}
+	if q.files == nil {
+		q.files = map[uint64]int64{}
+	}
 	for _, l := range s.layers[:s.bottom()] {
 		if err := walkNames(l.root, q.found); err != nil {
 			return err
 		}
 	}
 	q.settleDir(vpath.Root, s.layers[top].root)
-	var err error
-	q.contents, err = s.journal.contentBytes()
+	contents, err := s.journal.ContentBytes()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.contents += contents
 	return err
 }
 
@@ -71,14 +87,16 @@ func (q *quota) open(s *Stack) error {
 // are never more than the source has names, and removing must not be refused
 // for want of quota.
 func (q *quota) found(dir int, _ vpath.Path, c storedChild) error {
-	if c.kind != storedEntry {
+	if c.kind != nameenc.KindEntry {
 		return nil
 	}
-	stored, _ := storedName(c.name)
+	stored, _ := nameenc.Entry(c.name)
 	st, err := statAt(dir, stored)
 	if err != nil {
 		return err
 	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if _, ok := q.files[st.ino]; ok {
 		return nil
 	}
@@ -112,8 +130,8 @@ func (q *quota) dropInodes(n int64) {
 	q.count -= n
 }
 
-// reserve takes n bytes until release. Errors: EDQUOT.
-func (q *quota) reserve(n int64) error {
+// Reserve takes n bytes until Release. Errors: EDQUOT.
+func (q *quota) Reserve(n int64) error {
 	if !q.limitsBytes() {
 		return nil
 	}
@@ -126,7 +144,8 @@ func (q *quota) reserve(n int64) error {
 	return nil
 }
 
-func (q *quota) release(n int64) {
+// Release gives back what Reserve took.
+func (q *quota) Release(n int64) {
 	if !q.limitsBytes() {
 		return
 	}
@@ -147,9 +166,12 @@ func (q *quota) settle(st *stat) {
 	q.files[st.ino] = now
 }
 
-// rootInode stands in quota.files for what the delta's own directory takes
-// beyond the block that it always has. No file has this number.
-const rootInode = 0
+// These numbers stand in ledger.files for what a delta's own directory takes
+// beyond the block that it always has. No file has them.
+const (
+	rootInode      = 0
+	otherRootInode = math.MaxUint64 // of the stack that shares the quota
+)
 
 // settleDir notes what the delta's directory p, open as fd, has allocated now
 // that it has a name more.
@@ -162,25 +184,14 @@ func (q *quota) settleDir(p vpath.Path, fd int) {
 		return
 	}
 	if p.IsRoot() {
-		st.ino, st.blocks = rootInode, max(0, st.blocks-pageBytes/blockBytes)
+		st.ino, st.blocks = q.root, max(0, st.blocks-pageBytes/blockBytes)
 	}
 	q.settle(&st)
 }
 
-// takeContent counts n bytes of a content that is about to be recorded.
-// Errors: EDQUOT.
-func (q *quota) takeContent(n int64) error {
-	if err := q.reserve(n); err != nil {
-		return err
-	}
-	q.addContent(n)
-	q.release(n)
-	return nil
-}
-
-// addContent counts a recorded content, which is never given back before
-// Open or DropAll once it is on disk.
-func (q *quota) addContent(n int64) {
+// AddContent counts a recorded content, which is never given back before
+// Open or Reset once it is on disk.
+func (q *quota) AddContent(n int64) {
 	if !q.limitsBytes() {
 		return
 	}
@@ -189,7 +200,8 @@ func (q *quota) addContent(n int64) {
 	q.contents += n
 }
 
-func (q *quota) clearContents() {
+// ClearContents counts no recorded content any more.
+func (q *quota) ClearContents() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.contents = 0
@@ -220,13 +232,13 @@ func (q *quota) during(fd int, off, length int64, do func() error) error {
 	if length == 0 {
 		need = 0
 	}
-	if err := q.reserve(need); err != nil {
+	if err := q.Reserve(need); err != nil {
 		if !isAllocated(fd, off, length) {
 			return err
 		}
 		need = 0
 	}
-	defer q.release(need)
+	defer q.Release(need)
 	err := do()
 	if st, e := statFd(fd); e == nil {
 		q.settle(&st)

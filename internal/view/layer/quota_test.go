@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestBytesAreBounded(t *testing.T) {
@@ -40,7 +40,7 @@ func TestBytesAreBounded(t *testing.T) {
 	wantErr(t, "allocate over the quota", f.Allocate(0, 0, 1<<30), unix.EDQUOT)
 	_, err = b.SetAttr("/file", SetAttr{Size: new(int64(1 << 40))})
 	must(t, err) // a hole costs nothing
-	if _, err := f.WriteAt(block, 1<<39); !fault.Is(err, fault.Exhausted) {
+	if _, err := f.WriteAt(block, 1<<39); !errdefs.Is(err, errdefs.Exhausted) {
 		t.Errorf("writing into a hole over the quota: %v", err)
 	}
 
@@ -83,7 +83,7 @@ func TestInodesAreBounded(t *testing.T) {
 }
 
 func TestAFullDiskLosesNothing(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	root := t.TempDir()
 	disk := filepath.Join(root, "disk")
 	must(t, os.Mkdir(disk, 0o700))
@@ -118,7 +118,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	must(t, err)
 	defer g.Close()
 	n, err := g.WriteAt(make([]byte, 1<<20), 100)
-	if !errors.Is(err, unix.ENOSPC) || !fault.Is(err, fault.Exhausted) || n == 1<<20 {
+	if !errors.Is(err, unix.ENOSPC) || !errdefs.Is(err, errdefs.Exhausted) || n == 1<<20 {
 		t.Errorf("writing to a full disk: %d, %v", n, err)
 	}
 	b.reopen()
@@ -131,7 +131,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 			t.Errorf("f%d has %d bytes after a full disk", i, len(got))
 		}
 	}
-	must(t, b.DropAll())
+	must(t, b.Reset())
 	b.write("/f0", "there is room again")
 }
 
@@ -148,11 +148,11 @@ func TestRefusedCopiesLeaveNoRecord(t *testing.T) {
 		wantErr(t, "set the times of a link", err, unix.EDQUOT)
 	}
 	try()
-	before := b.journal.size
+	before := b.logSize()
 	for range 10 {
 		try()
 	}
-	if grown := b.journal.size - before; grown > 0 {
+	if grown := b.logSize() - before; grown > 0 {
 		t.Errorf("the log grew by %d bytes", grown)
 	}
 }
@@ -191,8 +191,47 @@ func TestEntriesWithoutContentAreBounded(t *testing.T) {
 			if got := b.Statfs(); got.Inodes != used.Inodes || got.Bytes != used.Bytes {
 				t.Errorf("counted at Open %+v, before %+v", got, used)
 			}
-			must(t, b.DropAll())
+			must(t, b.Reset())
 			b.write("/file", "there is room again")
 		})
 	}
+}
+
+// TestStacksShareAQuota: what one stores the other cannot, and it is counted at Open.
+func TestStacksShareAQuota(t *testing.T) {
+	b := newBench(t, nil, func(o *Options) { o.Quota.Bytes = 1 << 20 })
+	empty := openSourceFile(t, t.TempDir())
+	dir := filepath.Join(t.TempDir(), "other")
+	open := func() *Stack {
+		other, err := Open(Options{Source: empty, Dir: dir, QuotaOf: b.Stack})
+		must(t, err)
+		return other
+	}
+	write := func(s *Stack, p vpath.Path, n int) error {
+		f, _, err := s.Create(p, 0o644)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = f.WriteAt(make([]byte, n), 0)
+		return err
+	}
+	other := open()
+	must(t, write(other, "/f", 640<<10))
+	wantErr(t, "write over the common quota", write(b.Stack, "/f", 640<<10), unix.EDQUOT)
+	b.unlink("/f")
+	if a, o := b.Statfs(), other.Statfs(); a != o || a.Bytes < 640<<10 || a.Inodes != 1 {
+		t.Errorf("used %+v and %+v", a, o)
+	}
+	must(t, other.Close())
+	b.reopen()
+	if got := b.Statfs().Inodes; got != 0 {
+		t.Errorf("%d inodes are in use of one alone", got)
+	}
+	other = open()
+	defer other.Close()
+	wantErr(t, "write over the common quota", write(b.Stack, "/f", 640<<10), unix.EDQUOT)
+	_, err := other.Unlink("/f", false)
+	must(t, err)
+	must(t, write(b.Stack, "/g", 640<<10))
 }

@@ -8,29 +8,30 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// Adopt records what the source has at p now as what the delta's entry there was
-// made of, if both are the same: for an entry that was applied and yet is to stay,
-// because the source does not show (Options.Absent). Where they differ, or one
-// cannot be read, it does nothing. Errors: NotFound if the view has nothing there;
-// Internal, Exhausted.
-func (s *Stack) Adopt(p vpath.Path) error {
+// Rebase records the source's present entry at p as the base of the delta's entry, if
+// both are the same. It is for an entry that was applied and must stay in the delta,
+// because the source's entry does not show (Options.Absent). If the entries differ, or
+// one of them cannot be read, Rebase does nothing. Errors: NotFound if the stack shows
+// nothing at p; Internal, Exhausted.
+func (s *Stack) Rebase(p vpath.Path) error {
 	if err := s.writable(); err != nil {
-		return wrap("adopt", p, err)
+		return wrap("rebase", p, err)
 	}
 	s.ns.Lock()
 	defer s.ns.Unlock()
-	return wrap("adopt", p, s.adopt(p))
+	return wrap("rebase", p, s.rebase(p))
 }
 
-func (s *Stack) adopt(p vpath.Path) error {
+func (s *Stack) rebase(p vpath.Path) error {
 	v, own, err := s.locate(p)
 	if err != nil {
 		return err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if own.part.layer != top {
 		return nil
 	}
@@ -42,7 +43,7 @@ func (s *Stack) adopt(p vpath.Path) error {
 		if theirs.st.isRegular() {
 			s.addContent(&base, theirs)
 		}
-		return s.journal.append(baseRecord(p, base))
+		return s.journal.Append(journal.BaseRecord(p, base))
 	})
 	if err == unix.EACCES {
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // appliedAt is what an apply would tell of what it made of the source at p.
@@ -31,7 +31,7 @@ func (b *bench) keepAll(applied map[vpath.Path]Base) {
 	for p := range applied {
 		paths = append(paths, p)
 	}
-	kept, err := b.DropIf(func(vpath.Path, Info, error) bool { return false }, applied, paths...)
+	kept, err := b.DropMatching(func(vpath.Path, Info, error) bool { return false }, applied, paths...)
 	must(b.t, err)
 	if len(kept) != len(paths) {
 		b.t.Errorf("kept %q of %q", kept, paths)
@@ -116,7 +116,7 @@ func TestWhatIsLeftOutIsMadeOfWhatWasApplied(t *testing.T) {
 func TestALostRecordOfWhatWasAppliedLeavesTheEarlier(t *testing.T) {
 	b := newBench(t, map[string]string{"f": "old"})
 	b.write("/f", "theirs")
-	log, err := os.ReadFile(filepath.Join(b.dir, journalName))
+	log, err := os.ReadFile(filepath.Join(b.dir, logName))
 	must(t, err)
 	log = bytes.TrimRight(log, "\x00") // the room behind it
 	must(t, os.WriteFile(b.src("f"), []byte("applied"), 0o644))

@@ -3,12 +3,12 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// Record makes base what is recorded of p in the source, in place of what was; nil
-// for nothing. It is for who knows better than the stack what the changes were made
-// of. Errors: Internal, Exhausted.
+// Record replaces the recorded base of p; nil removes it. It is for a caller that knows
+// better than the stack what the changes were based on. Errors: Internal, Exhausted.
 func (s *Stack) Record(p vpath.Path, base *Base) error {
 	if err := s.writable(); err != nil {
 		return wrap("record", p, err)
@@ -17,17 +17,17 @@ func (s *Stack) Record(p vpath.Path, base *Base) error {
 	defer s.ns.Unlock()
 	if base == nil || base.Absent {
 		delete(s.covered, p)
-		return wrap("record", p, s.journal.append(record{kind: recordDrop, path: p}))
+		return wrap("record", p, s.journal.Append(journal.DropRecord(p)))
 	}
-	return wrap("record", p, s.journal.append(baseRecord(p, *base)))
+	return wrap("record", p, s.journal.Append(journal.BaseRecord(p, *base)))
 }
 
-// rebaseApplied records what an apply has made of the source at these paths as
-// what the delta's entries there are made of: the entries, or their removal, came
-// after what was applied, so that the next apply is in no conflict with this one.
-// Where the source is not what the apply made of it any more, nothing is recorded,
-// and that is a conflict. A crash that loses a record leaves the earlier one, and
-// a conflict, too. It says where it failed. What is below a directory comes first.
+// rebaseApplied records the result of an apply at these paths as the base of the delta's
+// entries there. The entries, or their removal, came after what was applied, so that
+// the next apply does not conflict with this one. It records nothing where the source
+// has changed since the apply: that is a conflict. A crash that loses a record leaves
+// the earlier one, which is a conflict too. paths has the entries of a directory before
+// the directory. at is the path that failed.
 func (d *dropping) rebaseApplied(paths []vpath.Path, applied map[vpath.Path]Base) (at vpath.Path, err error) {
 	found := false
 	for _, p := range paths {
@@ -43,7 +43,7 @@ func (d *dropping) rebaseApplied(paths []vpath.Path, applied map[vpath.Path]Base
 	if !found {
 		return vpath.Root, nil
 	}
-	return vpath.Root, d.s.journal.syncAll()
+	return vpath.Root, d.s.journal.SyncAll()
 }
 
 func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
@@ -60,19 +60,19 @@ func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
 	case isAbsent(err) && applied.Absent:
 		delete(d.bases, p)
 		delete(s.covered, p)
-		return s.journal.append(record{kind: recordDrop, path: p})
+		return s.journal.Append(journal.DropRecord(p))
 	case isAbsent(err), err == unix.EACCES, err == unix.EXDEV:
 		return nil
 	case err != nil:
 		return err
-	case !applied.isStill(&now):
+	case !isStill(applied, &now):
 		return nil
 	}
 	if counts, err := d.hideIfRemoved(p, now.Mode); err != nil || !counts {
 		return err
 	}
 	d.bases[p] = now
-	return s.journal.append(baseRecord(p, now))
+	return s.journal.Append(journal.BaseRecord(p, now))
 }
 
 // hideIfRemoved hides what the apply made of an entry that the sandbox had removed
@@ -90,24 +90,24 @@ func (d *dropping) hideIfRemoved(p vpath.Path, mode uint32) (bool, error) {
 		}
 		return !s.isLeftOut(p, mode&typeMask == unix.S_IFDIR), orAbsent(err)
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if e.part.origin != Source {
 		return true, nil
 	}
 	if _, known := d.bases[p]; known || e.st.isDir() && s.checkEmpty(p, nil) != nil {
 		return false, nil
 	}
-	defer s.views.purge(p)
+	defer s.dirs.purge(p)
 	return true, s.hide(p, v, e)
 }
 
-// isStill reports whether now is what b recorded. What a directory holds does not
-// count.
-func (b *Base) isStill(now *Base) bool {
+// isStill reports whether now is the entry that b recorded, unchanged. The entries of
+// a directory do not count.
+func isStill(b, now *Base) bool {
 	if b.Mode&typeMask == unix.S_IFDIR {
 		return b.Dev == now.Dev && b.Ino == now.Ino && b.Mode == now.Mode
 	}
-	return b.sameIdentity(now)
+	return b.SameIdentity(now)
 }
 
 // isLeftOut reports whether the view shows nothing of the source at p.

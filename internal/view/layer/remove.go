@@ -6,7 +6,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // Unlink removes the name p, which is no directory. With keep, the content
@@ -36,7 +39,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	switch {
 	case e.st.isDir():
 		return nil, unix.EISDIR
@@ -84,7 +87,7 @@ func (e *entry) isLinkedFrozen() bool {
 
 // hide puts a whiteout at p if a lower layer would show through once e is
 // gone. Until then e, if it is in the delta, still counts.
-func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
+func (s *Stack) hide(p vpath.Path, v *mergedDir, e entry) error {
 	name := p.Base()
 	if e.part.layer == top {
 		_, err := s.find(v, name, top+1)
@@ -97,7 +100,7 @@ func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
 		return s.makeWhiteout(e.part.fd, name)
 	}
 	if e.part.origin == Source {
-		if err := s.journal.append(baseRecord(p, baseOf(&e.st))); err != nil {
+		if err := s.journal.Append(journal.BaseRecord(p, baseOf(&e.st))); err != nil {
 			return err
 		}
 	}
@@ -105,7 +108,7 @@ func (s *Stack) hide(p vpath.Path, v *view, e entry) error {
 	if err != nil {
 		return err
 	}
-	defer s.views.release(up)
+	defer s.dirs.release(up)
 	return s.makeWhiteout(up.parts[0].fd, name)
 }
 
@@ -130,10 +133,10 @@ func (s *Stack) freed(st *stat) {
 
 // dropNameBeside removes the written-down name of a hashed entry.
 func dropNameBeside(dir int, name string) error {
-	if _, hashed := storedName(name); !hashed {
+	if _, hashed := nameenc.Entry(name); !hashed {
 		return nil
 	}
-	return unlinkAt(dir, nameBeside(name))
+	return safefs.Unlink(dir, nameenc.NameLink(name))
 }
 
 // Rmdir removes the directory p. Children for which visible says no do not
@@ -155,7 +158,7 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	if err != nil {
 		return err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	switch {
 	case !e.st.isDir():
 		return unix.ENOTDIR
@@ -174,7 +177,7 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	if err := s.hide(p, v, e); err != nil {
 		return err
 	}
-	s.views.purge(p)
+	s.dirs.purge(p)
 	if e.part.layer != top {
 		return nil
 	}
@@ -225,7 +228,7 @@ func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*s
 		freed(&st)
 	}
 	if !st.isDir() {
-		return unlinkAt(dir, name)
+		return safefs.Unlink(dir, name)
 	}
 	if err := openUp(dir, name, &st); err != nil {
 		return err
@@ -267,7 +270,7 @@ func emptyOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (mov
 	}
 	defer unix.Close(fd)
 	var names []string
-	err = readNames(fd, func(name []byte, _ uint32, _ uint64) error {
+	err = safefs.ReadNames(fd, func(name []byte, _ uint32, _ uint64) error {
 		names = append(names, string(name))
 		return nil
 	})
@@ -303,7 +306,7 @@ func emptyOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (mov
 // the numbers it meets.
 func emptyDir(dir, work int, seq *atomic.Uint64) error {
 	var names []string
-	err := readNames(dir, func(name []byte, _ uint32, _ uint64) error {
+	err := safefs.ReadNames(dir, func(name []byte, _ uint32, _ uint64) error {
 		names = append(names, string(name))
 		return nil
 	})
@@ -326,7 +329,7 @@ func emptyDir(dir, work int, seq *atomic.Uint64) error {
 // emptyStored removes all that is in a directory of the delta.
 func (s *Stack) emptyStored(fd int) error {
 	var names []string
-	err := readNames(fd, func(name []byte, _ uint32, _ uint64) error {
+	err := safefs.ReadNames(fd, func(name []byte, _ uint32, _ uint64) error {
 		names = append(names, string(name))
 		return nil
 	})

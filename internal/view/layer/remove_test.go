@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestHiddenChildrenDoNotKeepADirectory(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // RenameOptions are renameat2(2)'s flags and the bounds of what a directory's
@@ -114,22 +115,22 @@ type move struct {
 	o         *RenameOptions
 	broughtUp bool // bringUp was called
 
-	views  []*view
+	dirs   []*mergedDir
 	from   entry // in the delta
-	fromV  *view
+	fromV  *mergedDir
 	to     entry // if exists
-	toV    *view
+	toV    *mergedDir
 	exists bool
 }
 
 func (m *move) release() {
-	for _, v := range m.views {
-		m.s.views.release(v)
+	for _, v := range m.dirs {
+		m.s.dirs.release(v)
 	}
 }
 
-func (m *move) hold(v *view) *view {
-	m.views = append(m.views, v)
+func (m *move) hold(v *mergedDir) *mergedDir {
+	m.dirs = append(m.dirs, v)
 	return v
 }
 
@@ -150,7 +151,7 @@ func (m *move) locate() error {
 	if len(vpath.PlainName(m.path.Base())) > vpath.NameMax {
 		return unix.ENAMETOOLONG
 	}
-	if v, err = s.view(m.path.Dir()); err != nil {
+	if v, err = s.mergedDir(m.path.Dir()); err != nil {
 		return err
 	}
 	m.toV = m.hold(v)
@@ -232,9 +233,9 @@ func (m *move) exchange() error {
 func (m *move) forgetViews() {
 	for _, p := range []vpath.Path{m.old, m.path} {
 		if m.from.st.isDir() || m.exists && m.to.st.isDir() {
-			m.s.views.purge(p)
+			m.s.dirs.purge(p)
 		} else {
-			m.s.views.forget(p)
+			m.s.dirs.forget(p)
 		}
 	}
 }
@@ -288,7 +289,7 @@ func (m *move) clear() error {
 	}
 	if !m.to.st.isDir() {
 		if m.to.part.origin == Source {
-			return s.keepReplaced(m.path, m.to, recordBase)
+			return s.keepReplaced(m.path, m.to, journal.BaseRecord)
 		}
 		return nil
 	}
@@ -303,7 +304,7 @@ func (m *move) clear() error {
 	if err != nil {
 		return err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if m.to.part.layer != top {
 		m.to.part.layer = top
 		if m.to.st, err = statFd(v.parts[0].fd); err != nil {

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // copyWorkers is how many files are copied up at once; they mostly wait for
@@ -63,7 +63,7 @@ func (s *Stack) lowerEntries(p vpath.Path, o *RenameOptions) ([]vpath.Path, erro
 	for len(pending) > 0 {
 		dir := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		v, err := s.view(dir)
+		v, err := s.mergedDir(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -71,7 +71,7 @@ func (s *Stack) lowerEntries(p vpath.Path, o *RenameOptions) ([]vpath.Path, erro
 		if len(missing) > 0 && err == nil {
 			err = v.mayMoveWhole()
 		}
-		s.views.release(v)
+		s.dirs.release(v)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (b *bounds) take(bytes int64) error {
 
 // lowerChildren looks at the children of v: the directories to descend into,
 // and those entries that the delta does not have.
-func (s *Stack) lowerChildren(v *view, o *RenameOptions, b *bounds) (dirs, missing []vpath.Path, err error) {
+func (s *Stack) lowerChildren(v *mergedDir, o *RenameOptions, b *bounds) (dirs, missing []vpath.Path, err error) {
 	if o.Visible == nil && len(v.parts) == 1 && v.inTop() {
 		return nil, nil, nil // nothing below shows through, and all may move
 	}
@@ -138,7 +138,7 @@ func (s *Stack) lowerChildren(v *view, o *RenameOptions, b *bounds) (dirs, missi
 	return dirs, missing, nil
 }
 
-func (s *Stack) canCopy(v *view, c child, b *bounds) error {
+func (s *Stack) canCopy(v *mergedDir, c child, b *bounds) error {
 	e, err := s.find(v, c.name, top)
 	if err != nil {
 		return err

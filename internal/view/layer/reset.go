@@ -3,11 +3,11 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// DropAll forgets everything: the view is the source again. Errors: Internal.
-func (s *Stack) DropAll() error {
+// Reset drops every change, so that the stack shows the source again. Errors: Internal.
+func (s *Stack) Reset() error {
 	if err := s.writable(); err != nil {
 		return wrap("drop", vpath.Root, err)
 	}
@@ -17,11 +17,11 @@ func (s *Stack) DropAll() error {
 	s.writers.Lock()
 	defer s.writers.Unlock()
 	s.gen.Add(1)
-	s.views.purge(vpath.Root)
-	return wrap("drop", vpath.Root, s.dropAll())
+	s.dirs.purge(vpath.Root)
+	return wrap("drop", vpath.Root, s.reset())
 }
 
-func (s *Stack) dropAll() error {
+func (s *Stack) reset() error {
 	for _, name := range []string{"top", "frozen"} {
 		if err := s.moveToGarbage(s.home, name); err != nil && err != unix.ENOENT {
 			return err
@@ -42,5 +42,5 @@ func (s *Stack) dropAll() error {
 	s.rootTouched = false
 	s.quota.settleDir(vpath.Root, fresh.root)
 	clear(s.covered)
-	return s.journal.clear()
+	return s.journal.Clear()
 }

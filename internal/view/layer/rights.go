@@ -3,7 +3,7 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // User is the ordinary user whose rights count in the source: in a user
@@ -95,11 +95,11 @@ func (s *Stack) rightsAt(p vpath.Path, e *entry) (rights, error) {
 	if s.o.User == nil || !e.st.isDir() {
 		return s.owned(&e.st), nil
 	}
-	inside, err := s.view(p)
+	inside, err := s.mergedDir(p)
 	if err != nil {
 		return rights{}, err
 	}
-	defer s.views.release(inside)
+	defer s.dirs.release(inside)
 	if r := inside.source(); r.foreign {
 		return r, nil
 	}
@@ -107,7 +107,7 @@ func (s *Stack) rightsAt(p vpath.Path, e *entry) (rights, error) {
 }
 
 // source returns the rights to the directory of the source in v.
-func (v *view) source() rights {
+func (v *mergedDir) source() rights {
 	if n := len(v.parts); n > 0 && v.parts[n-1].origin == Source {
 		return v.parts[n-1].rights
 	}
@@ -116,7 +116,7 @@ func (v *view) source() rights {
 
 // mayFill refuses to make or remove names in v where the source's directory
 // belongs to another user who does not let this one.
-func (v *view) mayFill() error {
+func (v *mergedDir) mayFill() error {
 	if r := v.source(); r.foreign && r.bits&mayWrite == 0 {
 		return unix.EACCES
 	}
@@ -125,7 +125,7 @@ func (v *view) mayFill() error {
 
 // mayRemove refuses to remove or replace name in v: where mayFill does, and what
 // others own in another's sticky directory of the source.
-func (s *Stack) mayRemove(v *view, name string) error {
+func (s *Stack) mayRemove(v *mergedDir, name string) error {
 	if err := v.mayFill(); err != nil || !v.source().foreign {
 		return err
 	}
@@ -194,7 +194,7 @@ func (e *entry) mayLink() error {
 
 // mayMoveWhole refuses to move v with its directory where its names are another's
 // that the user could not remove one by one, as apply will have to. Errors: EXDEV.
-func (v *view) mayMoveWhole() error {
+func (v *mergedDir) mayMoveWhole() error {
 	if v.mayFill() != nil {
 		return unix.EXDEV
 	}

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // The user of these tests, and one more group of the user's.
@@ -52,7 +52,7 @@ type owned struct {
 // newRightsBench makes a source and a stack of the user's.
 func newRightsBench(t *testing.T, files map[string]string, as map[string]owned) *bench {
 	t.Helper()
-	needs.Root(t)
+	testenv.Root(t)
 	b := newBench(t, files, func(o *Options) { o.User = &User{UID: me} })
 	b.close()
 	b.Stack = nil

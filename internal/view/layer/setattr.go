@@ -3,7 +3,7 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // SetAttr says what to change; nil is left alone.
@@ -51,7 +51,7 @@ func (s *Stack) setAttrOnce(p vpath.Path, a SetAttr) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	defer s.views.release(v)
+	defer s.dirs.release(v)
 	if err := s.maySetAttr(p, &e, a); err != nil {
 		return Info{}, err
 	}

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // openSourceDir opens the directory of the source that p lies in, "." in the
@@ -96,7 +96,7 @@ func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
 		return nil, wrap("list source", p, err)
 	}
 	defer unix.Close(fd)
-	v := &view{path: p}
+	v := &mergedDir{path: p}
 	var entries []DirEntry
 	pt := part{origin: Source, fd: fd}
 	st, err := statFd(fd)

@@ -2,39 +2,20 @@ package layer
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"os"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
 // Base is what a path was in the source when the sandbox first changed it.
-type Base struct {
-	Absent bool // there was nothing; all else is zero
+type Base = journal.Base
 
-	Dev, Ino     uint64
-	Size         int64
-	Mode         uint32 // type and permission bits
-	Nlink        uint32
-	Mtime, Ctime unix.Timespec
-
-	// SHA256 is of the content, or of a symbolic link's target; nil where it
-	// was not taken.
-	SHA256 []byte
-
-	content string // name in base/, inLog, or "" if the content was not kept
-	text    []byte // the content itself, if it goes into the log with the record
-	at      span   // of a content that was found in the log
-}
-
-// ContentMax is the size up to which the content of a file that is about to
-// change is hashed and kept; above it is kept where the file system can share
-// the blocks.
-const ContentMax = 1 << 20
+// ContentMax is journal.ContentMax.
+const ContentMax = journal.ContentMax
 
 func baseOf(st *stat) Base {
 	return Base{
@@ -43,64 +24,22 @@ func baseOf(st *stat) Base {
 	}
 }
 
-// sameIdentity reports whether a and b describe the same file unchanged. The
-// number of names does not count: it moves without the content.
-func (b *Base) sameIdentity(o *Base) bool {
-	return b.Absent == o.Absent && b.Dev == o.Dev && b.Ino == o.Ino && b.Size == o.Size &&
-		b.Mode == o.Mode && b.Mtime == o.Mtime && b.Ctime == o.Ctime
-}
-
-// looksLike compares what a copy has of its original: type and permissions, size
-// and, to the nanosecond, the time of its last change.
-func (b *Base) looksLike(o *Base) bool {
-	return b.Absent == o.Absent && b.Mode == o.Mode && b.Size == o.Size && b.Mtime == o.Mtime
-}
-
 // Bases returns what is recorded for each path. A path without a record was
 // absent, or its record was lost. Each call reads the whole log. Errors:
 // Internal.
 func (s *Stack) Bases() (map[vpath.Path]Base, error) {
-	bases, err := s.journal.bases()
+	bases, err := s.journal.Bases()
 	return bases, wrap("read bases of", vpath.Root, err)
 }
 
 // BaseContent opens the content that was kept for b; the caller closes it.
 // Errors: NotFound if none was kept or it was damaged.
 func (s *Stack) BaseContent(b *Base) (*os.File, error) {
-	f, err := s.baseContent(b)
+	f, err := s.journal.Content(b)
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "open recorded content: %w", err)
+		return nil, errdefs.New(errdefs.NotFound, "open recorded content: %w", err)
 	}
 	return f, nil
-}
-
-func (s *Stack) baseContent(b *Base) (*os.File, error) {
-	if b == nil || b.content == "" {
-		return nil, unix.ENOENT
-	}
-	if b.content == inLog {
-		return s.loggedContent(b)
-	}
-	dir, err := openDir(s.home, "base")
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(dir)
-	fd, err := openat2(dir, b.content, unix.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if b.SHA256 != nil {
-		sum, err := hashFd(fd)
-		if err == nil && string(sum) != string(b.SHA256) {
-			err = unix.EIO
-		}
-		if err != nil {
-			unix.Close(fd)
-			return nil, err
-		}
-	}
-	return asOS(fd, "recorded content"), nil
 }
 
 // SourceMatches reports whether the source at p is still what b recorded: the
@@ -137,10 +76,10 @@ func (s *Stack) sourceMatches(p vpath.Path, b *Base) (bool, error) {
 	switch {
 	case st.isDir():
 		return st.mode == b.Mode, nil
-	case b.sameIdentity(&now):
+	case b.SameIdentity(&now):
 		return true, nil
 	case b.SHA256 == nil && s.o.Elsewhere:
-		return b.looksLike(&now), nil
+		return looksLike(b, &now), nil
 	case b.SHA256 == nil || st.size != b.Size || st.mode != b.Mode:
 		return false, nil
 	}
@@ -160,46 +99,11 @@ func (s *Stack) hashAt(dir int, name string, st *stat) ([]byte, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	return hashFd(fd)
+	return journal.HashFile(fd)
 }
 
-// hashFd hashes what fd is open on, of at most ContentMax bytes.
-func hashFd(fd int) ([]byte, error) {
-	content, err := readContent(fd, ContentMax)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(content)
-	return sum[:], nil
-}
-
-// readContent reads the file of the given size; one that is longer by now is
-// cut, one that is shorter is returned as it is.
-func readContent(fd int, size int64) ([]byte, error) {
-	return readRange(fd, span{0, size})
-}
-
-// readRange reads a range of a file, as much of it as is there.
-func readRange(fd int, at span) ([]byte, error) {
-	buf := make([]byte, at.len)
-	n := 0
-	for n < len(buf) {
-		m, err := unix.Pread(fd, buf[n:], at.off+int64(n))
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if m == 0 {
-			break
-		}
-		n += m
-	}
-	return buf[:n], nil
-}
-
-// isContentName reports whether a record can say that of where its content is.
-func isContentName(name string) bool {
-	return name == inLog || len(name) == hex.EncodedLen(sha256.Size) || strings.HasPrefix(name, "shared-")
+// looksLike reports whether a copy that b describes may be of the original o: type,
+// permissions, size and, to the nanosecond, the time of the last change are equal.
+func looksLike(b, o *Base) bool {
+	return b.Absent == o.Absent && b.Mode == o.Mode && b.Size == o.Size && b.Mtime == o.Mtime
 }

@@ -5,8 +5,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // squash merges every frozen layer into the delta, since only one layer's
@@ -33,7 +34,7 @@ func (s *Stack) squash(bases map[vpath.Path]Base) error {
 		}
 		unix.Close(q.from)
 		s.layers = append([]*layer{s.layers[top]}, s.layers[top+2:]...)
-		s.views.purge(vpath.Root)
+		s.dirs.purge(vpath.Root)
 	}
 	return s.dropIdleWhiteouts(bases)
 }
@@ -42,13 +43,13 @@ func (s *Stack) squash(bases map[vpath.Path]Base) error {
 // only; they would hide what the user makes there one day.
 func (s *Stack) dropIdleWhiteouts(bases map[vpath.Path]Base) error {
 	return walkNames(s.layers[top].root, func(dir int, p vpath.Path, c storedChild) error {
-		if c.kind != storedWhiteout {
+		if c.kind != nameenc.KindWhiteout {
 			return nil
 		}
 		if _, recorded := bases[p]; recorded {
 			return nil
 		}
-		if _, err := s.SourceInfo(p); !fault.Is(err, fault.NotFound) {
+		if _, err := s.SourceInfo(p); !errdefs.Is(err, errdefs.NotFound) {
 			return nil
 		}
 		return dropWhiteout(dir, c.name)
@@ -59,17 +60,17 @@ func (s *Stack) dropIdleWhiteouts(bases map[vpath.Path]Base) error {
 type squashing struct {
 	s        *Stack
 	to, from int
-	visited  []mergedDir // parents first
+	visited  []merging // parents first
 }
 
-// mergedDir is a directory that both layers have and that merges.
-type mergedDir struct {
+// merging is a directory that both layers have and that merges.
+type merging struct {
 	path   vpath.Path
 	closed bool // in from: nothing below it shows through
 }
 
 func (q *squashing) run() error {
-	pending := []mergedDir{{path: vpath.Root}}
+	pending := []merging{{path: vpath.Root}}
 	for len(pending) > 0 {
 		d := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
@@ -93,23 +94,23 @@ func (q *squashing) run() error {
 }
 
 func (q *squashing) close(p vpath.Path) error {
-	fd, err := openDirAt(q.to, storedPath(p))
+	fd, err := openDirAt(q.to, nameenc.Path(p))
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	return makeEmpty(fd, opaqueMarker)
+	return makeEmpty(fd, nameenc.OpaqueMarker)
 }
 
 // dir moves what the directory p of from has and returns its directories that
 // merge with one of to.
-func (q *squashing) dir(p vpath.Path) ([]mergedDir, error) {
-	to, err := openDirAt(q.to, storedPath(p))
+func (q *squashing) dir(p vpath.Path) ([]merging, error) {
+	to, err := openDirAt(q.to, nameenc.Path(p))
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(to)
-	from, err := openDirAt(q.from, storedPath(p))
+	from, err := openDirAt(q.from, nameenc.Path(p))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (q *squashing) dir(p vpath.Path) ([]mergedDir, error) {
 	if err != nil {
 		return nil, err
 	}
-	var dirs []mergedDir
+	var dirs []merging
 	for _, c := range names {
 		merge, err := q.name(to, from, c)
 		if err != nil {
@@ -127,12 +128,12 @@ func (q *squashing) dir(p vpath.Path) ([]mergedDir, error) {
 		if !merge {
 			continue
 		}
-		stored, _ := storedName(c.name)
+		stored, _ := nameenc.Entry(c.name)
 		closed, err := isClosed(from, c.name, stored)
 		if err != nil {
 			return nil, err
 		}
-		dirs = append(dirs, mergedDir{p.Child(c.name), closed})
+		dirs = append(dirs, merging{p.Child(c.name), closed})
 	}
 	return dirs, nil
 }
@@ -150,7 +151,7 @@ func isClosed(dir int, name, stored string) (bool, error) {
 // name moves one entry or whiteout, or leaves it behind if to hides it. It
 // says yes for a directory that merges with one of to.
 func (q *squashing) name(to, from int, c storedChild) (merge bool, err error) {
-	stored, _ := storedName(c.name)
+	stored, _ := nameenc.Entry(c.name)
 	st, err := statAt(to, stored)
 	switch err {
 	case nil:
@@ -162,8 +163,8 @@ func (q *squashing) name(to, from int, c storedChild) (merge bool, err error) {
 	default:
 		return false, err
 	}
-	if c.kind == storedWhiteout {
-		name, _ := whiteoutName(c.name)
+	if c.kind == nameenc.KindWhiteout {
+		name, _ := nameenc.Whiteout(c.name)
 		return false, unix.Renameat(from, name, to, name)
 	}
 	hidden, err := hasWhiteout(to, c.name)
@@ -179,10 +180,10 @@ func (q *squashing) onDir(to, from int, c storedChild, stored string) (merge boo
 	if err != nil || closed {
 		return false, err
 	}
-	if c.kind == storedEntry && c.mode == unix.S_IFDIR {
+	if c.kind == nameenc.KindEntry && c.mode == unix.S_IFDIR {
 		return true, nil
 	}
-	if c.kind == storedWhiteout {
+	if c.kind == nameenc.KindWhiteout {
 		// Beside a directory it is that directory's business.
 		if there, err := exists(from, stored); err != nil || there {
 			return false, err
@@ -195,7 +196,7 @@ func (q *squashing) onDir(to, from int, c storedChild, stored string) (merge boo
 // name is free.
 func moveStored(from, to int, name, stored string) error {
 	pl := &place{dir: to, name: name}
-	_, pl.hashed = storedName(name)
+	_, pl.hashed = nameenc.Entry(name)
 	if err := pl.before(); err != nil {
 		return err
 	}

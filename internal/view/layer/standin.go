@@ -6,7 +6,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // StandIns shows some regular files of the source with another content, until
@@ -102,7 +103,7 @@ func (s *Stack) makeStandIn(p vpath.Path, e *entry) (*standIn, error) {
 	if !st.unchanged(&e.st) {
 		return nil, errChanged
 	}
-	content, err := readContent(fd, st.size)
+	content, err := safefs.ReadRange(fd, 0, st.size)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +124,9 @@ func (x *standIn) store(s *Stack, content []byte) error {
 	if err != nil {
 		return err
 	}
-	err = unlinkAt(s.work, name)
+	err = safefs.Unlink(s.work, name)
 	if err == nil {
-		err = writeAll(fd, content, 0)
+		err = safefs.WriteAll(fd, content, 0)
 	}
 	if err == nil {
 		times := []unix.Timespec{x.of.atime, x.of.mtime}

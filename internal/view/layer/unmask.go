@@ -3,12 +3,14 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// uncover makes sure that no ancestor of p hides p in the delta: what is
-// hidden as a whole becomes hidden name by name.
-func (d *dropping) uncover(p vpath.Path) error {
+// unmask makes sure that no ancestor of p hides p in the delta: it replaces the
+// whiteout or opaque marker of a directory by whiteouts of single names.
+func (d *dropping) unmask(p vpath.Path) error {
 	if p.IsOwn() {
 		return nil // nothing of the source shows there
 	}
@@ -16,7 +18,7 @@ func (d *dropping) uncover(p vpath.Path) error {
 		if a.IsRoot() || d.open[a] {
 			continue
 		}
-		more, err := d.uncoverAt(a)
+		more, err := d.unmaskOne(a)
 		if err != nil || !more {
 			return err
 		}
@@ -25,9 +27,9 @@ func (d *dropping) uncover(p vpath.Path) error {
 	return nil
 }
 
-// uncoverAt makes the directory a, if the delta has it or deletes it, merge
-// with the source's. It says whether the delta has it now.
-func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
+// unmaskOne merges the directory a with the source's, if the delta has it or deletes
+// it. It reports whether the delta has it now.
+func (d *dropping) unmaskOne(a vpath.Path) (bool, error) {
 	at, err := d.at(a)
 	if err != nil || at == nil {
 		return false, err
@@ -52,14 +54,14 @@ func (d *dropping) uncoverAt(a vpath.Path) (bool, error) {
 		return false, err
 	}
 	defer unix.Close(fd)
-	opaque, err := exists(fd, opaqueMarker)
+	opaque, err := exists(fd, nameenc.OpaqueMarker)
 	if err != nil {
 		return false, err
 	}
 	if opaque || hidden {
 		err = d.expose(a, at, fd)
 	}
-	d.s.views.purge(a)
+	d.s.dirs.purge(a)
 	return true, err
 }
 
@@ -74,12 +76,12 @@ type at struct {
 
 // at finds p in the delta; nil if the delta has no directory for it.
 func (d *dropping) at(p vpath.Path) (*at, error) {
-	dir, err := openDirAt(d.s.layers[top].root, storedPath(p.Dir()))
+	dir, err := openDirAt(d.s.layers[top].root, nameenc.Path(p.Dir()))
 	if err != nil {
 		return nil, orAbsent(err)
 	}
 	a := &at{dir: dir, name: p.Base()}
-	a.stored, _ = storedName(a.name)
+	a.stored, _ = nameenc.Entry(a.name)
 	a.st, err = statAt(dir, a.stored)
 	if err != nil && err != unix.ENOENT {
 		unix.Close(dir)
@@ -100,7 +102,7 @@ func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
 		return false, err
 	}
 	pl := &place{dir: at.dir, path: a, name: at.name, stored: at.stored}
-	_, pl.hashed = storedName(at.name)
+	_, pl.hashed = nameenc.Entry(at.name)
 	if err = pl.before(); err == nil {
 		err = d.s.mkdirOpaque(pl, i.Mode&modeMask)
 	}
@@ -133,15 +135,15 @@ func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
 	if err := dropWhiteout(at.dir, at.name); err != nil {
 		return err
 	}
-	return unlinkAt(fd, opaqueMarker)
+	return safefs.Unlink(fd, nameenc.OpaqueMarker)
 }
 
 // hideEach hides in the delta directory fd, which is a, what the sandbox
 // removed of the source's; what the delta has as a directory stays closed off.
 func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
-	return readNames(source, func(raw []byte, _ uint32, _ uint64) error {
+	return safefs.ReadNames(source, func(raw []byte, _ uint32, _ uint64) error {
 		name := string(raw)
-		stored, _ := storedName(name)
+		stored, _ := nameenc.Entry(name)
 		st, err := statAt(fd, stored)
 		if err == nil && st.isDir() {
 			return makeMarker(fd, stored)

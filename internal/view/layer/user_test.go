@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // ordinary is a user without any right on this machine.
@@ -20,8 +20,8 @@ const ordinary = 65534
 // supervisor is: with capabilities in a user namespace in which only the
 // user's own files are.
 func TestAsAnOrdinaryUser(t *testing.T) {
-	needs.Root(t)
-	needs.UserNS(t)
+	testenv.Root(t)
+	testenv.UserNS(t)
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
 		must(t, os.Chmod(d, 0o755))

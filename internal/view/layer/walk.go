@@ -3,7 +3,8 @@ package layer
 import (
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // walkNames calls do for each entry and whiteout below the delta directory
@@ -25,7 +26,7 @@ func walkNames(root int, do func(dir int, p vpath.Path, c storedChild) error) er
 
 // walkOne visits one directory and returns those in it.
 func walkOne(root int, p vpath.Path, do func(int, vpath.Path, storedChild) error) (dirs []vpath.Path, err error) {
-	fd, err := openDirAt(root, storedPath(p))
+	fd, err := openDirAt(root, nameenc.Path(p))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func walkOne(root int, p vpath.Path, do func(int, vpath.Path, storedChild) error
 		if err := do(fd, q, c); err != nil {
 			return nil, err
 		}
-		if c.kind == storedEntry && c.mode == unix.S_IFDIR {
+		if c.kind == nameenc.KindEntry && c.mode == unix.S_IFDIR {
 			dirs = append(dirs, q)
 		}
 	}

@@ -2,6 +2,9 @@ package layer
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
 // makeWhiteout hides name in the delta directory dir; a whiteout that is there
@@ -10,11 +13,11 @@ import (
 // Whiteouts are names of one empty file as long as that can be linked: a link
 // is a third of what making a file costs, and takes no inode.
 func (s *Stack) makeWhiteout(dir int, name string) error {
-	stored, hashed := whiteoutName(name)
+	stored, hashed := nameenc.Whiteout(name)
 	var err error
 	switch {
 	case hashed:
-		err = unix.Symlinkat(linkOfName(name), dir, stored)
+		err = unix.Symlinkat(nameenc.LinkTarget(name), dir, stored)
 	case s.blank == "":
 		err = s.makeBlank(dir, stored)
 	default:
@@ -45,12 +48,12 @@ func (s *Stack) makeBlank(dir int, stored string) error {
 }
 
 func dropWhiteout(dir int, name string) error {
-	stored, _ := whiteoutName(name)
-	return unlinkAt(dir, stored)
+	stored, _ := nameenc.Whiteout(name)
+	return safefs.Unlink(dir, stored)
 }
 
 // hasWhiteout reports whether the delta directory fd hides name below it.
 func hasWhiteout(fd int, name string) (bool, error) {
-	stored, _ := whiteoutName(name)
+	stored, _ := nameenc.Whiteout(name)
 	return exists(fd, stored)
 }

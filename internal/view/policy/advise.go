@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Refused is something that a policy did not permit.
@@ -37,10 +37,23 @@ type Stuck struct {
 	Why  string
 }
 
-// Advise finds the flags that, added to rules, permit what was refused. Each was
-// tried: the policy with it decides so. It leaves out paths whose names no flag
+// Append adds a flag's rule to those of a command that is to run again: of two for
+// a path the stricter counts. It changes neither.
+func Append(rules []Rule, flag Rule) []Rule { return append(slices.Clone(rules), flag) }
+
+// Replace adds a flag's rule to those that a sandbox has: it takes the place of
+// an earlier flag's of the same kind for the same pattern. It changes neither.
+func Replace(rules []Rule, flag Rule) []Rule {
+	isAlike := func(r Rule) bool {
+		return r.Origin == flag.Origin && r.Origin != OriginRule && r.Pattern == flag.Pattern && r.Type == flag.Type
+	}
+	return append(slices.DeleteFunc(slices.Clone(rules), isAlike), flag)
+}
+
+// Advise finds the flags that, added to rules by add, permit what was refused. Each
+// was tried: the policy with it decides so. It leaves out paths whose names no flag
 // can spell. Errors: those of Compile.
-func Advise(rules []Rule, o Options, refused []Refused) (Advice, error) {
+func Advise(rules []Rule, o Options, refused []Refused, add func(rules []Rule, flag Rule) []Rule) (Advice, error) {
 	var a Advice
 	rules = slices.Clone(rules)
 	p, err := Compile(rules, o)
@@ -53,7 +66,7 @@ func Advise(rules []Rule, o Options, refused []Refused) (Advice, error) {
 		if p.permits(r) || !r.isSpelled() {
 			continue
 		}
-		flag, with, last := r.shortest(rules, o)
+		flag, with, last := r.shortest(rules, o, add)
 		if with == nil {
 			a.Stuck = append(a.Stuck, Stuck{r.Path, last.whyNot(r)})
 			continue
@@ -81,7 +94,7 @@ func (r Refused) isSpelled() bool {
 
 // shortest returns the shortest flag that permits r, and the policy with it; nil
 // if none does, and then the policy with the flag that comes nearest.
-func (r Refused) shortest(rules []Rule, o Options) (flag Flag, with, last *Policy) {
+func (r Refused) shortest(rules []Rule, o Options, add func([]Rule, Rule) []Rule) (flag Flag, with, last *Policy) {
 	end := ""
 	if r.Dir {
 		end = "/"
@@ -92,7 +105,7 @@ func (r Refused) shortest(rules []Rule, o Options) (flag Flag, with, last *Polic
 		if err != nil {
 			continue
 		}
-		p, err := Compile(append(slices.Clone(rules), rule), o)
+		p, err := Compile(add(rules, rule), o)
 		if err != nil {
 			continue
 		}

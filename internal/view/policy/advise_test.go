@@ -4,8 +4,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func hideFlag(t *testing.T, pattern string) policy.Rule {
@@ -83,7 +85,7 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 			for _, h := range tt.hide {
 				rules = append(rules, hideFlag(t, h))
 			}
-			a, err := policy.Advise(rules, policy.Options{}, tt.refused)
+			a, err := policy.Advise(rules, policy.Options{}, tt.refused, policy.Append)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,5 +117,26 @@ func TestAdviseNamesTheShortestFlagThatWins(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAFlagReplacesAnEarlierOneOfItsPattern(t *testing.T) {
+	flag := func(p policy.Permission, pattern string) policy.Rule {
+		return policy.Rule{Pattern: pattern, Permission: p, Origin: policy.OriginFlag, Source: "--" + p.String()}
+	}
+	base := policy.Rule{Pattern: "a", Permission: policy.View}
+	has := []policy.Rule{base, flag(policy.Read, "a"), flag(policy.Read, "b")}
+	refused := []policy.Refused{{Path: "/a", Need: policy.Write}}
+	kept, err := policy.Advise(has, policy.Options{}, refused, policy.Append)
+	if err != nil || len(kept.Flags) != 0 || len(kept.Stuck) != 1 {
+		t.Errorf("beside the earlier flag: %+v, %v; want none, which cannot win", kept, err)
+	}
+	a, err := policy.Advise(has, policy.Options{}, refused, policy.Replace)
+	if err != nil || len(a.Flags) != 1 || a.Flags[0].String() != "--write a" {
+		t.Errorf("in its place: %+v, %v; want --write a", a, err)
+	}
+	want := []policy.Rule{base, flag(policy.Read, "b"), flag(policy.Write, "a")}
+	if diff := cmp.Diff(want, policy.Replace(has, flag(policy.Write, "a"))); diff != "" {
+		t.Errorf("Replace (-want +got):\n%s", diff)
 	}
 }

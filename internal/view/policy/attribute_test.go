@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestEachPresetIsRecognised(t *testing.T) {

@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/agentfense/agentfense/internal/fault"
+import "github.com/agentfense/agentfense/internal/lib/errdefs"
 
 // maxAlternatives bounds what the braces of one pattern stand for.
 const maxAlternatives = 1024
@@ -25,7 +25,7 @@ func appendAlternatives(out []string, s string, from int) ([]string, error) {
 	}
 	if open >= len(s) {
 		if len(out) == maxAlternatives {
-			return nil, fault.New(fault.Invalid, "the braces stand for more than %d patterns", maxAlternatives)
+			return nil, errdefs.New(errdefs.Invalid, "the braces stand for more than %d patterns", maxAlternatives)
 		}
 		return append(out, s), nil
 	}
@@ -85,7 +85,7 @@ func checkBraces(s string) error {
 		switch s[i] {
 		case '\\':
 			if i+1 == len(s) || s[i+1] == '/' {
-				return fault.New(fault.Invalid, `a backslash escapes nothing: write \\ for the character`)
+				return errdefs.New(errdefs.Invalid, `a backslash escapes nothing: write \\ for the character`)
 			}
 		case '[':
 			if _, err := classEnd(s, i); err != nil {
@@ -95,12 +95,12 @@ func checkBraces(s string) error {
 			depth++
 		case '}':
 			if depth--; depth < 0 {
-				return fault.New(fault.Invalid, "a brace is not open: { is missing")
+				return errdefs.New(errdefs.Invalid, "a brace is not open: { is missing")
 			}
 		}
 	}
 	if depth > 0 {
-		return fault.New(fault.Invalid, "a brace is not closed: } is missing")
+		return errdefs.New(errdefs.Invalid, "a brace is not closed: } is missing")
 	}
 	return nil
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // WarningKind is what Check found.
@@ -22,6 +22,7 @@ const (
 	WarnSpace       WarningKind = "space"       // a space at the pattern's beginning or end
 	WarnNothing     WarningKind = "nothing"     // no rule shows anything
 	WarnRootOnly    WarningKind = "root-only"   // a widening flag that loses but at the root
+	WarnStrict      WarningKind = "strict"      // strict rules hide names below what a flag makes write
 	WarnEntry       WarningKind = "entry"       // the rule means a directory without what is in it; see EntryOnly
 )
 
@@ -41,6 +42,7 @@ func (p *Policy) Check() []Warning {
 		c.checkText(i, r)
 		c.checkShadowed(i, r)
 		c.checkTraversable(i)
+		c.checkStrict(i, r)
 	}
 	c.warnOpened()
 	if len(p.rules) > 0 && c.topGrant == 0 {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestCheck(t *testing.T) {
@@ -75,8 +75,19 @@ func TestWarningsNameBothRules(t *testing.T) {
 	}
 }
 
-func TestCheckOfManyRulesIsQuick(t *testing.T) {
+// The warnings of many rules neither depend on chance nor repeat themselves.
+func TestCheckOfManyRules(t *testing.T) {
 	for _, set := range ruleSets {
-		compile(t, set.rules()).Check()
+		first, again := compile(t, set.rules()).Check(), compile(t, set.rules()).Check()
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Errorf("%s: a second Check (-first +second):\n%s", set.name, diff)
+		}
+		seen := map[string]bool{}
+		for _, w := range first {
+			if seen[w.Text] {
+				t.Errorf("%s: Check warns twice: %s", set.name, w.Text)
+			}
+			seen[w.Text] = true
+		}
 	}
 }

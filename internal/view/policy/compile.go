@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // The bounds of a policy. What exceeds them is refused by Compile, so that a
@@ -34,14 +34,26 @@ type Options struct {
 type Policy struct {
 	rules    []Rule
 	reserved []vpath.Path
-	texts    []ruleText // of each rule
+	texts    []atomic.Pointer[ruleText] // of each rule, see text
 	root     *node
 	start    State // at the workspace itself
 	own      bool  // some rule lets own entries be made
 }
 
-// ruleText is a rule in reasons, made once so that Decide need not allocate.
+// ruleText is a rule in reasons.
 type ruleText struct{ own, inherited string }
+
+// text returns rule i in reasons. It is made when it is first asked for, so that
+// Decide need not allocate again; most rules of a preset never decide.
+func (p *Policy) text(i int) *ruleText {
+	t := p.texts[i].Load()
+	if t == nil {
+		own := p.rules[i].String()
+		t = &ruleText{own: own, inherited: own + ", inherited from a directory above"}
+		p.texts[i].Store(t)
+	}
+	return t
+}
 
 // last is what Compile returned last: a command asks for the same policy several
 // times, and a preset takes a millisecond.
@@ -62,26 +74,25 @@ func Compile(rules []Rule, o Options) (*Policy, error) {
 
 func compile(rules []Rule, o Options) (*Policy, error) {
 	p := &Policy{rules: slices.Clone(rules), reserved: slices.Clone(o.Reserved)}
-	p.texts = make([]ruleText, len(rules))
+	p.texts = make([]atomic.Pointer[ruleText], len(rules))
 	b := newBuilder()
 	for i, r := range p.rules {
 		p.own = p.own || r.Own
 		if err := b.addRule(i, r); err != nil {
-			return nil, fault.New(fault.Invalid, "%s: %w", where(i, r), err)
+			return nil, errdefs.New(errdefs.Invalid, "%s: %w", where(i, r), err)
 		}
-		p.texts[i] = ruleText{own: r.String(), inherited: r.String() + ", inherited from a directory above"}
 	}
 	for _, path := range p.reserved {
 		if path.IsRoot() {
-			return nil, fault.New(fault.Invalid, "the workspace itself cannot be reserved")
+			return nil, errdefs.New(errdefs.Invalid, "the workspace itself cannot be reserved")
 		}
 		b.addReserved(path)
 	}
 	if b.patterns > maxPatterns {
-		return nil, fault.New(fault.Invalid, "policy of %d patterns: at most %d are allowed", b.patterns, maxPatterns)
+		return nil, errdefs.New(errdefs.Invalid, "policy of %d patterns: at most %d are allowed", b.patterns, maxPatterns)
 	}
 	if tried := b.seal(); tried > maxTried {
-		return nil, fault.New(fault.Invalid, "policy has %d patterns that can only be tried one by one, at most %d are allowed: "+
+		return nil, errdefs.New(errdefs.Invalid, "policy has %d patterns that can only be tried one by one, at most %d are allowed: "+
 			"give them a literal beginning or end of their own, and no more than two ** each", tried, maxTried)
 	}
 	p.root = b.root
@@ -109,16 +120,15 @@ func (p *Policy) Rule(i int) Rule { return p.rules[i] }
 // builder grows the trie.
 type builder struct {
 	root     *node
-	children map[childKey]*node
+	children map[childKey]*node // by glob
 	globs    map[*node][]globChild
 	deep     int // nodes for a ** behind two others
 	patterns int
 }
 
-// childKey finds a node's child for an element.
+// childKey finds a node's child for a glob.
 type childKey struct {
 	parent *node
-	kind   elementKind
 	text   string
 }
 
@@ -140,7 +150,7 @@ func (b *builder) addRule(i int, r Rule) error {
 	}
 	b.patterns += len(reading.alternatives)
 	if b.patterns > maxPatterns {
-		return fault.New(fault.Invalid, "policy of more than %d patterns", maxPatterns)
+		return errdefs.New(errdefs.Invalid, "policy of more than %d patterns", maxPatterns)
 	}
 	for _, a := range reading.alternatives {
 		for _, p := range placements(i, r, reading.kind, a) {
@@ -211,12 +221,10 @@ func (b *builder) insert(elements []element, g grant) *node {
 // child returns n's child for e, made if there is none; stars counts the **
 // up to and including e.
 func (b *builder) child(n *node, e element, stars int) *node {
-	key := childKey{n, e.kind, e.text}
-	if c := b.children[key]; c != nil {
+	if c := b.known(n, e); c != nil {
 		return c
 	}
 	c := &node{nested: stars > 0}
-	b.children[key] = c
 	switch e.kind {
 	case elementLiteral:
 		if n.literals == nil {
@@ -224,6 +232,7 @@ func (b *builder) child(n *node, e element, stars int) *node {
 		}
 		n.literals[e.text] = c
 	case elementGlob:
+		b.children[childKey{n, e.text}] = c
 		b.globs[n] = append(b.globs[n], globChild{e.glob, c})
 	case elementAny:
 		n.any = c
@@ -235,6 +244,20 @@ func (b *builder) child(n *node, e element, stars int) *node {
 		}
 	}
 	return c
+}
+
+// known returns the child that n has for e, nil if there is none.
+func (b *builder) known(n *node, e element) *node {
+	switch e.kind {
+	case elementLiteral:
+		return n.literals[e.text]
+	case elementGlob:
+		return b.children[childKey{n, e.text}]
+	case elementAny:
+		return n.any
+	case elementStars:
+	}
+	return n.stars
 }
 
 // seal finishes the trie and returns how much of it is narrowed by no index.

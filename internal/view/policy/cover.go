@@ -3,7 +3,7 @@ package policy
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // covers reports whether a certainly matches every path that b matches. It may

@@ -3,7 +3,7 @@ package policy
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // ProjectFile is the policy file that a project brings along. It is never
@@ -44,7 +44,8 @@ const (
 
 // Decide returns what p permits at path. It never fails: a path no rule matches
 // is None. It does not touch the file system, and may be called concurrently.
-// It allocates nothing unless dozens of patterns go on from one directory.
+// It allocates nothing unless dozens of patterns go on from one directory, but for
+// the reason of a rule that decides for the first time.
 //
 // An own entry (vpath.Path.IsOwn) and all below it is Write as long as the
 // directory it lies in shows.
@@ -56,7 +57,7 @@ func (p *Policy) Decide(path vpath.Path) Decision {
 	}
 	var a, b [32]*node
 	nodes, v := p.walk(path, a[:0], b[:0])
-	d := p.decision(nodes, v, spotOf(path))
+	d := p.decision(nodes, v, pathKindOf(path))
 	if d.Own {
 		d.Own = p.mayMakeIn(path.Dir())
 	}
@@ -144,26 +145,26 @@ func (v verdict) permission() Permission {
 	return v.own.permission
 }
 
-func (p *Policy) decision(nodes []*node, v verdict, spot spot) Decision {
+func (p *Policy) decision(nodes []*node, v verdict, kind pathKind) Decision {
 	permission := v.permission()
 	if permission != None {
-		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.texts[v.own.rule].own}
-		if spot == spotProjectFile && permission == Write {
+		d := Decision{Permission: permission, Rule: int(v.own.rule), Reason: p.text(int(v.own.rule)).own}
+		if kind == pathProjectFile && permission == Write {
 			d.Permission, d.Reason = Read, reasonProject
 		}
 		return d
 	}
-	d := Decision{Rule: NoRule, Reason: reasonDefault, Traversable: spot == spotRoot}
+	d := Decision{Rule: NoRule, Reason: reasonDefault, Traversable: kind == pathRoot}
 	if v.none.rank != 0 {
 		d.Rule = int(v.none.rule)
-		d.Own = v.none.own && spot == spotOrdinary
+		d.Own = v.none.own && kind == pathOrdinary
 		switch {
 		case d.Rule == NoRule:
 			d.Reason = reasonReserved
 		case v.none == v.own:
-			d.Reason = p.texts[d.Rule].own
+			d.Reason = p.text(d.Rule).own
 		default:
-			d.Reason = p.texts[d.Rule].inherited
+			d.Reason = p.text(d.Rule).inherited
 		}
 	}
 	for _, n := range nodes {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // rules reads rules from a shorthand: "PATTERN=PERMISSION[@PRIORITY][ TYPE]",
@@ -112,7 +112,7 @@ func TestReservedPathsAreAboveAllRules(t *testing.T) {
 			t.Errorf("MayMkdir(%s) = %v", path, got)
 		}
 	}
-	if _, err := policy.Compile(nil, policy.Options{Reserved: []vpath.Path{"/"}}); !fault.Is(err, fault.Invalid) {
+	if _, err := policy.Compile(nil, policy.Options{Reserved: []vpath.Path{"/"}}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("reserving the root: error = %v, want Invalid", err)
 	}
 }
@@ -263,7 +263,7 @@ func TestContradictingRulesAreRefused(t *testing.T) {
 		{Pattern: "/a", Origin: policy.OriginFlag, Permission: policy.None},
 		{Pattern: "/a/", Type: policy.File},
 	} {
-		if _, err := policy.Compile([]policy.Rule{r}, policy.Options{}); !fault.Is(err, fault.Invalid) {
+		if _, err := policy.Compile([]policy.Rule{r}, policy.Options{}); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("Compile(%+v) error = %v, want Invalid", r, err)
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-const page = "../../docs/policy.md"
+const page = "../../../docs/policy.md"
 
 // TestTheExamplesOfTheDocumentationAreTrue loads each yaml block of the page,
 // and decides the paths that the comments at its end name.

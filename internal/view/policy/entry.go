@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/agentfense/agentfense/internal/vpath"
+import "github.com/agentfense/agentfense/internal/lib/vpath"
 
 // EntryOnly returns the path that the rule means without what is below it, and
 // whether it is tied to the root. It is not ok for patterns of another kind, and

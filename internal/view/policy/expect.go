@@ -6,8 +6,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/vpath"
-	"github.com/agentfense/agentfense/internal/yamlfile"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 // MaxExpectations bounds those of a policy file.

@@ -9,9 +9,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
-	"github.com/agentfense/agentfense/internal/yamlfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 // FileVersion is the version of the policy file's format.
@@ -64,7 +64,7 @@ func (d *Document) AllRules() ([]Rule, error) {
 func Load(r io.Reader, name string) (*Document, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxFileBytes+1))
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "%s: read: %w", vpath.Escape(name), err)
+		return nil, errdefs.New(errdefs.Unavailable, "%s: read: %w", vpath.Escape(name), err)
 	}
 	l := loader{File: yamlfile.File(name), file: new(Document)}
 	if len(text) > MaxFileBytes {
@@ -244,7 +244,7 @@ func readWord[T any](l *loader, n *yaml.Node, key string, parse func(string) (T,
 func parsePriority(s string) (int32, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil {
-		return 0, fault.New(fault.Invalid, "priority %s is no whole number between %d and %d",
+		return 0, errdefs.New(errdefs.Invalid, "priority %s is no whole number between %d and %d",
 			vpath.Quote(s), math.MinInt32, math.MaxInt32)
 	}
 	return int32(n), nil
@@ -257,5 +257,5 @@ func parseBool(s string) (bool, error) {
 	case "false":
 		return false, nil
 	}
-	return false, fault.New(fault.Invalid, "strict is true or false, not %s", vpath.Quote(s))
+	return false, errdefs.New(errdefs.Invalid, "strict is true or false, not %s", vpath.Quote(s))
 }

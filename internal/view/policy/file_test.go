@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestLoadReadsEveryField(t *testing.T) {
@@ -122,7 +122,7 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := policy.Load(strings.NewReader(tt.text), "p.yaml")
-			if want := "p.yaml:" + tt.want; !fault.Is(err, fault.Invalid) || err.Error() != want {
+			if want := "p.yaml:" + tt.want; !errdefs.Is(err, errdefs.Invalid) || err.Error() != want {
 				t.Errorf("Load error = %v\nwant         %s", err, want)
 			}
 		})
@@ -131,21 +131,21 @@ func TestLoadRefusesWhatItDoesNotUnderstand(t *testing.T) {
 
 func TestLoadIsBounded(t *testing.T) {
 	endless := strings.NewReader("version: 1\npreset: read-only\n" + strings.Repeat("# and on\n", 1<<20))
-	if _, err := policy.Load(endless, "p"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "longer than") {
+	if _, err := policy.Load(endless, "p"); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("a file of 9 MiB: error = %v, want Invalid", err)
 	}
 	bomb := "version: 1\na: &a [x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'z'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.Repeat(fmt.Sprintf("*%c,", c-1), 8))
 	}
-	if _, err := policy.Load(strings.NewReader(bomb), "p"); !fault.Is(err, fault.Invalid) {
+	if _, err := policy.Load(strings.NewReader(bomb), "p"); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("nested aliases: error = %v, want Invalid", err)
 	}
 }
 
 func TestLoadTellsAFailingReaderFromABadFile(t *testing.T) {
 	_, err := policy.Load(iotest.ErrReader(errors.New("disk on fire")), "p")
-	if !fault.Is(err, fault.Unavailable) || err.Error() != "p: read: disk on fire" {
+	if !errdefs.Is(err, errdefs.Unavailable) || err.Error() != "p: read: disk on fire" {
 		t.Errorf("Load error = %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := policy.Load(strings.NewReader(text), "p")
 		if err != nil {
-			if !fault.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), "p:") {
+			if !errdefs.Is(err, errdefs.Invalid) || !strings.HasPrefix(err.Error(), "p:") {
 				t.Fatalf("error = %v, want Invalid with the file's name", err)
 			}
 			return

@@ -7,8 +7,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // written is the form in which Write has a rule.
@@ -52,7 +52,7 @@ func (d *Document) Write(w io.Writer) error {
 	}
 	text, err := yaml.Marshal(file)
 	if err != nil {
-		return fault.New(fault.Invalid, "policy file: %w", err)
+		return errdefs.New(errdefs.Invalid, "policy file: %w", err)
 	}
 	again, err := Load(bytes.NewReader(text), "policy file")
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *Document) Write(w io.Writer) error {
 		return a.Pattern == b.Pattern && a.Permission == b.Permission && a.Type == b.Type && a.Priority == b.Priority && a.Own == b.Own
 	}
 	if i := slices.IndexFunc(d.Rules, func(r Rule) bool { return !slices.ContainsFunc(again.Rules, func(b Rule) bool { return same(r, b) }) }); i >= 0 {
-		return fault.New(fault.Invalid, "policy file: it cannot hold the pattern %s", vpath.Quote(d.Rules[i].Pattern))
+		return errdefs.New(errdefs.Invalid, "policy file: it cannot hold the pattern %s", vpath.Quote(d.Rules[i].Pattern))
 	}
 	_, err = w.Write(text)
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // What Write has written Load reads again; what it cannot hold it refuses.
@@ -29,7 +29,7 @@ func TestFileIsReadAsItWasWritten(t *testing.T) {
 		}
 		var text bytes.Buffer
 		if err := want.Write(&text); err != nil {
-			if !fault.Is(err, fault.Invalid) || text.Len() > 0 {
+			if !errdefs.Is(err, errdefs.Invalid) || text.Len() > 0 {
 				t.Fatalf("%v, %q", err, text.String())
 			}
 			return

@@ -3,8 +3,8 @@ package policy
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 const strictPrefix = "strict:"
@@ -34,7 +34,7 @@ func ParseFlag(o Origin, permission Permission, pattern string, isDir func(strin
 		_, err = read(rule)
 	}
 	if err != nil {
-		return Rule{}, "", fault.New(fault.Invalid, "%s: pattern %s: %w", rule.Source, vpath.Quote(pattern), err)
+		return Rule{}, "", errdefs.New(errdefs.Invalid, "%s: pattern %s: %w", rule.Source, vpath.Quote(pattern), err)
 	}
 	if autoType(pattern) != File || isDir == nil {
 		return rule, "", nil

@@ -5,8 +5,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestParseFlag(t *testing.T) {
@@ -113,11 +113,11 @@ func TestParseFlagRefusesMalformedPatterns(t *testing.T) {
 		"!a.pem": "--read: pattern \"!a.pem\": a pattern cannot be negated: give a rule of higher priority, or write \\! for the character",
 	} {
 		_, _, err := policy.ParseFlag(policy.OriginFlag, policy.Read, pattern, nil)
-		if !fault.Is(err, fault.Invalid) || err.Error() != want {
+		if !errdefs.Is(err, errdefs.Invalid) || err.Error() != want {
 			t.Errorf("ParseFlag(%q) error = %v, want %s", pattern, err, want)
 		}
 	}
-	if _, _, err := policy.ParseFlag(policy.OriginFlag, policy.None, "a", nil); !fault.Is(err, fault.Invalid) {
+	if _, _, err := policy.ParseFlag(policy.OriginFlag, policy.None, "a", nil); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a widening flag for none: error = %v, want Invalid", err)
 	}
 }

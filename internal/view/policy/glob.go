@@ -4,8 +4,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // glob is one element of a pattern that holds a wildcard other than a lone *.
@@ -195,12 +195,12 @@ func classEnd(s string, i int) (int, error) {
 		case '\\':
 			j++
 		case '/':
-			return 0, fault.New(fault.Invalid, "a class cannot hold a slash")
+			return 0, errdefs.New(errdefs.Invalid, "a class cannot hold a slash")
 		case ']':
 			return j + 1, nil
 		}
 	}
-	return 0, fault.New(fault.Invalid, "a class is not closed: ] is missing")
+	return 0, errdefs.New(errdefs.Invalid, "a class is not closed: ] is missing")
 }
 
 // parseClass reads what stands between the brackets.
@@ -211,10 +211,10 @@ func parseClass(s string) (*class, error) {
 		s = s[1:]
 	}
 	if s == "" {
-		return nil, fault.New(fault.Invalid, "a class is empty")
+		return nil, errdefs.New(errdefs.Invalid, "a class is empty")
 	}
 	if strings.HasPrefix(s, "[:") {
-		return nil, fault.New(fault.Invalid, "a named class is not known: write its characters")
+		return nil, errdefs.New(errdefs.Invalid, "a named class is not known: write its characters")
 	}
 	for s != "" {
 		low, rest, err := classRune(s)
@@ -228,7 +228,7 @@ func parseClass(s string) (*class, error) {
 			}
 		}
 		if high < low {
-			return nil, fault.New(fault.Invalid, "the range %s in a class is empty",
+			return nil, errdefs.New(errdefs.Invalid, "the range %s in a class is empty",
 				vpath.Quote(string(low)+"-"+string(high)))
 		}
 		c.ranges = append(c.ranges, runeRange{low, high})
@@ -243,7 +243,7 @@ func classRune(s string) (r rune, rest string, err error) {
 	}
 	r, size := utf8.DecodeRuneInString(s)
 	if r == utf8.RuneError && size == 1 {
-		return 0, "", fault.New(fault.Invalid, "a class holds characters, and byte %#x is part of none", s[0])
+		return 0, "", errdefs.New(errdefs.Invalid, "a class holds characters, and byte %#x is part of none", s[0])
 	}
 	return r, s[size:], nil
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // matchOne tells whether pattern, of type glob, matches path.
@@ -226,7 +226,7 @@ func TestMalformedPatternsAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			rule := Rule{Pattern: tt.pattern, Source: "policy.yaml:3"}
 			_, err := Compile([]Rule{rule}, Options{})
-			if !fault.Is(err, fault.Invalid) {
+			if !errdefs.Is(err, errdefs.Invalid) {
 				t.Fatalf("Compile(%q) error = %v, want Invalid", tt.pattern, err)
 			}
 			if text := err.Error(); !strings.HasPrefix(text, "policy.yaml:3: pattern ") || !strings.Contains(text, tt.want) {

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestPoliciesThatCannotBeMatchedInBoundedTimeAreRefused(t *testing.T) {
@@ -32,7 +32,7 @@ func TestPoliciesThatCannotBeMatchedInBoundedTimeAreRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := policy.Compile(tt.rules, policy.Options{})
-			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.want) {
+			if !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Compile error = %v, want Invalid with %q", err, tt.want)
 			}
 		})
@@ -112,7 +112,7 @@ func FuzzCompile(f *testing.F) {
 		r := policy.Rule{Pattern: pattern, Permission: policy.Read, Type: policy.PatternType(bits % 4)}
 		p, err := policy.Compile([]policy.Rule{r}, policy.Options{})
 		if err != nil {
-			if !fault.Is(err, fault.Invalid) {
+			if !errdefs.Is(err, errdefs.Invalid) {
 				t.Fatalf("Compile(%q) error = %v, want Invalid", pattern, err)
 			}
 			return

@@ -6,19 +6,19 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
-	"github.com/agentfense/agentfense/internal/yamlfile"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/lib/yamlfile"
 )
 
 // CheckMarks refuses marks that cannot be. Errors: Invalid.
 func CheckMarks(marks []Mark) error {
 	if len(marks) > MaxMarks {
-		return fault.New(fault.Invalid, "%d marks: at most %d are allowed", len(marks), MaxMarks)
+		return errdefs.New(errdefs.Invalid, "%d marks: at most %d are allowed", len(marks), MaxMarks)
 	}
 	for _, m := range marks {
 		if err := m.check(); err != nil {
-			return fault.New(fault.Invalid, "mark %s: %w", vpath.Quote(m.Pattern), err)
+			return errdefs.New(errdefs.Invalid, "mark %s: %w", vpath.Quote(m.Pattern), err)
 		}
 	}
 	return nil
@@ -26,16 +26,16 @@ func CheckMarks(marks []Mark) error {
 
 func (m Mark) check() error {
 	if _, err := read(Rule{Pattern: m.Pattern, Permission: Read}); err != nil {
-		return fault.New(fault.Invalid, "pattern: %w", err)
+		return errdefs.New(errdefs.Invalid, "pattern: %w", err)
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 	switch {
 	case strings.TrimSpace(m.Reason) == "":
-		return fault.New(fault.Invalid, "reason is missing: say what runs or obeys the file")
+		return errdefs.New(errdefs.Invalid, "reason is missing: say what runs or obeys the file")
 	case len(m.Reason) > maxReasonBytes:
-		return fault.New(fault.Invalid, "reason: longer than %d bytes", maxReasonBytes)
+		return errdefs.New(errdefs.Invalid, "reason: longer than %d bytes", maxReasonBytes)
 	case strings.ContainsFunc(m.Reason, unprintable):
-		return fault.New(fault.Invalid, "reason: has characters that cannot be printed")
+		return errdefs.New(errdefs.Invalid, "reason: has characters that cannot be printed")
 	}
 	return nil
 }

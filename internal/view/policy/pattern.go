@@ -3,8 +3,8 @@ package policy
 import (
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // The bounds of one pattern. They keep a match in time that does not depend on
@@ -56,7 +56,7 @@ func read(r Rule) (reading, error) {
 	kind := r.Type
 	anchored := kind == File || kind == Directory || strings.Contains(text[:len(text)-1], "/")
 	if text[0] == '!' && (kind == Auto || kind == Glob) {
-		return reading{}, fault.New(fault.Invalid,
+		return reading{}, errdefs.New(errdefs.Invalid,
 			`a pattern cannot be negated: give a rule of higher priority, or write \! for the character`)
 	}
 	if kind == Auto {
@@ -67,7 +67,7 @@ func read(r Rule) (reading, error) {
 		return reading{Glob, alternatives}, err
 	}
 	if r.Type == File && strings.HasSuffix(text, "/") && strings.Trim(text, "/.") != "" {
-		return reading{}, fault.New(fault.Invalid, "a file has no slash at its end: write type directory")
+		return reading{}, errdefs.New(errdefs.Invalid, "a file has no slash at its end: write type directory")
 	}
 	a, err := readLiteral(text, kind, anchored)
 	return reading{kind, []alternative{a}}, err
@@ -76,11 +76,11 @@ func read(r Rule) (reading, error) {
 func checkText(text string) error {
 	switch {
 	case text == "":
-		return fault.New(fault.Invalid, "it is empty")
+		return errdefs.New(errdefs.Invalid, "it is empty")
 	case len(text) > maxPatternBytes:
-		return fault.New(fault.Invalid, "it is longer than %d bytes", maxPatternBytes)
+		return errdefs.New(errdefs.Invalid, "it is longer than %d bytes", maxPatternBytes)
 	case strings.Contains(text, "\x00"):
-		return fault.New(fault.Invalid, "it holds a NUL")
+		return errdefs.New(errdefs.Invalid, "it holds a NUL")
 	}
 	return nil
 }
@@ -135,26 +135,20 @@ func readGlob(text string, anchored bool) ([]alternative, error) {
 
 // readAlternative reads a glob without braces.
 func readAlternative(text string, anchored bool) (alternative, error) {
-	a := alternative{anchored: anchored}
+	a := alternative{anchored: true, elements: make([]element, 0, 3+strings.Count(text, "/"))}
 	for part := range strings.SplitSeq(text, "/") {
 		if part == "" || part == "." {
 			continue
+		}
+		if len(a.elements) == 0 && !anchored {
+			a.anchored = false
+			a.append(element{kind: elementStars})
 		}
 		e, err := readElement(part)
 		if err != nil {
 			return a, err
 		}
 		a.append(e)
-	}
-	switch {
-	case len(a.elements) == 0:
-		a.anchored = true
-	case !a.anchored:
-		elements := a.elements
-		a.elements = []element{{kind: elementStars}}
-		for _, e := range elements {
-			a.append(e)
-		}
 	}
 	if strings.HasSuffix(text, "/") {
 		a.append(element{kind: elementStars})
@@ -247,7 +241,7 @@ func (a *alternative) check() error {
 		}
 	}
 	if stars > maxDoubleStars {
-		return fault.New(fault.Invalid, "it holds %d times **, at most %d can be matched in bounded time",
+		return errdefs.New(errdefs.Invalid, "it holds %d times **, at most %d can be matched in bounded time",
 			stars, maxDoubleStars)
 	}
 	return nil
@@ -258,6 +252,9 @@ func (a *alternative) check() error {
 func readElement(s string) (element, error) {
 	if s == "**" {
 		return element{kind: elementStars}, nil
+	}
+	if !strings.ContainsAny(s, `*?[\`) {
+		return element{kind: elementLiteral, text: s}, vpath.CheckName(s)
 	}
 	tokens, err := parseTokens(s)
 	if err != nil {
@@ -275,7 +272,7 @@ func readElement(s string) (element, error) {
 	}
 	g := newGlob(tokens)
 	if g.least > vpath.NameMax {
-		return element{}, fault.New(fault.Invalid, "no name is as long as the %d bytes an element asks for", g.least)
+		return element{}, errdefs.New(errdefs.Invalid, "no name is as long as the %d bytes an element asks for", g.least)
 	}
 	return element{kind: elementGlob, text: s, glob: g}, nil
 }

@@ -3,7 +3,7 @@ package policy_test
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestWhichPathsAPatternMeans(t *testing.T) {

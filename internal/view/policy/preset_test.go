@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // TestTheFirstPresetsAreAsPublished holds the rules of 0.3.0 to what they were.
@@ -78,7 +78,7 @@ func publishedRules(t *testing.T, names []string) map[string][]string {
 
 func TestAnUnknownPresetNamesTheNearest(t *testing.T) {
 	_, err := policy.Preset("agentsafe")
-	if !fault.Is(err, fault.Invalid) || err.Error() != `unknown preset "agentsafe": did you mean "agent-safe"?` {
+	if !errdefs.Is(err, errdefs.Invalid) || err.Error() != `unknown preset "agentsafe": did you mean "agent-safe"?` {
 		t.Errorf("Preset error = %v", err)
 	}
 }

@@ -7,8 +7,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 var (
@@ -228,7 +228,7 @@ func TestPropertyUnmatchedIsNone(t *testing.T) {
 		if len(p.Matching(path)) == 0 && d.Permission != policy.None {
 			t.Fatalf("no rule matches %s, yet it is %s", path, d.Permission)
 		}
-		if (d.Permission != policy.None) != (d.Rule != policy.NoRule && p.Rules()[d.Rule].Permission != policy.None) {
+		if (d.Permission != policy.None) != (d.Rule != policy.NoRule && p.Rule(d.Rule).Permission != policy.None) {
 			t.Fatalf("%s is %s by rule %d", path, d.Permission, d.Rule)
 		}
 	})

@@ -3,10 +3,21 @@ package policy
 import "math"
 
 // rank orders rules: of two that match a path the higher rank wins. It is one
-// number, so the order is total; see the package documentation for what it
-// compares, most significant first:
+// number, so the order is total. Ranks compare first by standing:
+//
+//	reserved path > --hide > a flag naming exactly this file > rule > flag
+//
+// and within a standing by priority, then type (file > directory > glob), then the length of the
+// literal prefix, then fewer wildcards (a pattern that takes everything below its literal prefix
+// has the most), then the stricter permission. Rules that still tie permit the same; the first is
+// named. In bits, most significant first:
 //
 //	standing 3 bits · priority 32 · type 2 · literal prefix 13 · wildcards 12 · strictness 2
+//
+// A widening flag (--write, --read, --view) that matches a path where the winning rule is not a
+// none-rule replaces what that rule permits and takes over its rank. So a flag never beats a
+// none-rule that wins, always beats every other rule, and never hides what the rules alone would
+// show.
 //
 // Zero is below every rule: no rule.
 type rank uint64

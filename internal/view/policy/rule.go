@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 // Permission is what the view shows of a path. Each one includes those below.
@@ -188,17 +188,17 @@ func (r Rule) String() string {
 func (r Rule) check() error {
 	switch {
 	case int(r.Permission) >= len(permissionNames):
-		return fault.New(fault.Invalid, "unknown permission %d", r.Permission)
+		return errdefs.New(errdefs.Invalid, "unknown permission %d", r.Permission)
 	case int(r.Type) >= len(typeNames):
-		return fault.New(fault.Invalid, "unknown type %d", r.Type)
+		return errdefs.New(errdefs.Invalid, "unknown type %d", r.Type)
 	case int(r.Origin) >= len(originNames):
-		return fault.New(fault.Invalid, "unknown origin %d", r.Origin)
+		return errdefs.New(errdefs.Invalid, "unknown origin %d", r.Origin)
 	case r.Origin == OriginHide && r.Permission != None:
-		return fault.New(fault.Invalid, "a hiding flag cannot permit %s", r.Permission)
+		return errdefs.New(errdefs.Invalid, "a hiding flag cannot permit %s", r.Permission)
 	case r.Own && r.Permission != None:
-		return fault.New(fault.Invalid, "own goes with permission none, not %s", r.Permission)
+		return errdefs.New(errdefs.Invalid, "own goes with permission none, not %s", r.Permission)
 	case r.Origin == OriginFlag && r.Permission == None:
-		return fault.New(fault.Invalid, "a widening flag cannot permit none")
+		return errdefs.New(errdefs.Invalid, "a widening flag cannot permit none")
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func marshalName(names []string, i int, what string) ([]byte, error) {
 	if i < len(names) {
 		return []byte(names[i]), nil
 	}
-	return nil, fault.New(fault.Invalid, "unknown %s %d", what, i)
+	return nil, errdefs.New(errdefs.Invalid, "unknown %s %d", what, i)
 }
 
 func parseName(names []string, s, what string) (int, error) {
@@ -228,8 +228,8 @@ func parseName(names []string, s, what string) (int, error) {
 // nearest, or all of them if none is near.
 func unknown(what, word string, valid []string) error {
 	if near := Nearest(word, valid); near != "" {
-		return fault.New(fault.Invalid, "unknown %s %s: did you mean %q?", what, vpath.Quote(word), near)
+		return errdefs.New(errdefs.Invalid, "unknown %s %s: did you mean %q?", what, vpath.Quote(word), near)
 	}
-	return fault.New(fault.Invalid, "unknown %s %s: it is one of %s",
+	return errdefs.New(errdefs.Invalid, "unknown %s %s: it is one of %s",
 		what, vpath.Quote(word), strings.Join(valid, ", "))
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 func TestPermissionsIncludeTheWeakerOnes(t *testing.T) {
@@ -35,7 +35,7 @@ func TestNamesAndValuesBelongTogether(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "auto", "Glob", "regexp"} {
-		if _, err := policy.ParsePatternType(bad); !fault.Is(err, fault.Invalid) {
+		if _, err := policy.ParsePatternType(bad); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("ParsePatternType(%q) error = %v, want Invalid", bad, err)
 		}
 	}

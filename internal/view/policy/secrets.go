@@ -44,6 +44,9 @@ func readSecrets() (list []Secret, written map[string]string) {
 // Written returns a pattern for people: one that the table of secrets says
 // shorter as it says it, with !(…).
 func Written(pattern string) string {
+	if !strings.Contains(pattern, "{") {
+		return pattern // the table makes braces of !(…)
+	}
 	if short, ok := writtenSecrets()[pattern]; ok {
 		return short
 	}

@@ -1,14 +1,11 @@
 package policy_test
 
 import (
-	"flag"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // hiddenNames are files that hold secrets.
@@ -81,32 +78,5 @@ func TestSecretsHaveAKindAndASource(t *testing.T) {
 	}
 	if len(seen) < 40 {
 		t.Errorf("%d names of secrets: was the table read?", len(seen))
-	}
-}
-
-const pythonFile = "../../sdk/python/src/agentfense/_secrets.py"
-
-// TestThePythonPackageHasTheSameSecrets compares the file that its presets are
-// made of.
-func TestThePythonPackageHasTheSameSecrets(t *testing.T) {
-	var b strings.Builder
-	b.WriteString("\"\"\"The names under which secrets are kept: internal/policy/secrets.txt, by `go test ./internal/policy -update`.\"\"\"\n\n")
-	b.WriteString("from __future__ import annotations\n\nSECRETS = (\n")
-	for _, s := range policy.Secrets() {
-		fmt.Fprintf(&b, "    %q,\n", s.Pattern)
-	}
-	b.WriteString(")\n\"\"\"The patterns that the presets hide.\"\"\"\n")
-	if flag.Lookup("update").Value.String() == "true" {
-		if err := os.WriteFile(pythonFile, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	got, err := os.ReadFile(pythonFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(got) != b.String() {
-		t.Errorf("%s is stale: go test ./internal/policy -update", pythonFile)
 	}
 }

@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/agentfense/agentfense/internal/vpath"
+import "github.com/agentfense/agentfense/internal/lib/vpath"
 
 // State is a policy's evaluation at one directory. From it a child is decided
 // in one step, whatever the depth: keep it beside a directory's node, and make
@@ -9,40 +9,40 @@ type State struct {
 	policy  *Policy
 	nodes   []*node
 	verdict verdict
-	spot    spot
+	kind    pathKind
 	own     bool // the directory is an own entry, or lies below one
 }
 
-// spot tells the paths that are treated specially.
-type spot uint8
+// pathKind tells the paths that are treated specially.
+type pathKind uint8
 
 const (
-	spotOrdinary spot = iota
-	spotRoot
-	spotProjectFile
+	pathOrdinary pathKind = iota
+	pathRoot
+	pathProjectFile
 )
 
-func spotOf(path vpath.Path) spot {
+func pathKindOf(path vpath.Path) pathKind {
 	switch path {
 	case vpath.Root, "":
-		return spotRoot
+		return pathRoot
 	case ProjectFile:
-		return spotProjectFile
+		return pathProjectFile
 	}
-	return spotOrdinary
+	return pathOrdinary
 }
 
-// child returns the spot of the entry name.
-func (s spot) child(name string) spot {
-	if s == spotRoot && name == string(ProjectFile[1:]) {
-		return spotProjectFile
+// child returns the kind of the entry name.
+func (s pathKind) child(name string) pathKind {
+	if s == pathRoot && name == string(ProjectFile[1:]) {
+		return pathProjectFile
 	}
-	return spotOrdinary
+	return pathOrdinary
 }
 
 func (p *Policy) startState() State {
 	nodes := enter(nil, nil, p.root)
-	return State{policy: p, nodes: nodes, verdict: judge(nodes, grant{}), spot: spotRoot}
+	return State{policy: p, nodes: nodes, verdict: judge(nodes, grant{}), kind: pathRoot}
 }
 
 // At returns the evaluation at dir.
@@ -54,7 +54,7 @@ func (p *Policy) At(dir vpath.Path) State {
 		return State{policy: p, own: true}
 	}
 	nodes, v := p.walk(dir, nil, nil)
-	return State{policy: p, nodes: nodes, verdict: v, spot: spotOf(dir)}
+	return State{policy: p, nodes: nodes, verdict: v, kind: pathKindOf(dir)}
 }
 
 // Policy returns the policy that the state evaluates.
@@ -65,7 +65,7 @@ func (s State) Decision() Decision {
 	if s.own {
 		return ownDecision
 	}
-	return s.policy.decision(s.nodes, s.verdict, s.spot)
+	return s.policy.decision(s.nodes, s.verdict, s.kind)
 }
 
 // IsOwn reports whether the directory is an own entry or lies below one, so that
@@ -84,7 +84,7 @@ func (s State) Child(name string) State {
 		policy:  s.policy,
 		nodes:   append([]*node(nil), nodes...),
 		verdict: judge(nodes, s.verdict.none),
-		spot:    s.spot.child(name),
+		kind:    s.kind.child(name),
 	}
 }
 
@@ -96,7 +96,7 @@ func (s State) DecideChild(name string) Decision {
 		return ownDecision
 	}
 	nodes := advance(a[:0], s.nodes, name)
-	d := s.policy.decision(nodes, judge(nodes, s.verdict.none), s.spot.child(name))
+	d := s.policy.decision(nodes, judge(nodes, s.verdict.none), s.kind.child(name))
 	if d.Own {
 		d.Own = mayMake(s.nodes, s.verdict)
 	}

@@ -11,6 +11,10 @@ import (
 //
 // While the trie grows, children are found through the builder's map; seal
 // then computes what is derived.
+//
+// What any rule could still grant below the set of nodes at a directory (State) makes a hidden
+// directory traversable. Paths are bytes and compared case-sensitively; a pattern's wildcards take
+// a character where the name is valid UTF-8 and a byte where it is not.
 type node struct {
 	literals map[string]*node
 	globs    *globIndex

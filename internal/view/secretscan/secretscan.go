@@ -1,12 +1,11 @@
 // Package secretscan looks for secrets in a directory: by the names of its files
-// (policy.Secrets) and by their content, which is a key, a token of a known
-// shape, or a random value of a variable whose name says that it is a secret.
+// (policy.Secrets) and by their content. The content is a key, a token of a known
+// form, or a random value of a variable with a name that stands for a secret.
 //
-// It promises to read beneath the directory only: no link is followed, nothing
-// but regular files is read, of each at most MaxFileBytes. A finding tells where
-// a secret is and never what it is. It does not find every secret, and some
-// findings are none: lock files, minified code and test data are looked at with
-// less suspicion.
+// It reads beneath the directory only: it follows no link, and reads only regular
+// files, each up to MaxFileBytes. A finding says where a secret is, never what it is.
+// The scan does not find every secret and may report values that are not secret; it
+// reports less in lock files, minified code and test data.
 package secretscan
 
 import (
@@ -22,10 +21,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // The bounds of a scan.
@@ -65,7 +64,7 @@ type Result struct {
 func Scan(ctx context.Context, dir string) (Result, error) {
 	root, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return Result{}, fault.New(hostfile.Kind(err), "scan %s: %w", vpath.Escape(dir), err)
+		return Result{}, errdefs.New(safefs.Kind(err), "scan %s: %w", vpath.Escape(dir), err)
 	}
 	defer unix.Close(root)
 	names, err := namesPolicy()
@@ -117,7 +116,7 @@ var sampleDirs = []string{"testdata", "test", "tests", "__tests__", "fixtures", 
 // directory scans the directory rel. at is the evaluation of names there; sample
 // says that it lies in test data.
 func (s *scanner) directory(rel string, dir vpath.Path, at policy.State, sample bool) error {
-	fd, err := hostfile.Open(s.root, rel, unix.O_DIRECTORY|unix.O_RDONLY, 0)
+	fd, err := safefs.Open(s.root, rel, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil //nolint:nilerr // an unreadable directory must not hide the rest
 	}
@@ -126,7 +125,7 @@ func (s *scanner) directory(rel string, dir vpath.Path, at policy.State, sample 
 	f.Close()
 	for _, entry := range entries {
 		if err := s.ctx.Err(); err != nil {
-			return fault.New(fault.Canceled, "scan: %w", err)
+			return errdefs.New(errdefs.Canceled, "scan: %w", err)
 		}
 		if err := s.entry(rel, dir, at, entry, sample); err != nil {
 			return err
@@ -173,7 +172,7 @@ func (s *scanner) content(rel string, p vpath.Path, sample bool) {
 	if isLock(name) {
 		return
 	}
-	f, err := hostfile.OpenRegular(s.root, rel)
+	f, err := safefs.OpenRegular(s.root, rel)
 	if err != nil {
 		return
 	}

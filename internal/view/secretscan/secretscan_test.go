@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/secretscan"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
 // Secrets are put together here, so that no scanner takes this file for one.
@@ -117,12 +117,12 @@ func TestScanStaysBeneathTheDirectory(t *testing.T) {
 	if len(got) > 0 || r.Files != 2 {
 		t.Errorf("Scan = %v of %d files, want nothing of 2", got, r.Files)
 	}
-	if _, err := secretscan.Scan(context.Background(), filepath.Join(dir, "none")); !fault.Is(err, fault.NotFound) {
+	if _, err := secretscan.Scan(context.Background(), filepath.Join(dir, "none")); !errdefs.Is(err, errdefs.NotFound) {
 		t.Errorf("Scan of nothing: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := secretscan.Scan(ctx, dir); !fault.Is(err, fault.Canceled) {
+	if _, err := secretscan.Scan(ctx, dir); !errdefs.Is(err, errdefs.Canceled) {
 		t.Errorf("Scan canceled: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -32,7 +32,7 @@ func hostileImage(t *testing.T, host string) string {
 	if err := errors.Join(os.Chmod(open, 0o777), os.WriteFile(open+"/planted", []byte("planted\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	id := dockerCommand(t, host, "create", needs.DockerImage, "true")
+	id := dockerCommand(t, host, "create", testenv.DockerImage, "true")
 	dockerCommand(t, host, "cp", open, id+":/volume")
 	dockerCommand(t, host, "commit",
 		"--change", `ENTRYPOINT ["sh", "-c", "echo entrypoint >/workspace/marker; exec \"$@\"", "sh"]`,
@@ -49,8 +49,8 @@ func hostileImage(t *testing.T, host string) string {
 // Of an image only its files are used: none of the commands, users, variables
 // and volumes of its configuration.
 func TestImageHasNoSay(t *testing.T) {
-	needs.Docker(t)
-	host := needs.DockerDaemon(t)
+	testenv.Docker(t)
+	host := testenv.DockerDaemon(t)
 	t.Setenv("DOCKER_HOST", host)
 	image := hostileImage(t, host)
 	box := harness.New(t, binary, map[string]string{"kept": "kept\n"})
@@ -85,11 +85,11 @@ find / -name 'docker*.sock' 2>/dev/null; mount -t tmpfs x /mnt 2>/dev/null && ec
 
 // A volume inside the workspace would hide what the view shows there.
 func TestVolumeInTheWorkspace(t *testing.T) {
-	needs.Docker(t)
-	host := needs.DockerDaemon(t)
+	testenv.Docker(t)
+	host := testenv.DockerDaemon(t)
 	t.Setenv("DOCKER_HOST", host)
 	box := harness.New(t, binary, map[string]string{"dir/kept": "kept\n"})
-	id := dockerCommand(t, host, "create", needs.DockerImage, "true")
+	id := dockerCommand(t, host, "create", testenv.DockerImage, "true")
 	dockerCommand(t, host, "commit", "--change", "VOLUME "+box.Source+"/dir", id, "agentfense-inside:latest")
 	dockerCommand(t, host, "rm", id)
 	r := box.Agentfense("run", "--runtime", "docker", "--image", "agentfense-inside", "--preset", "full-access", "--name", box.Name, "--", "ls", "dir")
@@ -104,8 +104,8 @@ func TestVolumeInTheWorkspace(t *testing.T) {
 
 // Nothing that gives power over the daemon can be asked for.
 func TestDockerFlags(t *testing.T) {
-	needs.Docker(t)
-	host := needs.DockerDaemon(t)
+	testenv.Docker(t)
+	host := testenv.DockerDaemon(t)
 	t.Setenv("DOCKER_HOST", host)
 	socket := strings.TrimPrefix(host, "unix://")
 	box := harness.New(t, binary, map[string]string{"kept": "kept\n"})
@@ -115,10 +115,10 @@ func TestDockerFlags(t *testing.T) {
 		{"--image", "--privileged"},
 		{"--image", "../../etc"},
 		{"--image", "a b"},
-		{"--image", needs.DockerImage + "?x=1"},
+		{"--image", testenv.DockerImage + "?x=1"},
 		{"--net", "container:x"},
 	} {
-		args := append([]string{"run", "--runtime", "docker", "--image", needs.DockerImage, "--name", box.Name}, flags...)
+		args := append([]string{"run", "--runtime", "docker", "--image", testenv.DockerImage, "--name", box.Name}, flags...)
 		if r := box.Agentfense(append(args, "--", "true")...); r.Code != 125 && r.Code != 2 {
 			t.Errorf("%q: exit code %d\n%s", flags, r.Code, r.Stderr)
 		}

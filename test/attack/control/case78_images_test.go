@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -47,16 +47,16 @@ func (s *server) sandboxOf(cb, image string) (status int, text string) {
 // A client names the images that the operator allows, by whatever name it calls
 // them.
 func TestOnlyAllowedImages(t *testing.T) {
-	needs.Docker(t)
-	host := needs.DockerDaemon(t)
+	testenv.Docker(t)
+	host := testenv.DockerDaemon(t)
 	const private = "agentfense-private:1"
-	made := dockerCommand(t, host, "create", needs.DockerImage, "true")
+	made := dockerCommand(t, host, "create", testenv.DockerImage, "true")
 	dockerCommand(t, host, "commit", "--change", "LABEL private=yes", made, private)
 	dockerCommand(t, host, "rm", made)
 	id := dockerCommand(t, host, "image", "inspect", "--format", "{{.Id}}", private)
 	t.Setenv("AGENTFENSE_RUNTIME_TYPE", "docker")
 	t.Setenv("AGENTFENSE_RUNTIME_DOCKER_HOST", host)
-	t.Setenv("AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE", needs.DockerImage)
+	t.Setenv("AGENTFENSE_RUNTIME_DOCKER_DEFAULT_IMAGE", testenv.DockerImage)
 	box := harness.New(t, binary, nil)
 
 	t.Setenv("AGENTFENSE_RUNTIME_DOCKER_IMAGES", "agentfense-private:*")
@@ -72,7 +72,7 @@ func TestOnlyAllowedImages(t *testing.T) {
 	digits := strings.TrimPrefix(id, "sha256:")
 	for _, image := range []string{
 		private, "docker.io/library/" + private, "index.docker.io/library/" + private, "library/" + private,
-		id, digits, digits[:12], "sha256:" + digits[:12], private + "@" + id, needs.DockerImage + "@" + id,
+		id, digits, digits[:12], "sha256:" + digits[:12], private + "@" + id, testenv.DockerImage + "@" + id,
 		"absent:1",
 	} {
 		status, text := mallory.sandboxOf(cb, image)
@@ -97,7 +97,7 @@ func TestOnlyAllowedImages(t *testing.T) {
 		}
 		who.must(http.MethodDelete, "/sandboxes/"+sandbox, "", "id")
 	}
-	if status, text := mallory.sandboxOf(cb, "docker.io/library/"+needs.DockerImage); status != http.StatusOK {
+	if status, text := mallory.sandboxOf(cb, "docker.io/library/"+testenv.DockerImage); status != http.StatusOK {
 		t.Errorf("the default image in full: %d %s", status, text)
 	}
 }

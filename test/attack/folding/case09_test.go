@@ -17,7 +17,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -120,7 +120,7 @@ func onFoldingSource(args []string) int {
 // spelt otherwise is absent, hidden or not, and making it does not replace
 // what it would fall on.
 func TestOtherSpellingsOnAFoldingSource(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	s := harness.New(t, binary, nil)
 	self, err := os.Executable()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // initPath is how bubblewrap is told to run PID 1: by descriptor, so that the
@@ -37,7 +37,7 @@ func (a *arguments) add(args ...string) { a.list = append(a.list, args...) }
 func (a *arguments) encode() ([]byte, error) {
 	for _, arg := range a.list {
 		if strings.Contains(arg, "\x00") {
-			return nil, fault.New(fault.Invalid, "path %q: holds a NUL", arg)
+			return nil, errdefs.New(errdefs.Invalid, "path %q: holds a NUL", arg)
 		}
 	}
 	return []byte(strings.Join(a.list, "\x00") + "\x00"), nil
@@ -110,14 +110,14 @@ func (p *plan) missingPoints() []string {
 // tree shows dir read-only. If one of points lies below, dir is built anew from
 // its entries, so that the point can be made among them.
 func (p *plan) tree(a *arguments, dir string, points []string) error {
-	if !slices.ContainsFunc(points, func(point string) bool { return below(point, dir) }) {
+	if !slices.ContainsFunc(points, func(point string) bool { return isolate.IsBelow(point, dir) }) {
 		a.add("--ro-bind", dir, dir)
 		return nil
 	}
 	a.add("--dir", dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fault.New(fault.Precondition, "read %s: %w", dir, cause(err))
+		return errdefs.New(errdefs.Precondition, "read %s: %w", dir, cause(err))
 	}
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
@@ -153,7 +153,7 @@ func (p *plan) private(a *arguments) {
 		a.add("--bind", stageHome, p.spec.Home)
 		return
 	}
-	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, []string{"/etc"})) && p.spec.Home != "/" {
+	if !isolate.IsBelowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, []string{"/etc"})) && p.spec.Home != "/" {
 		a.add("--perms", "0755", "--tmpfs", p.spec.Home)
 	}
 }
@@ -181,7 +181,7 @@ func (p *plan) shown(a *arguments) {
 // hasAlias reports whether isolate.Workspace shows the view too, which lies
 // elsewhere: not where something else is in its place.
 func (p *plan) hasAlias() bool {
-	taken := func(path string) bool { return below(path, isolate.Workspace) }
+	taken := func(path string) bool { return isolate.IsBelow(path, isolate.Workspace) }
 	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.mounts, func(m mount) bool { return taken(m.Target) })
 }
 

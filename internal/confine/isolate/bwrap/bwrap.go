@@ -26,8 +26,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Options adjusts an Isolator.
@@ -66,7 +66,7 @@ func (b *Isolator) Start(ctx context.Context, spec isolate.Spec) (isolate.Proces
 	}
 	pipes, err := newPipes()
 	if err != nil {
-		return nil, fault.New(fault.Exhausted, "start sandbox: %w", err)
+		return nil, errdefs.New(errdefs.Exhausted, "start sandbox: %w", err)
 	}
 	defer pipes.closeOurs()
 
@@ -97,7 +97,7 @@ func (p *process) lead(ctx context.Context, l *launch) error {
 			return errEarlyEnd
 		}
 		if err != nil {
-			return fault.New(fault.Internal, "start sandbox: %w", err)
+			return errdefs.New(errdefs.Internal, "start sandbox: %w", err)
 		}
 		key, value, _ := strings.Cut(text, "=")
 		l.args = append(l.args, "--setenv\x00"+key+"\x00"+value+"\x00"...)
@@ -121,7 +121,7 @@ func (p *process) instruct(l *launch) error {
 		return errEarlyEnd
 	}
 	if err := l.pipes.args.Close(); err != nil {
-		return fault.New(fault.Internal, "start sandbox: %w", err)
+		return errdefs.New(errdefs.Internal, "start sandbox: %w", err)
 	}
 	var report struct {
 		PID int `json:"child-pid"`
@@ -131,12 +131,12 @@ func (p *process) instruct(l *launch) error {
 	}
 	pidfd, err := unix.PidfdOpen(report.PID, 0)
 	if err != nil {
-		return fault.New(fault.Unsupported, "pidfd of the sandbox: %w", err)
+		return errdefs.New(errdefs.Unsupported, "pidfd of the sandbox: %w", err)
 	}
 	p.pid = report.PID
 	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
 	if _, err := l.pipes.release.Write([]byte{1}); err != nil {
-		return fault.New(fault.Internal, "start sandbox: %w", err)
+		return errdefs.New(errdefs.Internal, "start sandbox: %w", err)
 	}
 	return nil
 }
@@ -171,18 +171,18 @@ func (b *Isolator) find() (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.Unsupported, "bubblewrap is not installed: %s", installHint)
+		return "", errdefs.New(errdefs.Unsupported, "bubblewrap is not installed: %s", installHint)
 	}
 	if err != nil {
-		return "", fault.New(fault.Unsupported, "find bubblewrap: %w", err)
+		return "", errdefs.New(errdefs.Unsupported, "find bubblewrap: %w", err)
 	}
 	return path, nil
 }
 
 func contextError(ctx context.Context) error {
-	kind := fault.Canceled
+	kind := errdefs.Canceled
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		kind = fault.Deadline
+		kind = errdefs.Deadline
 	}
-	return fault.New(kind, "start sandbox: %w", fmt.Errorf("gave up waiting for bwrap: %w", ctx.Err()))
+	return errdefs.New(kind, "start sandbox: %w", fmt.Errorf("gave up waiting for bwrap: %w", ctx.Err()))
 }

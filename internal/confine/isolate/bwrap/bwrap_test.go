@@ -3,20 +3,20 @@ package bwrap_test
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/bwrap"
-	"github.com/agentfense/agentfense/internal/isolate/isolatetest"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/confine/isolate/isolatetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestMain(m *testing.M) { isolatetest.Main(m) }
 
 func TestConformance(t *testing.T) {
-	needs.Bwrap(t)
+	testenv.Bwrap(t)
 	isolatetest.Run(t, func(testing.TB) isolate.Isolator { return bwrap.New(bwrap.Options{}) })
 }
 
 func Benchmark(b *testing.B) {
-	needs.Bwrap(b)
+	testenv.Bwrap(b)
 	isolatetest.Benchmark(b, func(testing.TB) isolate.Isolator { return bwrap.New(bwrap.Options{}) })
 }

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // What a sandbox has of the host's /etc: what the linker, the C library, TLS,
@@ -96,7 +96,7 @@ func (p *plan) readEtcFile(path string) error {
 	if !filepath.IsAbs(target) {
 		absolute = filepath.Join(filepath.Dir(path), target)
 	}
-	if below(filepath.Clean(absolute), "/usr") {
+	if isolate.IsBelow(filepath.Clean(absolute), "/usr") {
 		p.etcFiles[path] = etcFile{link: target}
 		return nil
 	}
@@ -111,7 +111,7 @@ func (p *plan) copyEtcFile(path string) error {
 		return nil
 	}
 	if err != nil {
-		return fault.New(fault.Precondition, "read %s: %w", path, cause(err))
+		return errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
 	}
 	defer f.Close()
 	st, err := f.Stat()
@@ -120,7 +120,7 @@ func (p *plan) copyEtcFile(path string) error {
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxEtcFile))
 	if err != nil {
-		return fault.New(fault.Precondition, "read %s: %w", path, cause(err))
+		return errdefs.New(errdefs.Precondition, "read %s: %w", path, cause(err))
 	}
 	p.etcFiles[path] = etcFile{content: content}
 	return nil
@@ -168,7 +168,7 @@ func (p *plan) buildEtc() error {
 			err = writeNew(target, file.content)
 		}
 		if err != nil {
-			return fault.New(fault.Internal, "stage %s: %w", path, cause(err))
+			return errdefs.New(errdefs.Internal, "stage %s: %w", path, cause(err))
 		}
 	}
 	return p.makeEtcPoints()
@@ -179,7 +179,7 @@ func (p *plan) buildEtc() error {
 func (p *plan) makeEtcPoints() error {
 	view := mount{isolate.Mount{Target: p.spec.Workspace}, true}
 	for _, m := range append([]mount{view}, p.mounts...) {
-		if !below(m.Target, "/etc") || belowAny(m.Target, p.etcDirs) {
+		if !isolate.IsBelow(m.Target, "/etc") || isolate.IsBelowAny(m.Target, p.etcDirs) {
 			continue
 		}
 		target := filepath.Join(stageDir, m.Target)
@@ -190,7 +190,7 @@ func (p *plan) makeEtcPoints() error {
 			err = os.WriteFile(target, nil, 0o644)
 		}
 		if err != nil {
-			return fault.New(fault.Internal, "stage %s: %w", m.Target, cause(err))
+			return errdefs.New(errdefs.Internal, "stage %s: %w", m.Target, cause(err))
 		}
 	}
 	return nil

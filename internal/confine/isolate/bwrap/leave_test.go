@@ -8,12 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // What bubblewrap starts from has a session keyring and a domain name of its own.
 func TestHostsKeyringAndDomainStayBehind(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	ran := make(chan struct{})
 	go func() {
 		defer close(ran)

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Bubblewrap's child waits for its parent on an eventfd. That has no end of file:
@@ -34,55 +34,77 @@ const leftPause = time.Millisecond
 // Errors: Unavailable, when ctx ends before; Internal.
 func EndLeft(ctx context.Context, id string, uid uint32) error {
 	for {
-		n, err := killLeft(id, uid)
+		n, err := killLeft(ctx, id, uid)
 		if err != nil || n == 0 {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.Unavailable, "end what a killed start has left: %d processes do not end", n)
+			return errdefs.New(errdefs.Unavailable, "end what a killed start has left: %d processes do not end", n)
 		case <-time.After(leftPause):
 		}
 	}
 }
 
-// killLeft kills what is there and returns how many processes that were.
-func killLeft(id string, uid uint32) (int, error) {
+// killLeft kills what is there, waits until it has ended and returns how many
+// processes that were. A process that ends has no environment any more before it
+// has ended, so that looking again does not find it.
+func killLeft(ctx context.Context, id string, uid uint32) (int, error) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
-		return 0, fault.New(fault.Internal, "list processes: %w", err)
+		return 0, errdefs.New(errdefs.Internal, "list processes: %w", err)
 	}
-	n := 0
+	var killed []int // descriptors
+	defer func() {
+		for _, fd := range killed {
+			_ = unix.Close(fd)
+		}
+	}()
 	var errs []error
 	for _, dir := range dirs {
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil || pid == os.Getpid() || !isLeft(dir, id, uid) {
 			continue
 		}
-		killed, err := killIf(pid, func() bool { return isLeft(dir, id, uid) })
-		if killed {
-			n++
+		fd, err := killIf(pid, func() bool { return isLeft(dir, id, uid) })
+		if fd >= 0 {
+			killed = append(killed, fd)
 		}
 		errs = append(errs, err)
 	}
-	return n, errors.Join(errs...)
+	for _, fd := range killed {
+		awaitEnd(ctx, fd)
+	}
+	return len(killed), errors.Join(errs...)
 }
 
-// killIf kills the process that has the pid now, if it is still the one meant.
-func killIf(pid int, is func() bool) (bool, error) {
+// killIf kills the process that has the pid now, if it is still the one meant, and
+// returns its pidfd, which is -1 for one that was not killed.
+func killIf(pid int, is func() bool) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
-		return false, nil // it has ended
+		return -1, nil // it has ended
 	}
-	defer unix.Close(fd)
 	if !is() {
-		return false, nil
+		return -1, unix.Close(fd)
 	}
 	err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
-		return false, fault.New(fault.Denied, "end what a killed start has left: process %d: %w", pid, err)
+		_ = unix.Close(fd)
+		return -1, errdefs.New(errdefs.Denied, "end what a killed start has left: process %d: %w", pid, err)
 	}
-	return true, nil
+	return fd, nil
+}
+
+// awaitEnd waits until the process of a pidfd has ended, or until ctx ends.
+func awaitEnd(ctx context.Context, pidfd int) {
+	const slice = 10 // milliseconds
+	for ctx.Err() == nil {
+		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+		if n, err := unix.Poll(fds, slice); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }
 
 // isLeft reports whether a live process carries the sandbox's uid or its mark.

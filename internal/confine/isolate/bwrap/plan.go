@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // plan is a spec that was checked, with its defaults filled in and the host's
@@ -45,10 +45,10 @@ const localDir = "/usr/local"
 
 func newPlan(spec isolate.Spec) (*plan, error) {
 	if spec.Image != "" || spec.Limits != (isolate.Limits{}) {
-		return nil, fault.New(fault.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
+		return nil, errdefs.New(errdefs.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
 	}
 	if spec.Net > isolate.NetHost {
-		return nil, fault.New(fault.Unsupported, "start sandbox: bwrap has the host's network or none")
+		return nil, errdefs.New(errdefs.Unsupported, "start sandbox: bwrap has the host's network or none")
 	}
 	p := &plan{spec: spec}
 	p.spec.ID = cmp.Or(spec.ID, rand.Text())
@@ -64,10 +64,10 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	for _, dir := range spec.Conceal {
 		resolved, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return nil, fault.New(kindOf(err), "conceal %q: %w", dir, cause(err))
+			return nil, errdefs.New(kindOf(err), "conceal %q: %w", dir, cause(err))
 		}
-		if below("/usr", resolved) {
-			return nil, fault.New(fault.Invalid, "%q: holds /usr, which every sandbox sees", dir)
+		if isolate.IsBelow("/usr", resolved) {
+			return nil, errdefs.New(errdefs.Invalid, "%q: holds /usr, which every sandbox sees", dir)
 		}
 		p.conceal = append(p.conceal, resolved)
 	}
@@ -92,11 +92,11 @@ func (p *plan) fillIn() error {
 		return err
 	}
 	if !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home {
-		return fault.New(fault.Invalid, "home %q: not a clean absolute path", s.Home)
+		return errdefs.New(errdefs.Invalid, "home %q: not a clean absolute path", s.Home)
 	}
 	for _, name := range []string{s.User, s.Hostname} {
 		if name == "" || strings.ContainsAny(name, ":/ \t\n\x00") {
-			return fault.New(fault.Invalid, "name %q: not usable in /etc", name)
+			return errdefs.New(errdefs.Invalid, "name %q: not usable in /etc", name)
 		}
 	}
 	return nil
@@ -108,12 +108,12 @@ func (p *plan) checkUser() error {
 	s := p.spec
 	if os.Geteuid() != 0 {
 		if s.HostUID > 0 && s.HostUID != os.Geteuid() || s.HostGID > 0 && s.HostGID != os.Getegid() {
-			return fault.New(fault.Invalid, "host user %d:%d: only root can start a sandbox as another user", s.HostUID, s.HostGID)
+			return errdefs.New(errdefs.Invalid, "host user %d:%d: only root can start a sandbox as another user", s.HostUID, s.HostGID)
 		}
 		return nil
 	}
 	if s.HostUID <= 0 || s.HostGID <= 0 {
-		return fault.New(fault.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
+		return errdefs.New(errdefs.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
 	}
 	return nil
 }
@@ -130,15 +130,15 @@ func (p *plan) credential() *syscall.Credential {
 func (p *plan) checkTarget(what, target string) error {
 	switch {
 	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
-		return fault.New(fault.Invalid, "%s %q: not a clean absolute path", what, target)
+		return errdefs.New(errdefs.Invalid, "%s %q: not a clean absolute path", what, target)
 	case target == "/" || target == "/etc" || target == "/run" || target == "/var" || slices.Contains(systemDirs, target):
-		return fault.New(fault.Invalid, "%s %s: a system directory of the sandbox", what, target)
-	case belowAny(target, kernelDirs):
-		return fault.New(fault.Invalid, "%s %s: below a directory of the kernel", what, target)
+		return errdefs.New(errdefs.Invalid, "%s %s: a system directory of the sandbox", what, target)
+	case isolate.IsBelowAny(target, kernelDirs):
+		return errdefs.New(errdefs.Invalid, "%s %s: below a directory of the kernel", what, target)
 	}
 	for _, dir := range systemDirs[1:] {
-		if below(target, dir) && !isRealDir(dir) {
-			return fault.New(fault.Invalid, "%s %s: %s is a link inside; use the path it leads to", what, target, dir)
+		if isolate.IsBelow(target, dir) && !isRealDir(dir) {
+			return errdefs.New(errdefs.Invalid, "%s %s: %s is a link inside; use the path it leads to", what, target, dir)
 		}
 	}
 	return nil
@@ -152,26 +152,26 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if err := p.checkTarget("mount", m.Target); err != nil {
 		return err
 	}
-	if below(m.Target, p.spec.Workspace) {
-		return fault.New(fault.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
+	if isolate.IsBelow(m.Target, p.spec.Workspace) {
+		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
 	source, err := filepath.EvalSymlinks(m.Source)
 	if err != nil {
-		return fault.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
+		return errdefs.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
 	}
 	st, err := os.Stat(source)
 	if err != nil {
-		return fault.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
+		return errdefs.New(kindOf(err), "mount %q: %w", m.Source, cause(err))
 	}
 	if !st.IsDir() && !st.Mode().IsRegular() {
-		return fault.New(fault.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
+		return errdefs.New(errdefs.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
 	}
-	if source == "/" || belowAny(source, kernelDirs) || belowAny(source, volatile) {
-		return fault.New(fault.Invalid, "mount %q: a directory of the running system", m.Source)
+	if source == "/" || isolate.IsBelowAny(source, kernelDirs) || isolate.IsBelowAny(source, volatile) {
+		return errdefs.New(errdefs.Invalid, "mount %q: a directory of the running system", m.Source)
 	}
 	for _, c := range p.conceal {
-		if below(source, c) {
-			return fault.New(fault.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
+		if isolate.IsBelow(source, c) {
+			return errdefs.New(errdefs.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
 		}
 	}
 	p.mounts = append(p.mounts, mount{isolate.Mount{Source: source, Target: m.Target}, st.IsDir()})
@@ -200,8 +200,8 @@ func (p *plan) checkHome() error {
 		targets = append(targets, m.Target)
 	}
 	for _, target := range targets {
-		if below(target, home) || below(home, target) {
-			return fault.New(fault.Invalid, "home %s: it and the mount %s lie in each other", home, target)
+		if isolate.IsBelow(target, home) || isolate.IsBelow(home, target) {
+			return errdefs.New(errdefs.Invalid, "home %s: it and the mount %s lie in each other", home, target)
 		}
 	}
 	return nil
@@ -212,20 +212,11 @@ func (p *plan) checkHome() error {
 func (p *plan) masks(source, target string) []string {
 	var covered []string
 	for _, c := range p.conceal {
-		if below(c, source) {
+		if isolate.IsBelow(c, source) {
 			covered = append(covered, filepath.Join(target, strings.TrimPrefix(c, source)))
 		}
 	}
 	return covered
-}
-
-// below reports whether path is dir or lies below it. Both are clean.
-func below(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
-
-func belowAny(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(d string) bool { return below(path, d) })
 }
 
 func isRealDir(path string) bool {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // testSpec is a spec that is accepted of whoever runs the test.
@@ -151,7 +151,7 @@ func TestSpecsThatAreRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			spec := testSpec()
 			tt.change(&spec)
-			if _, err := newPlan(spec); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tt.text) {
+			if _, err := newPlan(spec); !errdefs.Is(err, errdefs.Invalid) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v, want it refused with %q", err, tt.text)
 			}
 		})
@@ -223,7 +223,7 @@ func TestUnreadableFilesOfEtcStayOut(t *testing.T) {
 func TestDockersBridgeIsRefused(t *testing.T) {
 	spec := testSpec()
 	spec.Net = isolate.NetBridge
-	if _, err := newPlan(spec); !fault.Is(err, fault.Unsupported) {
+	if _, err := newPlan(spec); !errdefs.Is(err, errdefs.Unsupported) {
 		t.Errorf("newPlan = %v, want Unsupported", err)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 const (
@@ -30,7 +30,7 @@ func (b *Isolator) Probe(ctx context.Context) error {
 	}
 	version, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return fault.New(fault.Unsupported, "run %s: %w", path, err)
+		return errdefs.New(errdefs.Unsupported, "run %s: %w", path, err)
 	}
 	if err := checkVersion(string(version)); err != nil {
 		return err
@@ -60,12 +60,12 @@ func checkVersion(output string) error {
 	version := strings.TrimPrefix(strings.TrimSpace(output), "bubblewrap ")
 	var major, minor int
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 {
-		return fault.New(fault.Unsupported, "bubblewrap: unknown version %q; %d.%d or later is needed", version, minMajor, minMinor)
+		return errdefs.New(errdefs.Unsupported, "bubblewrap: unknown version %q; %d.%d or later is needed", version, minMajor, minMinor)
 	}
 	if major > minMajor || major == minMajor && minor >= minMinor {
 		return nil
 	}
-	return fault.New(fault.Unsupported, "bubblewrap %s is too old: %d.%d or later is needed for --disable-userns; install it from a newer release of the distribution or from source",
+	return errdefs.New(errdefs.Unsupported, "bubblewrap %s is too old: %d.%d or later is needed for --disable-userns; install it from a newer release of the distribution or from source",
 		version, minMajor, minMinor)
 }
 
@@ -95,10 +95,10 @@ var settings = []setting{
 // explain turns bubblewrap's complaint into an error with its remedy.
 func (b *Isolator) explain(complaint string) error {
 	if strings.Contains(complaint, "nknown option") {
-		return fault.New(fault.Unsupported, "bubblewrap is too old (%s): %d.%d or later is needed", complaint, minMajor, minMinor)
+		return errdefs.New(errdefs.Unsupported, "bubblewrap is too old (%s): %d.%d or later is needed", complaint, minMajor, minMinor)
 	}
 	if forbidden := b.Forbidden(); forbidden != "" {
-		return fault.New(fault.Unsupported, "bubblewrap cannot make namespaces (%s): %s", orSilence(complaint), forbidden)
+		return errdefs.New(errdefs.Unsupported, "bubblewrap cannot make namespaces (%s): %s", orSilence(complaint), forbidden)
 	}
 	hint := ""
 	switch {
@@ -107,7 +107,7 @@ func (b *Isolator) explain(complaint string) error {
 	case strings.Contains(complaint, "namespace"), strings.Contains(complaint, "uid map"):
 		hint = "; in a container, its runtime must allow user namespaces (Docker: --security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
-	return fault.New(fault.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)
+	return errdefs.New(errdefs.Unsupported, "bubblewrap cannot make a sandbox: %s%s", orSilence(complaint), hint)
 }
 
 // Forbidden names the setting of this host that keeps ordinary users from making

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // fakeBwrap writes a script that answers --version and fails otherwise.
@@ -64,7 +64,7 @@ func TestProbeNamesTheRemedy(t *testing.T) {
 				}
 			}
 			err := b.Probe(context.Background())
-			if !fault.Is(err, fault.Unsupported) {
+			if !errdefs.Is(err, errdefs.Unsupported) {
 				t.Fatalf("got %v, want Unsupported", err)
 			}
 			for _, text := range tt.want {
@@ -79,14 +79,14 @@ func TestProbeNamesTheRemedy(t *testing.T) {
 func TestMissingBwrapIsUnsupported(t *testing.T) {
 	for _, path := range []string{"/not/there/bwrap", "no-such-bwrap"} {
 		err := New(Options{Path: path}).Probe(context.Background())
-		if !fault.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "apt install bubblewrap") {
+		if !errdefs.Is(err, errdefs.Unsupported) || !strings.Contains(err.Error(), "apt install bubblewrap") {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
 }
 
 func TestProbePassesHere(t *testing.T) {
-	needs.Bwrap(t)
+	testenv.Bwrap(t)
 	if err := New(Options{}).Probe(context.Background()); err != nil {
 		t.Error(err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
@@ -56,7 +56,7 @@ func (p *process) Kill() error {
 	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
-	return fault.New(fault.Internal, "kill sandbox: %w", err)
+	return errdefs.New(errdefs.Internal, "kill sandbox: %w", err)
 }
 
 // launch is what the sandbox's thread needs to start bubblewrap.
@@ -112,13 +112,13 @@ func (p *process) runHere(l *launch, started chan<- error) {
 func (p *process) startHere(cmd *exec.Cmd) error {
 	said, theirs, err := os.Pipe()
 	if err != nil {
-		return fault.New(fault.Exhausted, "start bwrap: %w", err)
+		return errdefs.New(errdefs.Exhausted, "start bwrap: %w", err)
 	}
 	defer theirs.Close()
 	cmd.Stderr = theirs
 	if err := cmd.Start(); err != nil {
 		said.Close()
-		return fault.New(fault.Unsupported, "start bwrap: %w", err)
+		return errdefs.New(errdefs.Unsupported, "start bwrap: %w", err)
 	}
 	p.monitor = cmd.Process
 	p.heard = make(chan struct{})
@@ -135,7 +135,7 @@ func (p *process) startHere(cmd *exec.Cmd) error {
 // to run with any it did not expect.
 func dropAmbient() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
-		return fault.New(fault.Internal, "ambient capabilities: %w", err)
+		return errdefs.New(errdefs.Internal, "ambient capabilities: %w", err)
 	}
 	return nil
 }
@@ -158,9 +158,9 @@ func (p *process) finish(err error) {
 	}
 	if err != nil && !p.killed.Load() {
 		if text := tail(&p.complaints); text != "" {
-			err = fault.New(fault.Internal, "sandbox ended: %w: %s", err, text)
+			err = errdefs.New(errdefs.Internal, "sandbox ended: %w: %s", err, text)
 		} else {
-			err = fault.New(fault.Internal, "sandbox ended: %w", err)
+			err = errdefs.New(errdefs.Internal, "sandbox ended: %w", err)
 		}
 		p.err = err
 	}

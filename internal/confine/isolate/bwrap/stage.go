@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/seccomp"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/seccomp"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // The stage is a tmpfs that only the sandbox's thread, and bubblewrap started
@@ -78,7 +78,7 @@ func (p *plan) stage() (*stage, error) {
 		return nil, err
 	}
 	if err := unix.Mount("tmpfs", stageDir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
-		return nil, fault.New(fault.Unsupported, "tmpfs on %s: %w", stageDir, err)
+		return nil, errdefs.New(errdefs.Unsupported, "tmpfs on %s: %w", stageDir, err)
 	}
 	for _, s := range sources {
 		if err := s.bind(); err != nil {
@@ -96,7 +96,7 @@ func (p *plan) stage() (*stage, error) {
 	}
 	init, err := openPath(stageInit)
 	if err != nil {
-		return nil, fault.New(fault.Internal, "open init: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "open init: %w", err)
 	}
 	return &stage{init: init}, nil
 }
@@ -107,13 +107,13 @@ func (p *plan) stage() (*stage, error) {
 // keys for a process without its asking (request_key(2)).
 func leaveHost() error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWUTS); err != nil {
-		return fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+		return errdefs.New(errdefs.Unsupported, "mount namespace of the sandbox: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
-		return fault.New(fault.Unsupported, "mount namespace of the sandbox: %w", err)
+		return errdefs.New(errdefs.Unsupported, "mount namespace of the sandbox: %w", err)
 	}
 	if err := unix.Setdomainname([]byte(noDomain)); err != nil {
-		return fault.New(fault.Unsupported, "domain name of the sandbox: %w", err)
+		return errdefs.New(errdefs.Unsupported, "domain name of the sandbox: %w", err)
 	}
 	// Without a name, so that it is new and nobody else can join it.
 	_, err := unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
@@ -121,9 +121,9 @@ func leaveHost() error {
 	case err == nil, errors.Is(err, unix.ENOSYS): // a kernel without keys
 		return nil
 	case errors.Is(err, unix.EDQUOT):
-		return fault.New(fault.Exhausted, "session keyring of the sandbox: this user has too many keys; run as root: sysctl -w kernel.keys.maxkeys=2000")
+		return errdefs.New(errdefs.Exhausted, "session keyring of the sandbox: this user has too many keys; run as root: sysctl -w kernel.keys.maxkeys=2000")
 	}
-	return fault.New(fault.Unsupported, "session keyring of the sandbox: %w", err)
+	return errdefs.New(errdefs.Unsupported, "session keyring of the sandbox: %w", err)
 }
 
 // noDomain is the kernel's word for a host in no NIS domain (linux/uts.h).
@@ -139,7 +139,7 @@ func buildCovers() error {
 		err = writeNew(stageBootID, randomID())
 	}
 	if err != nil {
-		return fault.New(fault.Internal, "stage covers: %w", cause(err))
+		return errdefs.New(errdefs.Internal, "stage covers: %w", cause(err))
 	}
 	return nil
 }
@@ -165,9 +165,9 @@ type source struct {
 func (p *plan) reach(path string) (string, error) {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", fault.New(fault.Unsupported, "find bubblewrap: %w", cause(err))
+		return "", errdefs.New(errdefs.Unsupported, "find bubblewrap: %w", cause(err))
 	}
-	if !below(path, stageDir) && !below(resolved, stageDir) {
+	if !isolate.IsBelow(path, stageDir) && !isolate.IsBelow(resolved, stageDir) {
 		return path, nil
 	}
 	p.program = resolved
@@ -180,7 +180,7 @@ func (p *plan) openSources() ([]source, error) {
 	add := func(what, path, target string) error {
 		f, err := openPath(path)
 		if err != nil {
-			return fault.New(kindOf(err), "open %s: %w", what, cause(err))
+			return errdefs.New(kindOf(err), "open %s: %w", what, cause(err))
 		}
 		sources = append(sources, source{what, f, target})
 		return nil
@@ -214,7 +214,7 @@ func (s source) bind() error {
 	// neither answer nor end.
 	var st unix.Statx_t
 	if err := unix.Statx(int(s.file.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE, &st); err != nil {
-		return fault.New(fault.Internal, "stat %s: %w", s.what, err)
+		return errdefs.New(errdefs.Internal, "stat %s: %w", s.what, err)
 	}
 	var err error
 	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -223,10 +223,10 @@ func (s source) bind() error {
 		err = os.WriteFile(s.target, nil, 0o644)
 	}
 	if err != nil {
-		return fault.New(fault.Internal, "stage %s: %w", s.what, cause(err))
+		return errdefs.New(errdefs.Internal, "stage %s: %w", s.what, cause(err))
 	}
 	if err := unix.Mount("/proc/self/fd/"+itoa(int(s.file.Fd())), s.target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return fault.New(fault.Internal, "stage %s: %w", s.what, err)
+		return errdefs.New(errdefs.Internal, "stage %s: %w", s.what, err)
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func (s source) bind() error {
 func remountReadOnly(path string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
-		return fault.New(fault.Internal, "statfs init: %w", err)
+		return errdefs.New(errdefs.Internal, "statfs init: %w", err)
 	}
 	const same = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME
 	flags := uintptr(st.Flags) & same // ST_x equals MS_x for these, not for relatime
@@ -244,7 +244,7 @@ func remountReadOnly(path string) error {
 		flags |= unix.MS_RELATIME
 	}
 	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|flags, ""); err != nil {
-		return fault.New(fault.Internal, "make init read-only: %w", err)
+		return errdefs.New(errdefs.Internal, "make init read-only: %w", err)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (p *plan) seccompFile() (*os.File, error) {
 func dataFile(name string, data []byte) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fault.New(fault.Exhausted, "memfd %s: %w", name, err)
+		return nil, errdefs.New(errdefs.Exhausted, "memfd %s: %w", name, err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	_, err = f.Write(data)
@@ -294,7 +294,7 @@ func dataFile(name string, data []byte) (*os.File, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fault.New(fault.Exhausted, "memfd %s: %w", name, err)
+		return nil, errdefs.New(errdefs.Exhausted, "memfd %s: %w", name, err)
 	}
 	return f, nil
 }
@@ -307,11 +307,11 @@ func cause(err error) error {
 	return err
 }
 
-func kindOf(err error) fault.Kind {
+func kindOf(err error) errdefs.Kind {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fault.NotFound
+		return errdefs.NotFound
 	}
-	return fault.Precondition
+	return errdefs.Precondition
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

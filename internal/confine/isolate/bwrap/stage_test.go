@@ -9,13 +9,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // The supervisor that binds the view is the one that would answer for it.
 func TestTheViewIsBoundWithoutAskingIt(t *testing.T) {
-	needs.Root(t)
-	needs.FUSE(t)
+	testenv.Root(t)
+	testenv.FUSE(t)
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // startSpec is a spec with a socket, whose other end ends with the test.
@@ -31,7 +31,7 @@ func startSpec(t *testing.T) isolate.Spec {
 
 // The stage covers /tmp before bubblewrap starts.
 func TestStartFindsBwrapBelowTmp(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	dir, err := os.MkdirTemp(stageDir, "bwrap") // for its owner only
 	if err != nil {
 		t.Fatal(err)
@@ -56,19 +56,19 @@ func TestStartFindsBwrapBelowTmp(t *testing.T) {
 }
 
 func TestStartThatFails(t *testing.T) {
-	needs.Root(t)
+	testenv.Root(t)
 	tests := []struct {
 		name   string
 		bwrap  string // a script
 		change func(*isolate.Spec)
-		kind   fault.Kind
+		kind   errdefs.Kind
 		text   string
 	}{
-		{"bwrap complains", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1", nil, fault.Unsupported, "No permissions to create a new namespace"},
-		{"bwrap is silent", "exit 1", nil, fault.Unsupported, "without a word"},
-		{"bwrap hangs", "exec sleep 1000", nil, fault.Deadline, "gave up waiting"},
-		{"the view is gone", "exit 1", func(s *isolate.Spec) { s.View = "/not/there" }, fault.NotFound, "open the view: no such file"},
-		{"the init is gone", "exit 1", func(s *isolate.Spec) { s.Init = "/not/there" }, fault.NotFound, "open the sandbox's init"},
+		{"bwrap complains", "echo 'bwrap: No permissions to create a new namespace' >&2; exit 1", nil, errdefs.Unsupported, "No permissions to create a new namespace"},
+		{"bwrap is silent", "exit 1", nil, errdefs.Unsupported, "without a word"},
+		{"bwrap hangs", "exec sleep 1000", nil, errdefs.Deadline, "gave up waiting"},
+		{"the view is gone", "exit 1", func(s *isolate.Spec) { s.View = "/not/there" }, errdefs.NotFound, "open the view: no such file"},
+		{"the init is gone", "exit 1", func(s *isolate.Spec) { s.Init = "/not/there" }, errdefs.NotFound, "open the sandbox's init"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestStartThatFails(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
 			_, err := New(Options{Path: path}).Start(ctx, spec)
-			if !fault.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("got %v (%v), want %q (%v)", err, fault.KindOf(err), tt.text, tt.kind)
+			if !errdefs.Is(err, tt.kind) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v (%v), want %q (%v)", err, errdefs.KindOf(err), tt.text, tt.kind)
 			}
 			if err != nil && strings.Contains(err.Error(), spec.View) {
 				t.Errorf("the error names the view's host path: %v", err)

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // api speaks to a docker daemon, in the version that was agreed upon. It is not
@@ -34,7 +34,7 @@ const defaultHost = "unix:///var/run/docker.sock"
 func newAPI(host string) (*api, error) {
 	socket, isUnix := strings.CutPrefix(host, "unix://")
 	if !isUnix {
-		return nil, fault.New(fault.Unsupported, "docker: the daemon %s is not at a unix socket of this host, so it cannot show the view", host)
+		return nil, errdefs.New(errdefs.Unsupported, "docker: the daemon %s is not at a unix socket of this host, so it cannot show the view", host)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -69,12 +69,12 @@ func isStatus(err error, status int) bool {
 func (a *api) call(ctx context.Context, method, path string, query url.Values, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
-		return fault.New(fault.Internal, "docker: %w", err)
+		return errdefs.New(errdefs.Internal, "docker: %w", err)
 	}
 	target := &url.URL{Scheme: "http", Host: "docker", Path: a.version + path, RawQuery: query.Encode()}
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(text))
 	if err != nil {
-		return fault.New(fault.Internal, "docker: %w", err)
+		return errdefs.New(errdefs.Internal, "docker: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
 	response, err := a.http.Do(request)
@@ -93,7 +93,7 @@ func (a *api) call(ctx context.Context, method, path string, query url.Values, b
 		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fault.New(fault.Unsupported, "docker: answer to %s: %w", path, err)
+		return errdefs.New(errdefs.Unsupported, "docker: answer to %s: %w", path, err)
 	}
 	return nil
 }
@@ -102,15 +102,15 @@ func (a *api) call(ctx context.Context, method, path string, query url.Values, b
 func (a *api) unanswered(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.New(fault.Deadline, "docker: the daemon did not answer in time: %w", err)
+		return errdefs.New(errdefs.Deadline, "docker: the daemon did not answer in time: %w", err)
 	case ctx.Err() != nil:
-		return fault.New(fault.Canceled, "docker: %w", err)
+		return errdefs.New(errdefs.Canceled, "docker: %w", err)
 	}
 	cause := err
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		cause = u.Err
 	}
-	return fault.New(fault.Unsupported, "docker: no daemon answers at %s: %w; %s", a.address, cause, installHint)
+	return errdefs.New(errdefs.Unsupported, "docker: no daemon answers at %s: %w; %s", a.address, cause, installHint)
 }
 
 // refusal is the error for a status that says no.
@@ -121,16 +121,16 @@ func refusal(status int, text []byte) error {
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Message == "" {
 		answer.Message = fmt.Sprintf("status %d", status)
 	}
-	kind := fault.Unsupported
+	kind := errdefs.Unsupported
 	switch status {
 	case http.StatusBadRequest:
-		kind = fault.Invalid
+		kind = errdefs.Invalid
 	case http.StatusNotFound:
-		kind = fault.NotFound
+		kind = errdefs.NotFound
 	case http.StatusConflict:
-		kind = fault.Precondition
+		kind = errdefs.Precondition
 	}
-	return fault.New(kind, "docker: %w", &daemonError{status, answer.Message})
+	return errdefs.New(kind, "docker: %w", &daemonError{status, answer.Message})
 }
 
 // The oldest version, that of Docker 20.10. What we ask for means the same in
@@ -145,7 +145,7 @@ func (a *api) agree(ctx context.Context) error {
 	}
 	version := fmt.Sprintf("%d.%d", minMajor, minMinor)
 	if !isAtLeast(daemon.APIVersion, version) {
-		return fault.New(fault.Unsupported, "docker: the daemon's API is %q, %s or later is needed (Docker 20.10)", daemon.APIVersion, version)
+		return errdefs.New(errdefs.Unsupported, "docker: the daemon's API is %q, %s or later is needed (Docker 20.10)", daemon.APIVersion, version)
 	}
 	if isAtLeast(daemon.MinAPIVersion, version) {
 		version = daemon.MinAPIVersion
@@ -230,7 +230,7 @@ type listed struct {
 func (a *api) list(ctx context.Context, label string) ([]listed, error) {
 	filters, err := json.Marshal(map[string][]string{"label": {label}})
 	if err != nil {
-		return nil, fault.New(fault.Internal, "docker: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "docker: %w", err)
 	}
 	var answer []listed
 	query := url.Values{"all": {"1"}, "filters": {string(filters)}}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // fakeDaemon answers paths with texts; a text that begins with a status is a
@@ -73,8 +73,8 @@ func TestDialJudgesTheDaemon(t *testing.T) {
 				t.Error(err)
 			case tt.text == "" && a.version != tt.agreed:
 				t.Errorf("agreed on %s, want %s", a.version, tt.agreed)
-			case tt.text != "" && (!fault.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), tt.text)):
-				t.Errorf("got %v (%v), want %q", err, fault.KindOf(err), tt.text)
+			case tt.text != "" && (!errdefs.Is(err, errdefs.Unsupported) || !strings.Contains(err.Error(), tt.text)):
+				t.Errorf("got %v (%v), want %q", err, errdefs.KindOf(err), tt.text)
 			}
 		})
 	}
@@ -86,9 +86,9 @@ func TestAnswersKeepTheirKinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]fault.Kind{"/a": fault.Invalid, "/b": fault.NotFound, "/c": fault.Precondition, "/d": fault.Unsupported} {
-		if err := a.call(context.Background(), http.MethodGet, path, nil, nil, nil); !fault.Is(err, want) {
-			t.Errorf("%s: got %v (%v), want %v", path, err, fault.KindOf(err), want)
+	for path, want := range map[string]errdefs.Kind{"/a": errdefs.Invalid, "/b": errdefs.NotFound, "/c": errdefs.Precondition, "/d": errdefs.Unsupported} {
+		if err := a.call(context.Background(), http.MethodGet, path, nil, nil, nil); !errdefs.Is(err, want) {
+			t.Errorf("%s: got %v (%v), want %v", path, err, errdefs.KindOf(err), want)
 		}
 	}
 	if err := a.remove(context.Background(), "x"); err != nil {
@@ -96,8 +96,8 @@ func TestAnswersKeepTheirKinds(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := a.remove(ended, "x"); !fault.Is(err, fault.Canceled) {
-		t.Errorf("a call that was given up: got %v (%v)", err, fault.KindOf(err))
+	if err := a.remove(ended, "x"); !errdefs.Is(err, errdefs.Canceled) {
+		t.Errorf("a call that was given up: got %v (%v)", err, errdefs.KindOf(err))
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"path"
 	"slices"
 
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/handover"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
 )
 
 // container is what the daemon is asked for, in the API's words.
@@ -82,7 +82,7 @@ func (p *plan) container() container {
 		Hostname:    s.Hostname,
 		Domainname:  "localdomain", // else the host's
 		User:        fmt.Sprintf("%d:%d", s.UID, s.GID),
-		Entrypoint:  append([]string{initPath, handover.Verb, socketPath}, s.InitArgs...),
+		Entrypoint:  append([]string{initPath, fdpass.Verb, socketPath}, s.InitArgs...),
 		Cmd:         []string{}, // not the image's
 		Env:         s.InitEnv,
 		WorkingDir:  "/",
@@ -137,11 +137,11 @@ func (p *plan) binds() []bind {
 		return b
 	}
 	stage := path.Join(s.Dir, stageName)
-	binds := []bind{
-		mount(s.View, s.Workspace, bindOptions{Propagation: "rslave"}),
-		readOnly(s.Init, initPath),
-		readOnly(path.Join(stage, socketName), socketPath),
+	var binds []bind
+	for _, view := range p.views() {
+		binds = append(binds, mount(view.Source, view.Target, bindOptions{Propagation: "rslave"}))
 	}
+	binds = append(binds, readOnly(s.Init, initPath), readOnly(path.Join(stage, socketName), socketPath))
 	for _, name := range slices.Sorted(maps.Keys(p.etc())) {
 		binds = append(binds, readOnly(path.Join(stage, name), path.Join("/etc", name)))
 	}

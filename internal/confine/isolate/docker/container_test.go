@@ -3,7 +3,7 @@ package docker
 import (
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
 )
 
 func TestOnlyWithoutANetworkAreItsFilesOurs(t *testing.T) {

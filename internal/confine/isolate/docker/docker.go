@@ -4,7 +4,7 @@
 // The daemon makes the namespaces, the root from an image, and the control
 // groups. What the sandbox is to see of the host is mounted where the daemon
 // finds it, below the sandbox's own directory. PID 1 is our binary, mounted
-// read-only; package handover gives it the guest socket and our own seccomp
+// read-only; package fdpass gives it the guest socket and our own seccomp
 // filter, which holds beside the daemon's. The daemon's socket never goes in.
 //
 // A sandbox lives as long as its supervisor: PID 1 ends when the other end of
@@ -27,10 +27,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/handover"
-	"github.com/agentfense/agentfense/internal/seccomp"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
+	"github.com/agentfense/agentfense/internal/confine/seccomp"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Options adjusts an Isolator.
@@ -95,7 +95,7 @@ func (p *process) prepare(ctx context.Context, plan *plan) error {
 // imageError says what to do where the daemon has no such image.
 func imageError(err error, image string) error {
 	if isStatus(err, http.StatusNotFound) {
-		return fault.New(fault.Precondition, "%w; run: docker pull %s", err, image)
+		return errdefs.New(errdefs.Precondition, "%w; run: docker pull %s", err, image)
 	}
 	return err
 }
@@ -106,7 +106,7 @@ func (p *process) launch(ctx context.Context, plan *plan) error {
 	if err != nil {
 		return err
 	}
-	offer, err := handover.Listen(stage, socketName, plan.spec.HostUID)
+	offer, err := fdpass.Listen(stage, socketName, plan.spec.HostUID)
 	if err != nil {
 		return err
 	}
@@ -140,14 +140,14 @@ func (p *process) create(ctx context.Context, plan *plan) error {
 	for _, w := range made.Warnings {
 		// "… Limitation discarded.", "Memory limited without swap."
 		if plan.spec.Limits != (isolate.Limits{}) && !strings.Contains(w, "without swap") {
-			return fault.New(fault.Unsupported, "create container: docker says: %s", strings.TrimSpace(w))
+			return errdefs.New(errdefs.Unsupported, "create container: docker says: %s", strings.TrimSpace(w))
 		}
 	}
 	return nil
 }
 
 // await waits for PID 1 to come to offer, or to end.
-func (p *process) await(ctx context.Context, offer *handover.Offer, pid, uid int) (*handover.Peer, error) {
+func (p *process) await(ctx context.Context, offer *fdpass.Offer, pid, uid int) (*fdpass.Peer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watched := make(chan struct{})
@@ -155,12 +155,12 @@ func (p *process) await(ctx context.Context, offer *handover.Offer, pid, uid int
 		defer close(watched)
 		status, err := p.api.wait(ctx, p.container)
 		if err == nil {
-			err = fault.New(fault.Unsupported, "start sandbox: PID 1 ended with status %d before it took over; is the image made for this machine?", status)
+			err = errdefs.New(errdefs.Unsupported, "start sandbox: PID 1 ended with status %d before it took over; is the image made for this machine?", status)
 		}
 		cancel(err)
 	}()
 	peer, err := offer.Accept(ctx, pid, uid)
-	var why *fault.Error
+	var why *errdefs.Error
 	if err != nil && errors.As(context.Cause(ctx), &why) {
 		err = why
 	}
@@ -170,7 +170,7 @@ func (p *process) await(ctx context.Context, offer *handover.Offer, pid, uid int
 }
 
 // give hands PID 1 what it needs and begins to watch it.
-func (p *process) give(peer *handover.Peer, spec *isolate.Spec) error {
+func (p *process) give(peer *fdpass.Peer, spec *isolate.Spec) error {
 	p.pid, p.init = peer.PID, peer.PIDFD
 	filter, err := seccomp.Filter(spec.UID, spec.GID)
 	if err != nil {
@@ -178,7 +178,7 @@ func (p *process) give(peer *handover.Peer, spec *isolate.Spec) error {
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
-		return fault.New(fault.Exhausted, "start sandbox: %w", err)
+		return errdefs.New(errdefs.Exhausted, "start sandbox: %w", err)
 	}
 	defer write.Close()
 	// Ends of os.Pipe are non-blocking, which nobody inside expects.
@@ -187,7 +187,7 @@ func (p *process) give(peer *handover.Peer, spec *isolate.Spec) error {
 	}
 	if err != nil {
 		read.Close()
-		return fault.New(fault.Internal, "start sandbox: %w", err)
+		return errdefs.New(errdefs.Internal, "start sandbox: %w", err)
 	}
 	go p.run(read)
 	return nil

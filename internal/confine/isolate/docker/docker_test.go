@@ -4,10 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/docker"
-	"github.com/agentfense/agentfense/internal/isolate/isolatetest"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/docker"
+	"github.com/agentfense/agentfense/internal/confine/isolate/isolatetest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestMain(m *testing.M) { isolatetest.Main(m) }
@@ -16,16 +16,16 @@ func TestMain(m *testing.M) { isolatetest.Main(m) }
 const hostEnv = "AGENTFENSE_TEST_DOCKER"
 
 func TestConformance(t *testing.T) {
-	needs.Root(t)
-	needs.Docker(t)
+	testenv.Root(t)
+	testenv.Docker(t)
 	host := os.Getenv(hostEnv)
 	isolatetest.RunImages(t,
 		func(testing.TB) isolate.Isolator { return docker.New(docker.Options{Host: host}) },
 		func(t *testing.T) func(*isolate.Spec) {
 			if host == "" {
-				host = needs.DockerDaemon(t)
+				host = testenv.DockerDaemon(t)
 				t.Setenv(hostEnv, host)
 			}
-			return func(s *isolate.Spec) { s.Image = needs.DockerImage }
+			return func(s *isolate.Spec) { s.Image = testenv.DockerImage }
 		})
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // plan is a spec that was checked, with its defaults filled in and the host's
@@ -42,7 +42,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 	for _, dir := range spec.Conceal {
 		resolved, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return nil, fault.New(fault.Precondition, "conceal %q: %w", dir, err)
+			return nil, errdefs.New(errdefs.Precondition, "conceal %q: %w", dir, err)
 		}
 		p.conceal = append(p.conceal, resolved)
 	}
@@ -72,7 +72,7 @@ func (p *plan) findCovers() error {
 	}
 	sys, err := isolate.SysCovers()
 	for _, path := range slices.Concat(dockersCovers, sys) {
-		if !belowAny(path, p.covers) {
+		if !isolate.IsBelowAny(path, p.covers) {
 			p.covers = append(p.covers, path)
 		}
 	}
@@ -86,15 +86,13 @@ func (p *plan) fillIn() error {
 	}
 	switch {
 	case s.ID == "" || !filepath.IsAbs(s.Dir):
-		return fault.New(fault.Invalid, "start sandbox: docker needs an id and a directory of the sandbox's own")
+		return errdefs.New(errdefs.Invalid, "start sandbox: docker needs an id and a directory of the sandbox's own")
 	case s.Image == "":
-		return fault.New(fault.Invalid, "start sandbox: docker needs an image")
-	case s.HomeDir != "":
-		return fault.New(fault.Unsupported, "start sandbox: docker keeps no home directory; use runtime bwrap")
+		return errdefs.New(errdefs.Invalid, "start sandbox: docker needs an image")
 	case s.Cgroup != nil:
-		return fault.New(fault.Invalid, "start sandbox: docker makes control groups itself")
+		return errdefs.New(errdefs.Invalid, "start sandbox: docker makes control groups itself")
 	case !filepath.IsAbs(s.Home) || filepath.Clean(s.Home) != s.Home || strings.ContainsAny(s.Home+s.User, ":\n"):
-		return fault.New(fault.Invalid, "user %q with home %q: not to be written into /etc/passwd", s.User, s.Home)
+		return errdefs.New(errdefs.Invalid, "user %q with home %q: not to be written into /etc/passwd", s.User, s.Home)
 	}
 	return nil
 }
@@ -106,9 +104,9 @@ func (p *plan) checkUser() error {
 	}
 	switch {
 	case s.HostUID <= 0 || s.HostGID <= 0:
-		return fault.New(fault.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
+		return errdefs.New(errdefs.Invalid, "host user %d:%d: a sandbox started by root needs a user of its own", s.HostUID, s.HostGID)
 	case s.UID != s.HostUID || s.GID != s.HostGID:
-		return fault.New(fault.Invalid, "user %d:%d: docker has the ids of the host inside, which are %d:%d", s.UID, s.GID, s.HostUID, s.HostGID)
+		return errdefs.New(errdefs.Invalid, "user %d:%d: docker has the ids of the host inside, which are %d:%d", s.UID, s.GID, s.HostUID, s.HostGID)
 	}
 	return nil
 }
@@ -117,11 +115,11 @@ func (p *plan) checkUser() error {
 func checkTarget(what, target string) error {
 	switch {
 	case !filepath.IsAbs(target) || filepath.Clean(target) != target || strings.Contains(target, "\x00"):
-		return fault.New(fault.Invalid, "%s %q: not a clean absolute path", what, target)
+		return errdefs.New(errdefs.Invalid, "%s %q: not a clean absolute path", what, target)
 	case target == "/" || slices.Contains(systemDirs, target):
-		return fault.New(fault.Invalid, "%s %s: a system directory of the sandbox", what, target)
-	case belowAny(target, kernelDirs) || belowAny(target, ownDirs):
-		return fault.New(fault.Invalid, "%s %s: below a directory of the sandbox's own", what, target)
+		return errdefs.New(errdefs.Invalid, "%s %s: a system directory of the sandbox", what, target)
+	case isolate.IsBelowAny(target, kernelDirs) || isolate.IsBelowAny(target, ownDirs):
+		return errdefs.New(errdefs.Invalid, "%s %s: below a directory of the sandbox's own", what, target)
 	}
 	return nil
 }
@@ -134,23 +132,23 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if err := checkTarget("mount", m.Target); err != nil {
 		return err
 	}
-	if below(m.Target, p.spec.Workspace) {
-		return fault.New(fault.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
+	if isolate.IsBelow(m.Target, p.spec.Workspace) {
+		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
 	source, err := filepath.EvalSymlinks(m.Source)
 	if err != nil {
-		return fault.New(fault.NotFound, "mount %q: %w", m.Source, err)
+		return errdefs.New(errdefs.NotFound, "mount %q: %w", m.Source, err)
 	}
 	st, err := os.Stat(source)
 	switch {
 	case err != nil:
-		return fault.New(fault.NotFound, "mount %q: %w", m.Source, err)
+		return errdefs.New(errdefs.NotFound, "mount %q: %w", m.Source, err)
 	case !st.IsDir() && !st.Mode().IsRegular():
-		return fault.New(fault.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
-	case !filepath.IsAbs(source) || source == "/" || belowAny(source, kernelDirs) || belowAny(source, ownDirs):
-		return fault.New(fault.Invalid, "mount %q: a directory of the running system", m.Source)
-	case belowAny(source, p.conceal):
-		return fault.New(fault.Invalid, "mount %q: the sandbox sees it through its view alone, or not at all", m.Source)
+		return errdefs.New(errdefs.Invalid, "mount %q: neither a directory nor a regular file", m.Source)
+	case !filepath.IsAbs(source) || source == "/" || isolate.IsBelowAny(source, kernelDirs) || isolate.IsBelowAny(source, ownDirs):
+		return errdefs.New(errdefs.Invalid, "mount %q: a directory of the running system", m.Source)
+	case isolate.IsBelowAny(source, p.conceal):
+		return errdefs.New(errdefs.Invalid, "mount %q: the sandbox sees it through its view alone, or not at all", m.Source)
 	}
 	p.mounts = append(p.mounts, isolate.Mount{Source: source, Target: m.Target})
 	if !st.IsDir() {
@@ -166,9 +164,11 @@ func (p *plan) addVolumes(dirs []string) error {
 	for _, dir := range dirs {
 		dir = filepath.Clean(dir)
 		switch _, covered := p.private()[dir]; {
+		case p.spec.HomeDir != "" && (isolate.IsBelow(dir, p.spec.Home) || isolate.IsBelow(p.spec.Home, dir) && !covered):
+			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the home %s lie in each other", p.spec.Image, dir, p.spec.Home)
 		case covered, dir == p.spec.Workspace:
-		case below(dir, p.spec.Workspace), below(p.spec.Workspace, dir):
-			return fault.New(fault.Precondition, "image %s: its volume %s and the workspace %s lie in each other", p.spec.Image, dir, p.spec.Workspace)
+		case isolate.IsBelow(dir, p.spec.Workspace), isolate.IsBelow(p.spec.Workspace, dir):
+			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the workspace %s lie in each other", p.spec.Image, dir, p.spec.Workspace)
 		default:
 			p.volumes = append(p.volumes, dir)
 		}
@@ -180,7 +180,7 @@ func (p *plan) addVolumes(dirs []string) error {
 // elsewhere: not where something else is in its place.
 func (p *plan) hasAlias() bool {
 	taken := func(path string) bool {
-		return below(path, isolate.Workspace) || below(isolate.Workspace, path) && path != "/"
+		return isolate.IsBelow(path, isolate.Workspace) || isolate.IsBelow(isolate.Workspace, path) && path != "/"
 	}
 	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.volumes, taken) &&
 		!slices.ContainsFunc(p.mounts, func(m isolate.Mount) bool { return taken(m.Target) })
@@ -192,7 +192,7 @@ func (p *plan) masks() []string {
 	var covered []string
 	for _, m := range p.mounts {
 		for _, c := range p.conceal {
-			if below(c, m.Source) {
+			if isolate.IsBelow(c, m.Source) {
 				covered = append(covered, filepath.Join(m.Target, strings.TrimPrefix(c, m.Source)))
 			}
 		}
@@ -210,7 +210,7 @@ func (p *plan) private() map[string]string {
 	for _, dir := range p.volumes {
 		dirs[dir] = own("0755")
 	}
-	if !belowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, ownDirs)) && p.spec.Home != "/" {
+	if p.spec.HomeDir == "" && !isolate.IsBelowAny(p.spec.Home, slices.Concat(systemDirs, kernelDirs, ownDirs)) && p.spec.Home != "/" {
 		dirs[p.spec.Home] = own("0755")
 	}
 	delete(dirs, p.spec.Workspace)
@@ -221,13 +221,4 @@ func (p *plan) private() map[string]string {
 		dirs[path] = "ro,nosuid,nodev,noexec,mode=0555"
 	}
 	return dirs
-}
-
-// below reports whether path is dir or lies below it. Both are clean.
-func below(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
-
-func belowAny(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(d string) bool { return below(path, d) })
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 const installHint = "install Docker 20.10 or later and start it (Debian: apt install docker.io), or name its socket in DOCKER_HOST"
@@ -25,14 +25,14 @@ func (d *Isolator) Probe(ctx context.Context, image string) error {
 	}
 	defer a.close()
 	if _, err := a.volumes(ctx, image); err != nil {
-		return fault.New(fault.Unsupported, "%w; run: docker pull %s, or name another with --image", err, image)
+		return errdefs.New(errdefs.Unsupported, "%w; run: docker pull %s, or name another with --image", err, image)
 	}
 	return nil
 }
 
 func checkRoot() error {
 	if os.Geteuid() != 0 {
-		return fault.New(fault.Unsupported, "docker: only root can show the daemon a view; run agentfense as root, or take --runtime bwrap")
+		return errdefs.New(errdefs.Unsupported, "docker: only root can show the daemon a view; run agentfense as root, or take --runtime bwrap")
 	}
 	return nil
 }
@@ -43,9 +43,9 @@ func checkDaemon(info daemonInfo, l isolate.Limits) error {
 	missing := ""
 	switch {
 	case info.OSType != "linux":
-		return fault.New(fault.Unsupported, "docker: the daemon makes %s containers, not linux", info.OSType)
+		return errdefs.New(errdefs.Unsupported, "docker: the daemon makes %s containers, not linux", info.OSType)
 	case rootless:
-		return fault.New(fault.Unsupported, "docker: the daemon is rootless, so it sees neither our mounts nor our users; use one that runs as root")
+		return errdefs.New(errdefs.Unsupported, "docker: the daemon is rootless, so it sees neither our mounts nor our users; use one that runs as root")
 	case l.MemoryBytes > 0 && !info.MemoryLimit:
 		missing = "memory"
 	case l.CPUs > 0 && (!info.CPUCfsPeriod || !info.CPUCfsQuota):
@@ -56,7 +56,7 @@ func checkDaemon(info daemonInfo, l isolate.Limits) error {
 		missing = "pids"
 	}
 	if missing != "" {
-		return fault.New(fault.Unsupported, "docker: the daemon cannot limit %s on this host: its cgroup controller is not mounted", missing)
+		return errdefs.New(errdefs.Unsupported, "docker: the daemon cannot limit %s on this host: its cgroup controller is not mounted", missing)
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // process is a started sandbox.
@@ -49,7 +49,7 @@ func (p *process) Kill() error {
 	if sent == nil || errors.Is(sent, unix.ESRCH) {
 		return nil
 	}
-	return fault.New(fault.Internal, "kill sandbox: %w", sent)
+	return errdefs.New(errdefs.Internal, "kill sandbox: %w", sent)
 }
 
 // run reads what PID 1 complains about, waits for its end, and removes the
@@ -72,11 +72,11 @@ func (p *process) run(stderr *os.File) {
 	switch text := p.complaints.Tail(); {
 	case p.killed.Load():
 	case status != 0 && text != "":
-		p.err = fault.New(fault.Internal, "sandbox ended: exit status %d: %s", status, text)
+		p.err = errdefs.New(errdefs.Internal, "sandbox ended: exit status %d: %s", status, text)
 	case status != 0:
-		p.err = fault.New(fault.Internal, "sandbox ended: exit status %d", status)
+		p.err = errdefs.New(errdefs.Internal, "sandbox ended: exit status %d", status)
 	case err != nil:
-		p.err = fault.New(fault.Internal, "sandbox ended: %w", err)
+		p.err = errdefs.New(errdefs.Internal, "sandbox ended: %w", err)
 	}
 	close(p.done)
 }

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // The stage is a tmpfs below the sandbox's directory with the files that are
@@ -30,21 +30,23 @@ const (
 func (p *plan) stage() (string, error) {
 	dir := filepath.Join(p.spec.Dir, stageName)
 	if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
-		return "", fault.New(fault.Internal, "stage: %w", err)
+		return "", errdefs.New(errdefs.Internal, "stage: %w", err)
 	}
 	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0755,size=1m"); err != nil {
-		return "", fault.New(fault.Unsupported, "stage: %w", err)
+		return "", errdefs.New(errdefs.Unsupported, "stage: %w", err)
 	}
 	for name, content := range p.etc() {
 		path := filepath.Join(dir, name)
 		err := os.WriteFile(path, []byte(content), 0o644)
 		if err = errors.Join(err, os.Chmod(path, 0o644)); err != nil {
-			return "", fault.New(fault.Internal, "stage %s: %w", name, err)
+			return "", errdefs.New(errdefs.Internal, "stage %s: %w", name, err)
 		}
 	}
 	// The daemon binds as a slave only what is shared.
-	if err := unix.Mount("", p.spec.View, "", unix.MS_SHARED, ""); err != nil {
-		return "", fault.New(fault.Unsupported, "share the view: %w", err)
+	for _, view := range p.views() {
+		if err := unix.Mount("", view.Source, "", unix.MS_SHARED, ""); err != nil {
+			return "", errdefs.New(errdefs.Unsupported, "share the view: %w", err)
+		}
 	}
 	return dir, nil
 }
@@ -86,28 +88,40 @@ func clearStage(sandbox string) error {
 			break
 		}
 		if err != nil {
-			return fault.New(fault.Internal, "unmount the stage: %w", err)
+			return errdefs.New(errdefs.Internal, "unmount the stage: %w", err)
 		}
 	}
 	if err := os.Remove(dir); err != nil && !os.IsNotExist(err) {
-		return fault.New(fault.Internal, "remove the stage: %w", err)
+		return errdefs.New(errdefs.Internal, "remove the stage: %w", err)
 	}
 	return nil
 }
 
-// verify checks that what PID 1 has at the workspace is the view: a daemon that
-// does not see our mounts would have shown the empty directory below it.
+// views are the file systems of the supervisor's that the sandbox may write to.
+func (p *plan) views() []isolate.Mount {
+	views := []isolate.Mount{{Source: p.spec.View, Target: p.spec.Workspace}}
+	if p.spec.HomeDir != "" {
+		views = append(views, isolate.Mount{Source: p.spec.HomeDir, Target: p.spec.Home})
+	}
+	return views
+}
+
+// verify checks that what PID 1 has at the workspace is the view, and at a home that is
+// kept the home: a daemon that does not see our mounts would have shown the empty
+// directories below them.
 func (p *plan) verify(pid int) error {
-	want, err := mountAt("/proc/self/mountinfo", p.spec.View)
-	if err != nil {
-		return err
-	}
-	got, err := mountAt(fmt.Sprintf("/proc/%d/mountinfo", pid), p.spec.Workspace)
-	if err != nil {
-		return err
-	}
-	if want == "" || got != want {
-		return fault.New(fault.Unsupported, "docker: the daemon does not see the view's mount; it must run in this mount namespace (systemd: no PrivateMounts or MountFlags for docker.service)")
+	for _, view := range p.views() {
+		want, err := mountAt("/proc/self/mountinfo", view.Source)
+		if err != nil {
+			return err
+		}
+		got, err := mountAt(fmt.Sprintf("/proc/%d/mountinfo", pid), view.Target)
+		if err != nil {
+			return err
+		}
+		if want == "" || got != want {
+			return errdefs.New(errdefs.Unsupported, "docker: the daemon does not see the view's mount; it must run in this mount namespace (systemd: no PrivateMounts or MountFlags for docker.service)")
+		}
 	}
 	return nil
 }
@@ -117,7 +131,7 @@ func (p *plan) verify(pid int) error {
 func mountAt(table, path string) (string, error) {
 	f, err := os.Open(table)
 	if err != nil {
-		return "", fault.New(fault.Unsupported, "read the mounts: %w", err)
+		return "", errdefs.New(errdefs.Unsupported, "read the mounts: %w", err)
 	}
 	defer f.Close()
 	device := ""

@@ -1,11 +1,11 @@
-// Package handover gives a program that inherits nothing from us what it would
+// Package fdpass gives a program that inherits nothing from us what it would
 // have inherited: a socket, a standard error and a seccomp filter.
 //
 // Outside, Listen makes a unix socket that is mounted into the sandbox, Accept
 // waits for the one peer it is for, and Give passes the descriptors. Inside,
 // Main takes them and becomes the program. The socket is of no use afterwards:
 // its listener is closed and its name is gone.
-package handover
+package fdpass
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Verb is the first argument that makes the binary run Main.
@@ -34,20 +34,20 @@ type Offer struct {
 func Listen(dir, name string, uid int) (*Offer, error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return nil, fault.New(fault.Internal, "handover: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "handover: %w", err)
 	}
 	// By handle: a socket's name holds 107 bytes at most.
 	path := fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Net: "unixpacket", Name: path})
 	if err != nil {
 		d.Close()
-		return nil, fault.New(fault.Internal, "handover: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "handover: %w", err)
 	}
 	l.SetUnlinkOnClose(false)
 	o := &Offer{listener: l, dir: d, name: name}
 	if err := errors.Join(os.Chmod(path, 0o600), os.Chown(path, uid, -1)); err != nil {
 		o.Close()
-		return nil, fault.New(fault.Internal, "handover: %w", err)
+		return nil, errdefs.New(errdefs.Internal, "handover: %w", err)
 	}
 	return o, nil
 }
@@ -75,11 +75,11 @@ func (o *Offer) Accept(ctx context.Context, pid, uid int) (*Peer, error) {
 	conn, err := o.listener.AcceptUnix()
 	stop()
 	if err != nil {
-		kind := fault.Canceled
+		kind := errdefs.Canceled
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			kind = fault.Deadline
+			kind = errdefs.Deadline
 		}
-		return nil, fault.New(kind, "handover: nobody came: %w", err)
+		return nil, errdefs.New(kind, "handover: nobody came: %w", err)
 	}
 	p := &Peer{conn: conn, PID: pid}
 	if err := p.identify(uid); err != nil {
@@ -94,7 +94,7 @@ func (o *Offer) Accept(ctx context.Context, pid, uid int) (*Peer, error) {
 func (p *Peer) identify(uid int) error {
 	raw, err := p.conn.SyscallConn()
 	if err != nil {
-		return fault.New(fault.Internal, "handover: %w", err)
+		return errdefs.New(errdefs.Internal, "handover: %w", err)
 	}
 	var (
 		cred *unix.Ucred
@@ -121,7 +121,7 @@ func (p *Peer) identify(uid int) error {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
-		return fault.New(fault.Denied, "handover: %w", err)
+		return errdefs.New(errdefs.Denied, "handover: %w", err)
 	}
 	p.PIDFD = os.NewFile(uintptr(fd), "pidfd")
 	return nil
@@ -131,7 +131,7 @@ func (p *Peer) identify(uid int) error {
 func (p *Peer) Give(filter []byte, guest, stderr *os.File) error {
 	rights := unix.UnixRights(int(guest.Fd()), int(stderr.Fd()))
 	if _, _, err := p.conn.WriteMsgUnix(filter, rights, nil); err != nil {
-		return fault.New(fault.Unavailable, "handover: %w", err)
+		return errdefs.New(errdefs.Unavailable, "handover: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package handover
+package fdpass
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 func offer(t *testing.T) (*Offer, string) {
@@ -55,7 +55,7 @@ func TestAcceptRefusesOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, path := offer(t)
 			conn := connect(t, path)
-			if _, err := o.Accept(context.Background(), who[0], who[1]); !fault.Is(err, fault.Denied) {
+			if _, err := o.Accept(context.Background(), who[0], who[1]); !errdefs.Is(err, errdefs.Denied) {
 				t.Fatalf("got %v, want it denied", err)
 			}
 			if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -71,7 +71,7 @@ func TestAcceptRefusesOthers(t *testing.T) {
 func TestAcceptRefusesOneThatLeft(t *testing.T) {
 	o, path := offer(t)
 	connect(t, path).Close()
-	if _, err := o.Accept(context.Background(), os.Getpid(), os.Geteuid()); !fault.Is(err, fault.Denied) {
+	if _, err := o.Accept(context.Background(), os.Getpid(), os.Geteuid()); !errdefs.Is(err, errdefs.Denied) {
 		t.Errorf("got %v, want it denied", err)
 	}
 }
@@ -80,8 +80,8 @@ func TestAcceptGivesUp(t *testing.T) {
 	o, _ := offer(t)
 	ctx, cancel := context.WithDeadline(context.Background(), time.Now())
 	defer cancel()
-	if _, err := o.Accept(ctx, os.Getpid(), os.Geteuid()); !fault.Is(err, fault.Deadline) {
-		t.Errorf("got %v (%v)", err, fault.KindOf(err))
+	if _, err := o.Accept(ctx, os.Getpid(), os.Geteuid()); !errdefs.Is(err, errdefs.Deadline) {
+		t.Errorf("got %v (%v)", err, errdefs.KindOf(err))
 	}
 }
 

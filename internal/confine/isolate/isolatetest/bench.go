@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // Benchmark measures what a user waits for: a whole sandbox from its start to
 // its end, and one command in a sandbox that runs. The test binary is PID 1 and
 // leader; the product's binary starts a little faster or slower.
 func Benchmark(b *testing.B, factory Factory) {
-	needs.Root(b)
+	testenv.Root(b)
 	b.Run("start", func(b *testing.B) {
 		spec := specOver(b, b.TempDir())
 		for b.Loop() {

@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/guest"
-	"github.com/agentfense/agentfense/internal/isolate"
-	"github.com/agentfense/agentfense/internal/isolate/handover"
-	"github.com/agentfense/agentfense/internal/needs"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate/fdpass"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // Factory makes the isolator under test.
@@ -52,8 +52,8 @@ func Main(m *testing.M) {
 			guest.Main()
 		case guest.ExecVerb:
 			guest.ExecMain()
-		case handover.Verb:
-			handover.Main(os.Args[2:])
+		case fdpass.Verb:
+			fdpass.Main(os.Args[2:])
 		case probeVerb:
 			os.Exit(probe(os.Args[2:]))
 		case enterVerb:
@@ -96,7 +96,7 @@ func inRole(t *testing.T, factory Factory) bool {
 
 func runAsRoot(t *testing.T, binary string) {
 	t.Run("as root", func(t *testing.T) {
-		needs.Root(t)
+		testenv.Root(t)
 		cmd := exec.Command(binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_root")]+"$", "-test.v")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 		relay(t, cmd)
@@ -111,7 +111,7 @@ func Run(t *testing.T, factory Factory) {
 	binary := publicCopy(t)
 	runAsRoot(t, binary)
 	t.Run("as an ordinary user", func(t *testing.T) {
-		needs.UserNS(t)
+		testenv.UserNS(t)
 		cmd := exec.Command(binary, enterVerb, binary, "-test.run=^"+t.Name()[:len(t.Name())-len("/as_an_ordinary_user")]+"$", "-test.v")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if os.Geteuid() == 0 {

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 var killCases = []testCase{
@@ -110,12 +110,12 @@ func testKillSandbox(t *testing.T, factory Factory) {
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d", r.HostPID())); err == nil {
 		t.Error("the leader outlived the sandbox")
 	}
-	if _, err := r.Wait(context.Background()); !fault.Is(err, fault.Unavailable) {
+	if _, err := r.Wait(context.Background()); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("wait: got %v", err)
 	}
 	r.gone()
 	<-b.conn.Done()
-	if _, err := b.tryBegin(guest.Command{Argv: []string{"true"}}); !fault.Is(err, fault.Unavailable) {
+	if _, err := b.tryBegin(guest.Command{Argv: []string{"true"}}); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("exec: got %v", err)
 	}
 	if err := b.proc.Kill(); err != nil {

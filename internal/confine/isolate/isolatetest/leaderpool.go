@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
 )
 
 var restCases = []testCase{

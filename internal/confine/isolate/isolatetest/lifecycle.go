@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 var lifeCases = []testCase{
@@ -57,22 +57,22 @@ func testNotStarted(t *testing.T, factory Factory) {
 		argv []string
 		dir  string
 		want error
-		kind fault.Kind
+		kind errdefs.Kind
 	}{
-		{"no such name in PATH", []string{"not-there"}, "/", guest.ErrNotFound, fault.NotFound},
-		{"no such path", []string{"/not/there"}, "/", guest.ErrNotFound, fault.NotFound},
-		{"a file without execute permission", []string{"/tmp/plain"}, "/", guest.ErrNotExecutable, fault.Denied},
-		{"a directory", []string{"/tmp"}, "/", guest.ErrNotExecutable, fault.Denied},
-		{"a script whose interpreter is missing", []string{"/tmp/orphan"}, "/", guest.ErrNotExecutable, fault.Denied},
-		{"no such directory", []string{"true"}, "/not/there", guest.ErrDirectory, fault.Invalid},
-		{"a relative directory", []string{"true"}, "tmp", nil, fault.Invalid},
-		{"no command", nil, "/", nil, fault.Invalid},
+		{"no such name in PATH", []string{"not-there"}, "/", guest.ErrNotFound, errdefs.NotFound},
+		{"no such path", []string{"/not/there"}, "/", guest.ErrNotFound, errdefs.NotFound},
+		{"a file without execute permission", []string{"/tmp/plain"}, "/", guest.ErrNotExecutable, errdefs.Denied},
+		{"a directory", []string{"/tmp"}, "/", guest.ErrNotExecutable, errdefs.Denied},
+		{"a script whose interpreter is missing", []string{"/tmp/orphan"}, "/", guest.ErrNotExecutable, errdefs.Denied},
+		{"no such directory", []string{"true"}, "/not/there", guest.ErrDirectory, errdefs.Invalid},
+		{"a relative directory", []string{"true"}, "tmp", nil, errdefs.Invalid},
+		{"no command", nil, "/", nil, errdefs.Invalid},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := b.tryBegin(guest.Command{Argv: tt.argv, Dir: tt.dir})
-			if !fault.Is(err, tt.kind) || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Errorf("got %v (%v), want %v (%v)", err, fault.KindOf(err), tt.want, tt.kind)
+			if !errdefs.Is(err, tt.kind) || tt.want != nil && !errors.Is(err, tt.want) {
+				t.Errorf("got %v (%v), want %v (%v)", err, errdefs.KindOf(err), tt.want, tt.kind)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func testOnlyPipes(t *testing.T, factory Factory) {
 	defer named.Close()
 	for _, f := range []*os.File{dir, named} {
 		command := guest.Command{Argv: []string{"true"}, TTY: -1, Files: [3]*os.File{f}}
-		if _, err := b.conn.Exec(context.Background(), command, nil); !fault.Is(err, fault.Invalid) {
+		if _, err := b.conn.Exec(context.Background(), command, nil); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("%s went in: %v", f.Name(), err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/guest"
+	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 var loanCases = []testCase{
@@ -21,7 +21,7 @@ var loanCases = []testCase{
 
 // loan is what a test lends.
 type loan struct {
-	guest.Loan
+	guest.FDLease
 	text, out, errs *os.File // our ends
 }
 
@@ -44,7 +44,7 @@ func (r *running) lend() loan {
 		})
 	}
 	var err error
-	if l.Loan, err = r.Lend(theirs); err != nil {
+	if l.FDLease, err = r.GrantFDs(theirs); err != nil {
 		r.t.Fatal(err)
 	}
 	for _, f := range theirs {
@@ -66,7 +66,7 @@ func testLend(t *testing.T, factory Factory) {
 		if got := r.line(); got != "0" {
 			t.Fatalf("%q: status %s", text, got)
 		}
-		if err := r.Reclaim(); err != nil {
+		if err := r.RevokeFDs(); err != nil {
 			t.Fatal(err)
 		}
 		out, err := io.ReadAll(l.out)
@@ -82,7 +82,7 @@ func testLend(t *testing.T, factory Factory) {
 	}
 	r.stdin.Close()
 	r.gone()
-	if err := r.Reclaim(); !fault.Is(err, fault.Unavailable) {
+	if err := r.RevokeFDs(); !errdefs.Is(err, errdefs.Unavailable) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -101,15 +101,15 @@ func testLendRefused(t *testing.T, factory Factory) {
 	}
 	defer read.Close()
 	defer write.Close()
-	if _, err := r.Lend([3]*os.File{read, write, null}); !fault.Is(err, fault.Invalid) {
+	if _, err := r.GrantFDs([3]*os.File{read, write, null}); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("a device: %v", err)
 	}
 	for range 2 {
 		r.lend()
-		if _, err := r.Lend([3]*os.File{read, write, write}); !fault.Is(err, fault.Internal) {
+		if _, err := r.GrantFDs([3]*os.File{read, write, write}); !errdefs.Is(err, errdefs.Internal) {
 			t.Errorf("a second loan: %v", err)
 		}
-		if err := r.Reclaim(); err != nil {
+		if err := r.RevokeFDs(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -150,7 +150,7 @@ func testInterrupt(t *testing.T, factory Factory) {
 	if got := r.line(); got != "int" {
 		t.Errorf("the command itself: %s", got)
 	}
-	if err := r.Reclaim(); err != nil {
+	if err := r.RevokeFDs(); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Kill(); err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate"
+	"github.com/agentfense/agentfense/internal/confine/isolate"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 var systemCases = []testCase{
@@ -104,7 +104,7 @@ func testBadWorkspaces(t *testing.T, factory Factory) {
 	for _, path := range []string{"", "relative", "/", "/usr", "/etc", "/proc/x", "/dev/shm", "/sys", "/a/../b", "/a/", "/nul\x00"} {
 		spec := newSpec(t)
 		spec.Workspace = path
-		if _, err := tryStart(t, factory, spec); !fault.Is(err, fault.Invalid) {
+		if _, err := tryStart(t, factory, spec); !errdefs.Is(err, errdefs.Invalid) {
 			t.Errorf("workspace %q: got %v, want it refused", path, err)
 		}
 	}
@@ -137,7 +137,7 @@ func testConceal(t *testing.T, factory Factory) {
 		b.refuse("touch "+dir+"/new", "Read-only")
 	}
 	spec.Mounts = []isolate.Mount{{Source: home + "/project", Target: "/opt/x"}}
-	if _, err := tryStart(t, factory, spec); !fault.Is(err, fault.Invalid) {
+	if _, err := tryStart(t, factory, spec); !errdefs.Is(err, errdefs.Invalid) {
 		t.Errorf("mount of a concealed directory: got %v, want it refused", err)
 	}
 }

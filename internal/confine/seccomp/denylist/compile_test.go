@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
-	ours "github.com/agentfense/agentfense/internal/seccomp"
+	ours "github.com/agentfense/agentfense/internal/confine/seccomp"
 )
 
 const (
@@ -283,7 +283,7 @@ func TestEmbeddedFiltersAreCompiledFromTheseRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if string(got) != string(want) {
-			t.Errorf("filter_%s.bpf is stale: run go generate in internal/seccomp", goarch)
+			t.Errorf("filter_%s.bpf is stale: run go generate in internal/confine/seccomp", goarch)
 		}
 	}
 }

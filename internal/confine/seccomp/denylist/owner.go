@@ -7,7 +7,7 @@ import (
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/seccomp"
+	"github.com/agentfense/agentfense/internal/confine/seccomp"
 )
 
 // chowns are the calls that give a file to somebody, by the argument that is the

@@ -1,12 +1,12 @@
 // Command gen compiles the deny list into the filters that package seccomp
-// embeds. Run it with "go generate" in internal/seccomp.
+// embeds. Run it with "go generate" in internal/confine/seccomp.
 package main
 
 import (
 	"log"
 	"os"
 
-	"github.com/agentfense/agentfense/internal/seccomp/denylist"
+	"github.com/agentfense/agentfense/internal/confine/seccomp/denylist"
 )
 
 func main() {

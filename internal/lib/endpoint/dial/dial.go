@@ -15,10 +15,10 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/agentfense/agentfense/internal/apilevel"
-	"github.com/agentfense/agentfense/internal/endpoint"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/hostfile"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // silence is how long a connection may be silent before the server is asked
@@ -27,8 +27,8 @@ import (
 const silence = 10 * time.Second
 
 // Connect returns a connection that is made with the first call, and what it
-// speaks TLS with, nil for none. Calls to a server whose version does not fit
-// end with UNIMPLEMENTED. Errors: Invalid for an endpoint that cannot be
+// speaks TLS with, nil for none. Calls to a server of a version that does not
+// fit end with UNIMPLEMENTED. Errors: Invalid for an endpoint that cannot be
 // dialled and for its files.
 func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *tls.Config, error) {
 	secure := insecure.NewCredentials()
@@ -45,7 +45,7 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 		grpc.WithUnaryInterceptor(greeting.unary),
 		grpc.WithStreamInterceptor(greeting.stream),
 		grpc.WithTransportCredentials(secure),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(apilevel.MaxAnswerBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(apiversion.MaxAnswerBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),
 	}, more...)
 	if at.Token != "" {
@@ -59,20 +59,20 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 	case at.IsLocal():
 		options = append(options, grpc.WithNoProxy())
 	}
-	if at.Whose != nil {
-		options = append(options, grpc.WithContextDialer(dialGuarded(at.Whose)))
+	if at.VerifyListener != nil {
+		options = append(options, grpc.WithContextDialer(dialGuarded(at.VerifyListener)))
 	}
 	conn, err := grpc.NewClient(target, options...)
 	if err != nil {
-		return nil, nil, fault.New(fault.Invalid, "endpoint %s: %w", at, err)
+		return nil, nil, errdefs.New(errdefs.Invalid, "endpoint %s: %w", at, err)
 	}
 	return conn, settings, nil
 }
 
-// dialGuarded connects only while the same one listens as whose says.
-func dialGuarded(whose func() (string, error)) func(context.Context, string) (net.Conn, error) {
+// dialGuarded makes connections only while verify names the same listener.
+func dialGuarded(verify func() (string, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
-		before, err := whose()
+		before, err := verify()
 		if err != nil {
 			return nil, err
 		}
@@ -80,9 +80,9 @@ func dialGuarded(whose func() (string, error)) func(context.Context, string) (ne
 		if err != nil {
 			return nil, err
 		}
-		after, err := whose()
+		after, err := verify()
 		if err == nil && after != before {
-			err = fault.New(fault.Unavailable, "%s: another began to listen there", address)
+			err = errdefs.New(errdefs.Unavailable, "%s: another process took the port", address)
 		}
 		if err != nil {
 			conn.Close()
@@ -112,29 +112,29 @@ const maxPEMBytes = 4 << 20
 func tlsConfig(at endpoint.Endpoint) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.Host}
 	if at.CA != "" {
-		text, err := hostfile.ReadNamed(at.CA, maxPEMBytes)
+		text, err := safefs.ReadNamed(at.CA, maxPEMBytes)
 		if err != nil {
-			return nil, fault.New(fault.Invalid, "--tls-ca %s: %w", at.CA, err)
+			return nil, errdefs.New(errdefs.Invalid, "--tls-ca %s: %w", at.CA, err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fault.New(fault.Invalid, "--tls-ca %s: it holds no certificate", at.CA)
+			return nil, errdefs.New(errdefs.Invalid, "--tls-ca %s: it holds no certificate", at.CA)
 		}
 	}
 	if at.Cert == "" {
 		return c, nil
 	}
-	cert, err := hostfile.ReadNamed(at.Cert, maxPEMBytes)
+	cert, err := safefs.ReadNamed(at.Cert, maxPEMBytes)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "--tls-cert %s: %w", at.Cert, err)
+		return nil, errdefs.New(errdefs.Invalid, "--tls-cert %s: %w", at.Cert, err)
 	}
-	key, err := hostfile.ReadNamed(at.Key, maxPEMBytes)
+	key, err := safefs.ReadNamed(at.Key, maxPEMBytes)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "--tls-key %s: %w", at.Key, err)
+		return nil, errdefs.New(errdefs.Invalid, "--tls-key %s: %w", at.Key, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "--tls-cert, --tls-key: %w", err)
+		return nil, errdefs.New(errdefs.Invalid, "--tls-cert, --tls-key: %w", err)
 	}
 	// Also one that the server will not take: it then says so.
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // Who takes the port is sent nothing, not even the head of a connection.
@@ -22,7 +22,7 @@ func TestConnectionIsMadeOnlyWhileTheSameOneListens(t *testing.T) {
 		{"the same", []string{"a", "a"}, func(err error) bool { return err == nil }, true},
 		{"a doubt before", []string{""}, func(err error) bool { return errors.Is(err, doubt) }, false},
 		{"a doubt after", []string{"a", ""}, func(err error) bool { return errors.Is(err, doubt) }, true},
-		{"another after", []string{"a", "b"}, func(err error) bool { return fault.Is(err, fault.Unavailable) }, true},
+		{"another after", []string{"a", "b"}, func(err error) bool { return errdefs.Is(err, errdefs.Unavailable) }, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -14,23 +14,23 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/agentfense/agentfense/internal/apilevel"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
 )
 
 // patience is how long a server may take for its first answer.
 const patience = 20 * time.Second
 
-// greeting stands before the calls of a connection. Once it asks the server
+// negotiator stands before the calls of a connection. Once it asks the server
 // which levels of the interface it speaks; from then on every mismatch is
 // UNIMPLEMENTED, with a text that says who is to be upgraded.
-type greeting struct {
+type negotiator struct {
 	at       string
 	patience time.Duration
 	turn     chan struct{} // has room for the one who asks
 
 	once   sync.Once
-	met    chan struct{}  // closed when levels is set
-	levels apilevel.Range // zero for a server that is not agentfense's
+	met    chan struct{}    // closed when levels is set
+	levels apiversion.Range // zero for a server that is not agentfense's
 }
 
 type askedFor struct{}
@@ -41,12 +41,12 @@ func Uninterrupted(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), askedFor{}, ctx)
 }
 
-func newGreeting(at string) *greeting {
-	return &greeting{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
+func newGreeting(at string) *negotiator {
+	return &negotiator{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
 }
 
 // meet asks the server unless that is done, and refuses one that is too new.
-func (g *greeting) meet(ctx context.Context, conn *grpc.ClientConn) error {
+func (g *negotiator) meet(ctx context.Context, conn *grpc.ClientConn) error {
 	if asking, ok := ctx.Value(askedFor{}).(context.Context); ok {
 		ctx = asking
 	}
@@ -79,13 +79,13 @@ func (g *greeting) meet(ctx context.Context, conn *grpc.ClientConn) error {
 
 // ask puts the question how the server is, and reads the head of the answer. An
 // answer without it is not of agentfense.
-func (g *greeting) ask(invoke func(...grpc.CallOption) error, options []grpc.CallOption) error {
+func (g *negotiator) ask(invoke func(...grpc.CallOption) error, options []grpc.CallOption) error {
 	var head metadata.MD
 	err := invoke(append(options, grpc.Header(&head))...)
-	var levels apilevel.Range
-	if said := head.Get(apilevel.Header); len(said) > 0 {
+	var levels apiversion.Range
+	if said := head.Get(apiversion.Header); len(said) > 0 {
 		var ok bool
-		if levels, ok = apilevel.Parse(said[0]); !ok {
+		if levels, ok = apiversion.Parse(said[0]); !ok {
 			return status.Errorf(codes.Unimplemented, "the server at %s speaks level %q of the interface, of which this program knows nothing: upgrade this program", g.at, said[0])
 		}
 	} else if slices.Contains(noAnswer, status.Code(err)) {
@@ -101,43 +101,43 @@ func (g *greeting) ask(invoke func(...grpc.CallOption) error, options []grpc.Cal
 // noAnswer are the statuses that say nothing of the server's version.
 var noAnswer = []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted}
 
-func (g *greeting) tooNew() error {
-	if g.levels.Least > apilevel.Level {
+func (g *negotiator) tooNew() error {
+	if g.levels.Least > apiversion.Level {
 		return g.mismatch(fmt.Sprintf("it speaks levels %s of the interface", g.levels))
 	}
 	return nil
 }
 
 // fit refuses a request that a server which is not agentfense's would read in part.
-func (g *greeting) fit(request any) error {
+func (g *negotiator) fit(request any) error {
 	m, ok := request.(proto.Message)
-	if !ok || g.levels != (apilevel.Range{}) {
+	if !ok || g.levels != (apiversion.Range{}) {
 		return nil
 	}
-	if addition := apilevel.Addition(m); addition != "" {
+	if addition := apiversion.Addition(m); addition != "" {
 		return g.mismatch(fmt.Sprintf("%s: it would ignore that", addition))
 	}
 	return nil
 }
 
 // mismatch says what is to be done about what the server or the program says.
-func (g *greeting) mismatch(why string) error {
-	if g.levels.Level > apilevel.Level {
-		return status.Errorf(codes.Unimplemented, "the server at %s is newer than this program, whose level of the interface is %d: %s; upgrade this program", g.at, apilevel.Level, why)
+func (g *negotiator) mismatch(why string) error {
+	if g.levels.Level > apiversion.Level {
+		return status.Errorf(codes.Unimplemented, "the server at %s is newer than this program, whose level of the interface is %d: %s; upgrade this program", g.at, apiversion.Level, why)
 	}
-	return status.Errorf(codes.Unimplemented, "the server at %s is older than this program, whose level of the interface is %d: %s; upgrade agentfense there, and restart the server", g.at, apilevel.Level, why)
+	return status.Errorf(codes.Unimplemented, "the server at %s is older than this program, whose level of the interface is %d: %s; upgrade agentfense there, and restart the server", g.at, apiversion.Level, why)
 }
 
 // explain makes an answer of a server that does not know what is asked a
 // mismatch.
-func (g *greeting) explain(err error) error {
+func (g *negotiator) explain(err error) error {
 	if status.Code(err) == codes.Unimplemented {
 		return g.mismatch(status.Convert(err).Message())
 	}
 	return err
 }
 
-func (g *greeting) unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
+func (g *negotiator) unary(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	if method == healthv1.Health_Check_FullMethodName {
 		return g.ask(func(options ...grpc.CallOption) error { return invoke(ctx, method, request, answer, conn, options...) }, options)
 	}
@@ -151,7 +151,7 @@ func (g *greeting) unary(ctx context.Context, method string, request, answer any
 	return g.explain(invoke(ctx, method, request, answer, conn, options...))
 }
 
-func (g *greeting) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
+func (g *negotiator) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, options ...grpc.CallOption) (grpc.ClientStream, error) {
 	if err := g.meet(ctx, conn); err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (g *greeting) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.Cl
 // explained is a stream whose requests and errors the greeting sees.
 type explained struct {
 	grpc.ClientStream
-	greeting *greeting
+	greeting *negotiator
 }
 
 func (s explained) SendMsg(m any) error {

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
-	"github.com/agentfense/agentfense/internal/apilevel"
-	"github.com/agentfense/agentfense/internal/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/apiversion"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
 )
 
 // other is a server of another version, which notes what reaches it.
@@ -51,7 +51,7 @@ func (o *other) serve(t *testing.T, level string) sandboxv1.SandboxServiceClient
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		if level != "" {
-			if err := grpc.SetHeader(ctx, metadata.Pairs(apilevel.Header, level)); err != nil {
+			if err := grpc.SetHeader(ctx, metadata.Pairs(apiversion.Header, level)); err != nil {
 				return nil, err
 			}
 		}

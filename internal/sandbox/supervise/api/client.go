@@ -1,6 +1,10 @@
-package supervise
+// Package api is the protocol between a supervisor and its clients, and the client.
+// A connection to the control socket in the sandbox's directory carries one request.
+// It ends with the connection, whichever side closes it first.
+package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,14 +16,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// controlSocket is the socket's name in the sandbox's directory.
-const controlSocket = "control"
+// ControlSocket is the socket's name in the sandbox's directory.
+const ControlSocket = "control"
 
 // dialTimeout bounds how long a live supervisor may take to accept; the kernel
 // queues the connection, so only a stopped process takes any time at all.
@@ -59,57 +63,57 @@ func Reach(ctx context.Context, dir string) (*Client, error) {
 
 // connect reaches the socket through a handle on its directory, because a
 // socket's name holds 107 bytes at most (unix(7)) and a path may be longer.
-func (c *Client) connect(ctx context.Context) (conn, error) {
+func (c *Client) connect(ctx context.Context) (Conn, error) {
 	dir, err := os.Open(c.dir)
 	if err != nil {
-		return conn{}, fault.New(fault.NotFound, "sandbox: %w", err)
+		return Conn{}, errdefs.New(errdefs.NotFound, "sandbox: %w", err)
 	}
 	defer dir.Close()
 	dialer := net.Dialer{Timeout: dialTimeout}
-	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), controlSocket)
+	address := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ControlSocket)
 	uc, err := dialer.DialContext(ctx, "unix", address)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ECONNREFUSED):
-		return conn{}, fault.New(fault.NotFound, "the sandbox is not running: it has no supervisor")
+		return Conn{}, errdefs.New(errdefs.NotFound, "the sandbox is not running: it has no supervisor")
 	case err != nil:
-		return conn{}, fault.New(fault.Unavailable, "supervisor: %w", err)
+		return Conn{}, errdefs.New(errdefs.Unavailable, "supervisor: %w", err)
 	}
-	return conn{uc.(*net.UnixConn)}, nil
+	return Conn{uc.(*net.UnixConn)}, nil
 }
 
 // call sends one request, with descriptors, and waits for its one reply.
-func (c *Client) call(ctx context.Context, r request, given ...*os.File) (reply, error) {
+func (c *Client) call(ctx context.Context, r Request, given ...*os.File) (Reply, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
-		return reply{}, err
+		return Reply{}, err
 	}
 	defer cn.Close()
 	stop := context.AfterFunc(ctx, func() { cn.Close() })
 	defer stop()
-	after := firstLook
+	after := FirstLook
 	if r.Session != nil && r.Session.Timeout > 0 {
 		after = r.Session.Timeout + timeoutGrace
 	}
 	answer, files, err := c.ask(ctx, cn, after, r, given...)
-	closeAll(files...)
+	CloseAll(files...)
 	if err != nil {
-		return reply{}, err
+		return Reply{}, err
 	}
 	if answer.Error != nil {
-		return reply{}, answer.Error.err()
+		return Reply{}, answer.Error.Err()
 	}
 	return answer, nil
 }
 
 // ask sends a request and waits for the first reply to it, but not for that of a
 // supervisor that has been silent from after on.
-func (c *Client) ask(ctx context.Context, cn conn, after time.Duration, r request, given ...*os.File) (reply, []*os.File, error) {
+func (c *Client) ask(ctx context.Context, cn Conn, after time.Duration, r Request, given ...*os.File) (Reply, []*os.File, error) {
 	g := c.guard(ctx, cn, after)
-	var answer reply
+	var answer Reply
 	var files []*os.File
-	err := cn.send(r, given...)
+	err := cn.Send(r, given...)
 	if err == nil {
-		files, err = cn.receive(&answer)
+		files, err = cn.Receive(&answer)
 	}
 	if err = g.end(err); err != nil && !IsSilent(err) {
 		err = lost(ctx, err)
@@ -120,17 +124,17 @@ func (c *Client) ask(ctx context.Context, cn conn, after time.Duration, r reques
 // lost explains a connection that ended without an answer.
 func lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fault.New(fault.Canceled, "supervisor: %w", ctx.Err())
+		return errdefs.New(errdefs.Canceled, "supervisor: %w", ctx.Err())
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) {
-		return fault.New(fault.Unavailable, "the sandbox's supervisor has ended")
+		return errdefs.New(errdefs.Unavailable, "the sandbox's supervisor has ended")
 	}
-	return fault.New(fault.Unavailable, "supervisor: %w", err)
+	return errdefs.New(errdefs.Unavailable, "supervisor: %w", err)
 }
 
 // Status asks what runs.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	answer, err := c.call(ctx, request{Op: opStatus})
+	answer, err := c.call(ctx, Request{Op: OpStatus})
 	if err != nil || answer.Status == nil {
 		return Status{}, err
 	}
@@ -139,7 +143,7 @@ func (c *Client) Status(ctx context.Context) (Status, error) {
 
 // Stats asks what the sandbox uses.
 func (c *Client) Stats(ctx context.Context) (Stats, error) {
-	answer, err := c.call(ctx, request{Op: opStats})
+	answer, err := c.call(ctx, Request{Op: OpStats})
 	if err != nil || answer.Stats == nil {
 		return Stats{}, err
 	}
@@ -149,30 +153,30 @@ func (c *Client) Stats(ctx context.Context) (Stats, error) {
 // SetPolicy replaces the rules of the live view. It returns when no lookup is
 // answered by the old rules any more.
 func (c *Client) SetPolicy(ctx context.Context, rules []policy.Rule) error {
-	_, err := c.call(ctx, request{Op: opPolicy, Rules: rules})
+	_, err := c.call(ctx, Request{Op: OpPolicy, Rules: rules})
 	return err
 }
 
 // Drop forgets the delta's entries that still are what versions say, so that
 // the view shows the source there, and returns the paths of the others.
-func (c *Client) Drop(ctx context.Context, versions []sandbox.Version) (stale []vpath.Path, err error) {
-	answer, err := c.call(ctx, request{Op: opDrop, Versions: versions})
+func (c *Client) Drop(ctx context.Context, versions []changes.Version) (stale []vpath.Path, err error) {
+	answer, err := c.call(ctx, Request{Op: OpDrop, Versions: versions})
 	if err != nil {
 		return nil, err
 	}
-	return toPaths(answer.Stale)
+	return ToPaths(answer.Stale)
 }
 
 // HasChanges reports whether the delta holds anything.
 func (c *Client) HasChanges(ctx context.Context) (bool, error) {
-	answer, err := c.call(ctx, request{Op: opDelta})
+	answer, err := c.call(ctx, Request{Op: OpDelta})
 	return answer.Changed, err
 }
 
-// Renew makes the view show what the source holds at and below the paths now.
+// Invalidate makes the view show what the source holds at and below the paths now.
 // It returns when nothing older is shown any more.
-func (c *Client) Renew(ctx context.Context, paths []vpath.Path) error {
-	_, err := c.call(ctx, request{Op: opRenew, Paths: toBytes(paths)})
+func (c *Client) Invalidate(ctx context.Context, paths []vpath.Path) error {
+	_, err := c.call(ctx, Request{Op: OpRenew, Paths: ToBytes(paths)})
 	return err
 }
 
@@ -180,32 +184,32 @@ func (c *Client) Renew(ctx context.Context, paths []vpath.Path) error {
 // is closed. Errors: Unavailable when it is ending already.
 func (c *Client) Join(ctx context.Context) (io.Closer, error) {
 	cn, err := c.connect(ctx)
-	if fault.Is(err, fault.NotFound) {
-		return nil, fault.New(fault.Unavailable, "%w", err)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, errdefs.New(errdefs.Unavailable, "%w", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { cn.Close() })
 	defer stop()
-	if _, _, err := c.ask(ctx, cn, firstLook, request{Op: opJoin}); err != nil {
+	if _, _, err := c.ask(ctx, cn, FirstLook, Request{Op: OpJoin}); err != nil {
 		cn.Close()
 		return nil, err
 	}
 	return cn, nil
 }
 
-// Keep lets the supervisor stay when the last command has ended.
-func (c *Client) Keep(ctx context.Context) error {
-	_, err := c.call(ctx, request{Op: opKeep})
+// Pin lets the supervisor stay when the last command has ended.
+func (c *Client) Pin(ctx context.Context) error {
+	_, err := c.call(ctx, Request{Op: OpKeep})
 	return err
 }
 
 // Stop ends every command and the supervisor. It returns when the supervisor
 // has let go of everything, which the end of the connection tells.
 func (c *Client) Stop(ctx context.Context) error {
-	_, err := c.call(ctx, request{Op: opStop})
-	if fault.Is(err, fault.Unavailable) {
+	_, err := c.call(ctx, Request{Op: OpStop})
+	if errdefs.Is(err, errdefs.Unavailable) {
 		return nil
 	}
 	return err
@@ -214,7 +218,7 @@ func (c *Client) Stop(ctx context.Context) error {
 // Running is a command inside a sandbox.
 type Running struct {
 	PID int // on the host; 0 of what Attach and SessionStart return
-	// ID names a kept command, LostBytes is how much of its output is kept no
+	// ID names a detached command, LostBytes is how much of its output is kept no
 	// longer.
 	ID        string
 	LostBytes int64
@@ -222,7 +226,7 @@ type Running struct {
 	// leaves it open, because output may still be unread.
 	Terminal *os.File
 
-	conn     conn
+	conn     Conn
 	client   *Client
 	deadline time.Time // when its time-out is over by our clock; zero: it has none
 	send     sync.Mutex
@@ -234,27 +238,27 @@ type Running struct {
 // With Kept they are pipes with a terminal, too.
 // Errors: *CommandError when the command could not be started.
 func (c *Client) Exec(ctx context.Context, command Command, files ...*os.File) (*Running, error) {
-	return c.start(ctx, request{Op: opExec, Exec: &command}, files)
+	return c.start(ctx, Request{Op: OpExec, Exec: &command}, files)
 }
 
 // start sends a request, with descriptors, whose first reply is that a command
 // runs.
-func (c *Client) start(ctx context.Context, r request, files []*os.File) (*Running, error) {
+func (c *Client) start(ctx context.Context, r Request, files []*os.File) (*Running, error) {
 	cn, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	answer, received, err := c.ask(ctx, cn, firstLook, r, files...)
+	answer, received, err := c.ask(ctx, cn, FirstLook, r, files...)
 	switch {
 	case err != nil:
 	case answer.Error != nil:
-		err = answer.Error.err()
+		err = answer.Error.Err()
 	case answer.Started == nil:
-		err = fault.New(fault.Internal, "supervisor: unexpected answer to exec")
+		err = errdefs.New(errdefs.Internal, "supervisor: unexpected answer to exec")
 	}
 	if err != nil {
-		closeAll(received...)
+		CloseAll(received...)
 		cn.Close()
 		return nil, err
 	}
@@ -270,13 +274,13 @@ func (c *Client) start(ctx context.Context, r request, files []*os.File) (*Runni
 
 // Signal sends a signal to the command.
 func (r *Running) Signal(s unix.Signal) error {
-	return r.tell(request{Op: opSignal, Signal: int(s)})
+	return r.tell(Request{Op: OpSignal, Signal: int(s)})
 }
 
-func (r *Running) tell(what request) error {
+func (r *Running) tell(what Request) error {
 	r.send.Lock()
 	defer r.send.Unlock()
-	return r.conn.send(what)
+	return r.conn.Send(what)
 }
 
 // Wait returns how the command ended. Errors: Unavailable when the supervisor
@@ -290,21 +294,21 @@ func (r *Running) Wait(ctx context.Context) (Exit, error) {
 	if !r.deadline.IsZero() {
 		g = r.client.guard(ctx, r.conn, max(0, time.Until(r.deadline))+timeoutGrace)
 	}
-	var answer reply
-	files, err := r.conn.receive(&answer)
-	closeAll(files...)
+	var answer Reply
+	files, err := r.conn.Receive(&answer)
+	CloseAll(files...)
 	if g != nil {
 		err = g.end(err)
 	}
 	switch {
 	case IsSilent(err):
-		return Exit{}, fault.New(fault.Deadline, "the time-out is over: %w", err)
+		return Exit{}, errdefs.New(errdefs.Deadline, "the time-out is over: %w", err)
 	case err != nil:
 		return Exit{}, lost(ctx, err)
 	case answer.Error != nil:
-		return Exit{}, answer.Error.err()
+		return Exit{}, answer.Error.Err()
 	case answer.Exited == nil:
-		return Exit{}, fault.New(fault.Internal, "supervisor: unexpected answer to exec")
+		return Exit{}, errdefs.New(errdefs.Internal, "supervisor: unexpected answer to exec")
 	}
 	return *answer.Exited, nil
 }
@@ -312,3 +316,81 @@ func (r *Running) Wait(ctx context.Context) (Exit, error) {
 // Detach leaves the command to itself. It has an effect only on a command
 // started with Detached.
 func (r *Running) Detach() error { return r.conn.Close() }
+
+// Kill ends a supervisor that does not listen, and with it every command and
+// the view; it returns when the process is gone. launch.Cleanup removes the rest.
+// The process is the one that the kernel says made the control socket, so
+// nobody else's pid can be meant. Errors: NotFound when none is alive, Denied.
+func (c *Client) Kill(ctx context.Context) error {
+	cn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer cn.Close()
+	process, err := cn.peer()
+	if err != nil {
+		return errdefs.New(errdefs.Unavailable, "kill the supervisor: %w", err)
+	}
+	defer process.Close()
+	if err := unix.PidfdSendSignal(int(process.Fd()), unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+		return errdefs.New(errdefs.Denied, "kill the supervisor: %w", err)
+	}
+	return awaitExit(ctx, process)
+}
+
+// peer returns the process at the other end, as a pidfd.
+func (c Conn) peer() (*os.File, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	control := raw.Control(func(s uintptr) {
+		fd, err = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		if err != nil { // before Linux 6.5
+			fd, err = peerByPid(int(s))
+		}
+	})
+	if control != nil || err != nil {
+		return nil, cmp.Or(control, err)
+	}
+	unix.CloseOnExec(fd)
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// awaitTick is how often awaitExit looks whether its caller still waits.
+const awaitTick = 100 * time.Millisecond
+
+func awaitExit(ctx context.Context, process *os.File) error {
+	for {
+		ready := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
+		n, err := unix.Poll(ready, int(awaitTick.Milliseconds()))
+		switch {
+		case n > 0:
+			return nil
+		case err != nil && err != unix.EINTR:
+			return errdefs.New(errdefs.Internal, "wait for the supervisor: %w", err)
+		case ctx.Err() != nil:
+			return errdefs.New(errdefs.Canceled, "wait for the supervisor: %w", ctx.Err())
+		}
+	}
+}
+
+// peerByPid goes by the number. The connection outlives no peer, so a process
+// that is there after the connection was seen alive is not another.
+func peerByPid(socket int) (int, error) {
+	cred, err := unix.GetsockoptUcred(socket, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.PidfdOpen(int(cred.Pid), 0)
+	if err != nil {
+		return -1, err
+	}
+	hung := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}
+	if n, err := unix.Poll(hung, 0); err != nil || n > 0 {
+		unix.Close(fd)
+		return -1, cmp.Or[error](err, unix.ESRCH)
+	}
+	return fd, nil
+}

@@ -1,4 +1,4 @@
-package supervise
+package api
 
 import (
 	"encoding/binary"
@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/policy"
-	"github.com/agentfense/agentfense/internal/sandbox"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // maxMessageBytes bounds one control message. The largest names what an apply or
@@ -30,65 +30,66 @@ const maxMessageFiles = 3
 // that of an exec, of a session or not, stays open until the command has ended.
 type operation string
 
+// What a client asks of a supervisor.
 const (
-	opExec   operation = "exec"   // run a command; pipes travel with it
-	opSignal operation = "signal" // for the exec of this connection
-	opStatus operation = "status" // what runs
-	opPolicy operation = "policy" // replace the rules of the live view
-	opJoin   operation = "join"   // stay until the connection ends
-	opDrop   operation = "drop"   // forget entries of the delta
-	opDelta  operation = "delta"  // whether the delta holds changes
-	opRenew  operation = "renew"  // look at paths of the source again
-	opKeep   operation = "keep"   // stay when the last command has ended
-	opStop   operation = "stop"   // end every command and go
-	opStats  operation = "stats"  // what is used
-	opWatch  operation = "watch"  // the view; answers come until the connection ends
+	OpExec   operation = "exec"   // run a command; pipes travel with it
+	OpSignal operation = "signal" // for the exec of this connection
+	OpStatus operation = "status" // what runs
+	OpPolicy operation = "policy" // replace the rules of the live view
+	OpJoin   operation = "join"   // stay until the connection ends
+	OpDrop   operation = "drop"   // forget entries of the delta
+	OpDelta  operation = "delta"  // whether the delta holds changes
+	OpRenew  operation = "renew"  // look at paths of the source again
+	OpKeep   operation = "keep"   // stay when the last command has ended
+	OpStop   operation = "stop"   // end every command and go
+	OpStats  operation = "stats"  // what is used
+	OpWatch  operation = "watch"  // the view; answers come until the connection ends
 
-	opExecs    operation = "execs"     // the detached commands
-	opAttach   operation = "attach"    // to one of them; three pipes travel with it
-	opResize   operation = "resize"    // the terminal of this connection's kept command
-	opEndInput operation = "end_input" // of this connection's kept command
+	OpExecs    operation = "execs"     // the detached commands
+	OpAttach   operation = "attach"    // to one of them; three pipes travel with it
+	OpResize   operation = "resize"    // the terminal of this connection's detached command
+	OpEndInput operation = "end_input" // of this connection's detached command
 
-	opOpenSession  operation = "open_session"
-	opSessions     operation = "sessions"
-	opSessionExec  operation = "session_exec" // two pipes travel with it
-	opCloseSession operation = "close_session"
+	OpOpenSession  operation = "open_session"
+	OpSessions     operation = "sessions"
+	OpSessionExec  operation = "session_exec" // two pipes travel with it
+	OpCloseSession operation = "close_session"
 )
 
-// request is what a client says.
-type request struct {
+// Request is what a client says.
+type Request struct {
 	Op     operation     `json:"op"`
 	Exec   *Command      `json:"exec,omitempty"`
 	Signal int           `json:"signal,omitempty"`
 	Rules  []policy.Rule `json:"rules,omitempty"`
 
-	Versions []sandbox.Version `json:"versions,omitempty"`
+	Versions []changes.Version `json:"versions,omitempty"`
 	Paths    [][]byte          `json:"paths,omitempty"` // of a renewal
-	Session  *sessionRequest   `json:"session,omitempty"`
-	Attach   *attachRequest    `json:"attach,omitempty"`
+	Session  *SessionRequest   `json:"session,omitempty"`
+	Attach   *AttachRequest    `json:"attach,omitempty"`
 	Size     *windowSize       `json:"size,omitempty"`
-	Watch    *watchRequest     `json:"watch,omitempty"`
+	Watch    *WatchRequest     `json:"watch,omitempty"`
 }
 
-// reply is what the supervisor answers.
-type reply struct {
-	Started  *started   `json:"started,omitempty"`
-	Exited   *Exit      `json:"exited,omitempty"`
-	Status   *Status    `json:"status,omitempty"`
-	Stats    *Stats     `json:"stats,omitempty"`
-	Stale    [][]byte   `json:"stale,omitempty"` // paths of a drop
-	Sessions []Session  `json:"sessions,omitempty"`
-	Execs    []KeptExec `json:"execs,omitempty"`
-	Watched  *Watched   `json:"watched,omitempty"`
-	Changed  bool       `json:"changed,omitempty"` // of the delta
-	OK       bool       `json:"ok,omitempty"`
-	Error    *failure   `json:"error,omitempty"`
+// Reply is what the supervisor answers.
+type Reply struct {
+	Started  *Started       `json:"started,omitempty"`
+	Exited   *Exit          `json:"exited,omitempty"`
+	Status   *Status        `json:"status,omitempty"`
+	Stats    *Stats         `json:"stats,omitempty"`
+	Stale    [][]byte       `json:"stale,omitempty"` // paths of a drop
+	Sessions []Session      `json:"sessions,omitempty"`
+	Execs    []DetachedExec `json:"execs,omitempty"`
+	Watched  *Watched       `json:"watched,omitempty"`
+	Changed  bool           `json:"changed,omitempty"` // of the delta
+	OK       bool           `json:"ok,omitempty"`
+	Error    *failure       `json:"error,omitempty"`
 }
 
-// started says that the command runs; a terminal's master travels with it.
-type started struct {
+// Started says that the command runs; a terminal's master travels with it.
+type Started struct {
 	PID int `json:"pid,omitempty"`
-	// ID and LostBytes are of a kept command: its id, and how much of its output
+	// ID and LostBytes are of a detached command: its id, and how much of its output
 	// is kept no longer.
 	ID        string `json:"id,omitempty"`
 	LostBytes int64  `json:"lost_bytes,omitempty"`
@@ -96,8 +97,9 @@ type started struct {
 
 // failure carries a fault across the socket.
 type failure struct {
-	Kind fault.Kind `json:"kind"`
-	Text string     `json:"text"`
+	Kind   errdefs.Kind   `json:"kind"`
+	Text   string         `json:"text"`
+	Reason errdefs.Reason `json:"reason,omitempty"`
 	// NotFound and NotExecutable tell a command that could not be started
 	// from a sandbox that could not be made.
 	NotFound      bool `json:"not_found,omitempty"`
@@ -140,7 +142,7 @@ type wireCommand struct {
 // MarshalJSON keeps every byte of the command line.
 func (c Command) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wireCommand{
-		Argv: toBytes(c.Argv), Env: toBytes(c.Env), Dir: []byte(c.Dir),
+		Argv: ToBytes(c.Argv), Env: ToBytes(c.Env), Dir: []byte(c.Dir),
 		TTY: c.TTY, Rows: c.Rows, Columns: c.Columns, Timeout: c.Timeout, Detached: c.Detached,
 		Kept: c.Kept, NoInput: c.NoInput,
 	})
@@ -160,7 +162,8 @@ func (c *Command) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-func toBytes[S ~string](in []S) [][]byte {
+// ToBytes is in, as JSON can carry it: its strings need not be UTF-8.
+func ToBytes[S ~string](in []S) [][]byte {
 	out := make([][]byte, len(in))
 	for i, s := range in {
 		out[i] = []byte(s)
@@ -176,7 +179,8 @@ func toStrings(in [][]byte) []string {
 	return out
 }
 
-func toPaths(in [][]byte) ([]vpath.Path, error) {
+// ToPaths checks the paths of a request. Errors: Invalid.
+func ToPaths(in [][]byte) ([]vpath.Path, error) {
 	out := make([]vpath.Path, len(in))
 	for i, b := range in {
 		p, err := vpath.Parse(string(b))
@@ -232,19 +236,20 @@ type Status struct {
 	Enforced []string `json:"enforced,omitempty"`
 }
 
-// conn is one control connection: JSON messages, each behind a 4-byte
+// Conn is one control connection: JSON messages, each behind a 4-byte
 // big-endian length, descriptors attached to the length's first byte.
-type conn struct {
+type Conn struct {
 	*net.UnixConn
 }
 
-func (c conn) send(message any, files ...*os.File) error {
+// Send sends one message as JSON, with descriptors.
+func (c Conn) Send(message any, files ...*os.File) error {
 	body, err := json.Marshal(message)
 	if err != nil {
-		return fault.New(fault.Internal, "control message: %w", err)
+		return errdefs.New(errdefs.Internal, "control message: %w", err)
 	}
 	if len(body) > maxMessageBytes {
-		return fault.New(fault.Invalid, "control message: %d bytes is more than %d", len(body), maxMessageBytes)
+		return errdefs.New(errdefs.Invalid, "control message: %d bytes is more than %d", len(body), maxMessageBytes)
 	}
 	packet := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
 	var rights []byte
@@ -262,9 +267,10 @@ func (c conn) send(message any, files ...*os.File) error {
 	return err
 }
 
-// receive reads one message into message and returns the descriptors that
-// came with it, close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also on an error.
-func (c conn) receive(message any) ([]*os.File, error) {
+// Receive reads one message into message and returns the descriptors that
+// came with it, close-on-exec (net asks for MSG_CMSG_CLOEXEC). The caller closes them, also on an
+// error.
+func (c Conn) Receive(message any) ([]*os.File, error) {
 	var header [4]byte
 	oob := make([]byte, unix.CmsgSpace(maxMessageFiles*4))
 	n, oobn, flags, _, err := c.ReadMsgUnix(header[:], oob)
@@ -279,21 +285,21 @@ func (c conn) receive(message any) ([]*os.File, error) {
 		return files, err
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
-		return files, fault.New(fault.Invalid, "control message: more than %d descriptors", maxMessageFiles)
+		return files, errdefs.New(errdefs.Invalid, "control message: more than %d descriptors", maxMessageFiles)
 	}
 	if _, err := io.ReadFull(c, header[n:]); err != nil {
 		return files, err
 	}
 	size := binary.BigEndian.Uint32(header[:])
 	if size > maxMessageBytes {
-		return files, fault.New(fault.Invalid, "control message: %d bytes is more than %d", size, maxMessageBytes)
+		return files, errdefs.New(errdefs.Invalid, "control message: %d bytes is more than %d", size, maxMessageBytes)
 	}
 	body := make([]byte, size)
 	if _, err := io.ReadFull(c, body); err != nil {
 		return files, err
 	}
 	if err := json.Unmarshal(body, message); err != nil {
-		return files, fault.New(fault.Invalid, "control message: %w", err)
+		return files, errdefs.New(errdefs.Invalid, "control message: %w", err)
 	}
 	return files, nil
 }
@@ -304,7 +310,7 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 	}
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "control message: %w", err)
+		return nil, errdefs.New(errdefs.Invalid, "control message: %w", err)
 	}
 	var files []*os.File
 	for _, m := range messages {
@@ -319,7 +325,8 @@ func receivedFiles(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-func closeAll(files ...*os.File) {
+// CloseAll closes the files.
+func CloseAll(files ...*os.File) {
 	for _, f := range files {
 		if f != nil {
 			f.Close()
@@ -337,17 +344,22 @@ type CommandError struct {
 // Error returns the reason.
 func (e *CommandError) Error() string { return e.Text }
 
-func failureOf(err error) *failure {
-	f := &failure{Kind: fault.KindOf(err), Text: err.Error()}
+// FailureOf is err as it travels, nil for nil.
+func FailureOf(err error) *failure {
+	f := &failure{Kind: errdefs.KindOf(err), Text: err.Error(), Reason: errdefs.ReasonOf(err)}
 	if ce := (*CommandError)(nil); errors.As(err, &ce) {
 		f.NotExecutable, f.NotFound = ce.NotExecutable, !ce.NotExecutable
 	}
 	return f
 }
 
-func (f *failure) err() error {
+func (f *failure) Err() error {
 	if f.NotFound || f.NotExecutable {
 		return &CommandError{Text: f.Text, NotExecutable: f.NotExecutable}
 	}
-	return fault.New(f.Kind, "%s", f.Text)
+	err := errdefs.New(f.Kind, "%s", f.Text)
+	if f.Reason != "" {
+		err = errdefs.WithReason(err, f.Reason)
+	}
+	return err
 }

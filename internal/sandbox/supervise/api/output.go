@@ -1,4 +1,4 @@
-package supervise
+package api
 
 import (
 	"errors"
@@ -10,27 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainPause is how long the pipes of a command that has ended may stay silent
+// DrainPause is how long the pipes of a command that has ended may stay silent
 // before what its background processes could still write is given up.
-const drainPause = 50 * time.Millisecond
+const DrainPause = 50 * time.Millisecond
 
 // pieceBytes is the most that is copied at once.
 const pieceBytes = 32 << 10
 
 // Output copies one stream of a command.
 type Output struct {
-	from  *os.File
+	From  *os.File
 	taken atomic.Int64  // bytes of from
 	ended chan struct{} // closed when the command has ended
-	done  chan struct{}
+	Done  chan struct{}
 }
 
 // CopyOutput copies what comes from a pipe or a terminal until its end. When to
 // takes no more, from is closed, which tells the command by SIGPIPE.
 func CopyOutput(to io.Writer, from *os.File) *Output {
-	o := &Output{from: from, ended: make(chan struct{}), done: make(chan struct{})}
+	o := &Output{From: from, ended: make(chan struct{}), Done: make(chan struct{})}
 	go func() {
-		defer close(o.done)
+		defer close(o.Done)
 		if _, err := io.Copy(to, pieces{o}); err != nil {
 			from.Close()
 		}
@@ -45,7 +45,7 @@ type pieces struct{ *Output }
 // on, or open it again, and would be hung up if our end were closed.
 func (r pieces) Read(b []byte) (int, error) {
 	for ended := false; ; {
-		n, err := r.from.Read(b[:min(len(b), pieceBytes)])
+		n, err := r.From.Read(b[:min(len(b), pieceBytes)])
 		if !errors.Is(err, unix.EIO) || ended {
 			r.taken.Add(int64(n))
 			return n, err
@@ -53,7 +53,7 @@ func (r pieces) Read(b []byte) (int, error) {
 		select {
 		case <-r.ended:
 			ended = true // once more, for what was written meanwhile
-		case <-time.After(drainPause):
+		case <-time.After(DrainPause):
 		}
 	}
 }
@@ -63,15 +63,15 @@ func (r pieces) Read(b []byte) (int, error) {
 // empty pipe counts as the end of the stream; and it may keep the pipe full for
 // ever, so what it writes after the end is not waited for.
 func (o *Output) Finish() {
-	if !o.settle() {
-		o.from.SetReadDeadline(time.Now())
-		<-o.done
+	if !o.Settle() {
+		o.From.SetReadDeadline(time.Now())
+		<-o.Done
 	}
 }
 
-// settle waits as Finish does, and goes on copying what comes later. It says
+// Settle waits as Finish does, and goes on copying what comes later. It says
 // whether the stream is at its end.
-func (o *Output) settle() (over bool) {
+func (o *Output) Settle() (over bool) {
 	close(o.ended)
 	// In this order what is copied meanwhile counts twice, and not never. One
 	// piece may have left the pipe without being counted yet.
@@ -79,9 +79,9 @@ func (o *Output) settle() (over bool) {
 	enough += o.taken.Load()
 	for {
 		select {
-		case <-o.done:
+		case <-o.Done:
 			return true
-		case <-time.After(drainPause):
+		case <-time.After(DrainPause):
 		}
 		if o.waiting() == 0 || o.taken.Load() >= enough {
 			return false
@@ -91,7 +91,7 @@ func (o *Output) settle() (over bool) {
 
 // waiting returns how many bytes can be read without blocking.
 func (o *Output) waiting() (n int) {
-	raw, err := o.from.SyscallConn()
+	raw, err := o.From.SyscallConn()
 	if err != nil {
 		return 0
 	}

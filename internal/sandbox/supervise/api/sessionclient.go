@@ -1,11 +1,11 @@
-package supervise
+package api
 
 import (
 	"context"
 	"os"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // SessionOptions say what a session is made of.
@@ -35,9 +35,9 @@ type SessionCommand struct {
 	Timeout time.Duration // 0 = none
 }
 
-// sessionRequest is what a client says of a session, its strings as bytes (see
+// SessionRequest is what a client says of a session, its strings as bytes (see
 // wireCommand).
-type sessionRequest struct {
+type SessionRequest struct {
 	ID      string        `json:"id,omitempty"`
 	Shell   []byte        `json:"shell,omitempty"`
 	Env     [][]byte      `json:"env,omitempty"`
@@ -49,7 +49,8 @@ type sessionRequest struct {
 	Detached bool `json:"detached,omitempty"`
 }
 
-func (r sessionRequest) options() SessionOptions {
+// Options are those that the request carries.
+func (r SessionRequest) Options() SessionOptions {
 	return SessionOptions{ID: r.ID, Shell: string(r.Shell), Env: toStrings(r.Env), Dir: string(r.Dir), IdleTimeout: r.Idle}
 }
 
@@ -58,14 +59,14 @@ func (r sessionRequest) options() SessionOptions {
 // Errors: Exists; Invalid, also for a shell that does not act as one;
 // *CommandError when the shell could not be started.
 func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (Session, error) {
-	answer, err := c.call(ctx, request{Op: opOpenSession, Session: &sessionRequest{
-		ID: o.ID, Shell: []byte(o.Shell), Env: toBytes(o.Env), Dir: []byte(o.Dir), Idle: o.IdleTimeout,
+	answer, err := c.call(ctx, Request{Op: OpOpenSession, Session: &SessionRequest{
+		ID: o.ID, Shell: []byte(o.Shell), Env: ToBytes(o.Env), Dir: []byte(o.Dir), Idle: o.IdleTimeout,
 	}})
 	if err != nil {
 		return Session{}, err
 	}
 	if len(answer.Sessions) != 1 {
-		return Session{}, fault.New(fault.Internal, "supervisor: unexpected answer to %s", opOpenSession)
+		return Session{}, errdefs.New(errdefs.Internal, "supervisor: unexpected answer to %s", OpOpenSession)
 	}
 	return answer.Sessions[0], nil
 }
@@ -73,14 +74,14 @@ func (c *Client) OpenSession(ctx context.Context, o SessionOptions) (Session, er
 // Sessions lists the sessions, the oldest first. Closed ones are there until
 // somebody closes them, or many others have come.
 func (c *Client) Sessions(ctx context.Context) ([]Session, error) {
-	answer, err := c.call(ctx, request{Op: opSessions})
+	answer, err := c.call(ctx, Request{Op: OpSessions})
 	return answer.Sessions, err
 }
 
 // CloseSession ends a session's shell and all that it started, and forgets the
 // session. Errors: NotFound.
 func (c *Client) CloseSession(ctx context.Context, id string) error {
-	_, err := c.call(ctx, request{Op: opCloseSession, Session: &sessionRequest{ID: id}})
+	_, err := c.call(ctx, Request{Op: OpCloseSession, Session: &SessionRequest{ID: id}})
 	return err
 }
 
@@ -96,15 +97,15 @@ func (c *Client) CloseSession(ctx context.Context, id string) error {
 // Errors: NotFound; Precondition when the session is closed; Exhausted, where
 // the sandbox has no process left; Canceled.
 func (c *Client) SessionExec(ctx context.Context, id string, command SessionCommand, stdout, stderr *os.File) (Exit, error) {
-	r := sessionRequest{ID: id, Text: []byte(command.Text), Timeout: command.Timeout}
-	answer, err := c.call(ctx, request{Op: opSessionExec, Session: &r}, stdout, stderr)
+	r := SessionRequest{ID: id, Text: []byte(command.Text), Timeout: command.Timeout}
+	answer, err := c.call(ctx, Request{Op: OpSessionExec, Session: &r}, stdout, stderr)
 	switch {
 	case IsSilent(err) && command.Timeout > 0:
-		return Exit{}, fault.New(fault.Deadline, "the time-out is over: %w", err)
+		return Exit{}, errdefs.New(errdefs.Deadline, "the time-out is over: %w", err)
 	case err != nil:
 		return Exit{}, err
 	case answer.Exited == nil:
-		return Exit{}, fault.New(fault.Internal, "supervisor: unexpected answer to %s", opSessionExec)
+		return Exit{}, errdefs.New(errdefs.Internal, "supervisor: unexpected answer to %s", OpSessionExec)
 	}
 	return *answer.Exited, nil
 }

@@ -1,4 +1,4 @@
-package supervise
+package api
 
 import (
 	"bytes"
@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 const (
-	// firstLook is when a client that has no answer begins to ask whether the
+	// FirstLook is when a client that has no answer begins to ask whether the
 	// supervisor lives at all, and how often it asks again.
-	firstLook = 2 * time.Second
+	FirstLook = 2 * time.Second
 	// lookPatience is how long the answer to that may take.
 	lookPatience = time.Second
 	// silentPatience is how long a supervisor may be silent that no signal has
@@ -60,13 +60,13 @@ type guard struct {
 
 // guard looks, from after on, whether the supervisor lives that is to answer on
 // cn, and closes cn if it does not.
-func (c *Client) guard(ctx context.Context, cn conn, after time.Duration) *guard {
+func (c *Client) guard(ctx context.Context, cn Conn, after time.Duration) *guard {
 	ctx, cancel := context.WithCancel(ctx)
 	g := &guard{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(g.done)
 		silentSince := time.Time{}
-		for wait := after; ; wait = firstLook {
+		for wait := after; ; wait = FirstLook {
 			select {
 			case <-ctx.Done():
 				return
@@ -96,7 +96,7 @@ func (g *guard) end(err error) error {
 	g.cancel()
 	<-g.done
 	if e := g.silent.Load(); e != nil && err != nil {
-		return fault.New(fault.Precondition, "%w", e)
+		return errdefs.New(errdefs.Precondition, "%w", e)
 	}
 	return err
 }
@@ -108,19 +108,19 @@ func (c *Client) answers(ctx context.Context) bool {
 	defer cancel()
 	cn, err := c.connect(ctx)
 	if err != nil {
-		return fault.Is(err, fault.NotFound)
+		return errdefs.Is(err, errdefs.NotFound)
 	}
 	defer cn.Close()
 	_ = cn.SetDeadline(time.Now().Add(lookPatience))
-	var answer reply
-	if err = cn.send(request{Op: opStatus}); err == nil {
-		_, err = cn.receive(&answer)
+	var answer Reply
+	if err = cn.Send(Request{Op: OpStatus}); err == nil {
+		_, err = cn.Receive(&answer)
 	}
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // silence describes the process at the other end of cn.
-func (c *Client) silence(cn conn) *SilentError {
+func (c *Client) silence(cn Conn) *SilentError {
 	e := &SilentError{Sandbox: filepath.Base(c.dir)}
 	raw, err := cn.SyscallConn()
 	if err != nil {
@@ -131,17 +131,17 @@ func (c *Client) silence(cn conn) *SilentError {
 			e.PID = int(cred.Pid)
 		}
 	})
-	e.Stopped = isStopped(e.PID)
+	e.Stopped = IsStopped(e.PID)
 	return e
 }
 
-// starts reports whether a request is to start what its client must be there for.
-func (r *request) starts() bool {
-	return r.Op == opExec || r.Op == opSessionExec || r.Op == opOpenSession
+// Starts reports whether a request is to start what its client must be there for.
+func (r *Request) Starts() bool {
+	return r.Op == OpExec || r.Op == OpSessionExec || r.Op == OpOpenSession
 }
 
-// isGone reports whether the other end is closed.
-func (c conn) isGone() bool {
+// IsGone reports whether the other end is closed.
+func (c Conn) IsGone() bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return true
@@ -154,8 +154,8 @@ func (c conn) isGone() bool {
 	return hung[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
 }
 
-// isStopped reports whether a signal has stopped a process (proc(5)).
-func isStopped(pid int) bool {
+// IsStopped reports whether a signal has stopped a process (proc(5)).
+func IsStopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false

@@ -1,4 +1,4 @@
-package supervise
+package launch
 
 import (
 	"context"
@@ -8,27 +8,28 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate/bwrap"
-	"github.com/agentfense/agentfense/internal/isolate/docker"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/confine/isolate/docker"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// ClearRemains removes what a killed supervisor of sb has left: its cgroup,
+// Cleanup removes what a killed supervisor of sb has left: its cgroup,
 // with every process still in it, what it was just starting, or its container and
-// docker's mounts. All else of a supervisor ends with it. What is a live supervisor's is left alone.
-func ClearRemains(sb *sandbox.Sandbox) error {
+// docker's mounts. All else of a supervisor ends with it. What is a live supervisor's is left
+// alone.
+func Cleanup(sb *record.Sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), clearPatience)
 	defer cancel()
-	return unlessHeld(sb, func(lock *sandbox.Lock) error { return clearRemains(ctx, sb, lock) })
+	return unlessHeld(sb, func(lock *record.Lock) error { return clearRemains(ctx, sb, lock) })
 }
 
 // unlessHeld calls do while nobody else can hold the sandbox. It does nothing
 // if somebody does, or if the sandbox is gone.
-func unlessHeld(sb *sandbox.Sandbox, do func(*sandbox.Lock) error) error {
-	lock, err := sb.TryLock(sandbox.PurposeClear)
-	if held := (*sandbox.HeldError)(nil); errors.As(err, &held) || fault.Is(err, fault.NotFound) {
+func unlessHeld(sb *record.Sandbox, do func(*record.Lock) error) error {
+	lock, err := sb.TryLock(record.PurposeClear)
+	if held := (*record.HeldError)(nil); errors.As(err, &held) || errdefs.Is(err, errdefs.NotFound) {
 		return nil
 	}
 	if err != nil {
@@ -38,16 +39,16 @@ func unlessHeld(sb *sandbox.Sandbox, do func(*sandbox.Lock) error) error {
 	return do(lock)
 }
 
-// clearRemains is ClearRemains while the sandbox is held.
-func clearRemains(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) error {
+// clearRemains is Cleanup while the sandbox is held.
+func clearRemains(ctx context.Context, sb *record.Sandbox, lock *record.Lock) error {
 	r := sb.Record()
 	if err := endLeft(ctx, sb, lock); err != nil {
 		return err
 	}
-	if r.Runtime == sandbox.RuntimeDocker {
-		return errors.Join(clearMounts(sb.Dir()), docker.New(docker.Options{}).Clear(ctx, string(r.ID), sb.Dir()))
+	if r.Runtime == record.RuntimeDocker {
+		return errors.Join(ClearMounts(sb.Dir()), docker.New(docker.Options{}).Clear(ctx, string(r.ID), sb.Dir()))
 	}
-	if groupLimits(r).IsZero() {
+	if GroupLimits(r).IsZero() {
 		return nil
 	}
 	host, err := cgroup.Detect()
@@ -56,7 +57,7 @@ func clearRemains(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) 
 	}
 	// Making a group anew kills and removes a dead owner's.
 	g, err := host.Create(string(r.ID), cgroup.Limits{})
-	if fault.Is(err, fault.Exists) {
+	if errdefs.Is(err, errdefs.Exists) {
 		return nil
 	}
 	if err != nil {
@@ -67,11 +68,11 @@ func clearRemains(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) 
 
 // endLeft ends the processes that a killed supervisor has left, if one was.
 // Containers are docker's to end.
-func endLeft(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) error {
+func endLeft(ctx context.Context, sb *record.Sandbox, lock *record.Lock) error {
 	if !sb.Supervised() {
 		return nil
 	}
-	if r := sb.Record(); r.Runtime != sandbox.RuntimeDocker {
+	if r := sb.Record(); r.Runtime != record.RuntimeDocker {
 		if err := bwrap.EndLeft(ctx, string(r.ID), r.HostUID); err != nil {
 			return err
 		}
@@ -82,25 +83,25 @@ func endLeft(ctx context.Context, sb *sandbox.Sandbox, lock *sandbox.Lock) error
 // clearPatience bounds the wait for the docker daemon.
 const clearPatience = 20 * time.Second
 
-// clearMounts unmounts what is mounted for docker in a sandbox's directory.
-func clearMounts(dir string) error {
-	for _, name := range []string{viewDir, terminalsDir} {
+// ClearMounts unmounts what is mounted for docker in a sandbox's directory.
+func ClearMounts(dir string) error {
+	for _, name := range []string{ViewDir, HomeViewDir, TerminalsDir} {
 		for {
 			err := unix.Unmount(filepath.Join(dir, name), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 			if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) { // nothing is
 				break
 			}
 			if err != nil {
-				return fault.New(fault.Internal, "unmount %s: %w", name, err)
+				return errdefs.New(errdefs.Internal, "unmount %s: %w", name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// clearRemainsOf is ClearRemains by name.
+// clearRemainsOf is Cleanup by name.
 func clearRemainsOf(home, name string) error {
-	h, err := sandbox.OpenHomeAt(home)
+	h, err := record.OpenHomeAt(home)
 	if err != nil {
 		return err
 	}
@@ -108,11 +109,11 @@ func clearRemainsOf(home, name string) error {
 	if err != nil {
 		return err
 	}
-	return ClearRemains(sb)
+	return Cleanup(sb)
 }
 
-// groupLimits are those of a sandbox's limits that a cgroup enforces.
-func groupLimits(r sandbox.Record) cgroup.Limits {
+// GroupLimits are those of a sandbox's limits that a cgroup enforces.
+func GroupLimits(r record.Record) cgroup.Limits {
 	return cgroup.Limits{MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs}
 }
 
@@ -122,5 +123,13 @@ func (l *Lease) afterDeath() error {
 	if err != nil || state.Success() {
 		return err
 	}
-	return errors.Join(fault.New(fault.Unavailable, "supervisor: ended by %s", state), clearRemainsOf(l.home, l.name))
+	return errors.Join(errdefs.New(errdefs.Unavailable, "supervisor: ended by %s", state), clearRemainsOf(l.home, l.name))
 }
+
+// The supervisor's own mounts in the sandbox's directory, in its own mount
+// namespace only.
+const (
+	ViewDir      = "view"
+	HomeViewDir  = "homeview"
+	TerminalsDir = "terminals"
+)

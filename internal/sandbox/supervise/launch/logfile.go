@@ -1,23 +1,23 @@
-package supervise
+package launch
 
 import (
 	"io"
 	"os"
 )
 
-// maxLogBytes bounds what a supervisor writes into its log: clients that leave early
+// MaxLogBytes bounds what a supervisor writes into its log: clients that leave early
 // cause lines as often as they like. A log of that size begins anew at the next
 // start.
-const maxLogBytes = 512 << 10
+const MaxLogBytes = 512 << 10
 
-// openLogFile opens the log at path to append to it.
-func openLogFile(path string) (*os.File, error) {
+// OpenLogFile opens the log at path to append to it.
+func OpenLogFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size() > maxLogBytes {
+	if err == nil && info.Size() > MaxLogBytes {
 		err = f.Truncate(0)
 	}
 	if err != nil {
@@ -27,22 +27,22 @@ func openLogFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// boundedLog takes lines, one at a time, and passes on as many as fit.
-type boundedLog struct {
-	to   io.Writer
-	left int // bytes
+// BoundedLog takes lines, one at a time, and passes on as many as fit.
+type BoundedLog struct {
+	To   io.Writer
+	Left int // bytes
 }
 
 const logIsFull = `{"level":"WARN","msg":"the log is full: nothing more is written into it until the next start"}` + "\n"
 
 // Write never fails for want of room: nobody could be told.
-func (l *boundedLog) Write(line []byte) (int, error) {
-	if l.left <= 0 {
+func (l *BoundedLog) Write(line []byte) (int, error) {
+	if l.Left <= 0 {
 		return len(line), nil
 	}
-	if l.left -= len(line); l.left > 0 {
-		return l.to.Write(line)
+	if l.Left -= len(line); l.Left > 0 {
+		return l.To.Write(line)
 	}
-	_, err := io.WriteString(l.to, logIsFull)
+	_, err := io.WriteString(l.To, logIsFull)
 	return len(line), err
 }

@@ -1,4 +1,4 @@
-package supervise
+package launch
 
 import (
 	"log/slog"
@@ -13,13 +13,13 @@ import (
 func TestTheLogIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "supervisor.log")
 	for start := range 4 {
-		f, err := openLogFile(path)
+		f, err := OpenLogFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		log := slog.New(slog.NewJSONHandler(&boundedLog{to: f, left: maxLogBytes}, nil))
+		log := slog.New(slog.NewJSONHandler(&BoundedLog{To: f, Left: MaxLogBytes}, nil))
 		log.Info("started", "number", start)
-		for range 2 * maxLogBytes / 200 {
+		for range 2 * MaxLogBytes / 200 {
 			log.Warn(strings.Repeat("x", 200))
 		}
 		if err := f.Close(); err != nil {
@@ -29,7 +29,7 @@ func TestTheLogIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(text) > 2*maxLogBytes {
+		if len(text) > 2*MaxLogBytes {
 			t.Errorf("start %d: the log has %d bytes", start, len(text))
 		}
 		if !strings.Contains(string(text), `"number":`+string(rune('0'+start))) || !strings.HasSuffix(string(text), logIsFull) {

@@ -1,4 +1,4 @@
-package supervise
+package launch
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/agentfense/agentfense/internal/cgroup"
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/confine/cgroup"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // An ordinary user's supervisor whose limits no cgroup around it can hold is
@@ -25,12 +25,12 @@ import (
 // from outside of the supervisor's user namespace. What the scope is good for
 // the supervisor finds out for itself (package cgroup).
 
-// scopeArgument tells a supervisor that its starter asks for a scope.
-const scopeArgument = "scope"
+// ScopeArgument tells a supervisor that its starter asks for a scope.
+const ScopeArgument = "scope"
 
-// scopeFD tells such a supervisor when that is done: it ends, after the reason
+// ScopeFD tells such a supervisor when that is done: it ends, after the reason
 // if there is no scope.
-const scopeFD = 5
+const ScopeFD = 5
 
 // scopePatience bounds the call, and the move that follows. A user manager answers in milliseconds.
 const scopePatience = 5 * time.Second
@@ -47,9 +47,9 @@ var busctlPaths = []string{"/usr/bin/busctl", "/bin/busctl", "/run/current-syste
 
 // wantsScope reports whether the user manager is to be asked for a scope: an
 // ordinary user has limits that no cgroup holds here, and one on v2 could.
-func wantsScope(r sandbox.Record) bool {
-	limits := groupLimits(r)
-	if os.Geteuid() == 0 || r.Runtime == sandbox.RuntimeDocker || limits.IsZero() {
+func wantsScope(r record.Record) bool {
+	limits := GroupLimits(r)
+	if os.Geteuid() == 0 || r.Runtime == record.RuntimeDocker || limits.IsZero() {
 		return false
 	}
 	host, err := cgroup.Detect()
@@ -74,7 +74,7 @@ func findUserManager() (userManager, error) {
 		}
 	}
 	if m.busctl == "" {
-		return m, fault.New(fault.Unsupported, "busctl, a program of systemd, is not installed")
+		return m, errdefs.New(errdefs.Unsupported, "busctl, a program of systemd, is not installed")
 	}
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if dir == "" {
@@ -84,7 +84,7 @@ func findUserManager() (userManager, error) {
 	if address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address != "" {
 		m.env = append(m.env, "DBUS_SESSION_BUS_ADDRESS="+address)
 	} else if _, err := os.Stat(filepath.Join(dir, "bus")); err != nil {
-		return m, fault.New(fault.Unsupported, "the user has no D-Bus; a login session has one")
+		return m, errdefs.New(errdefs.Unsupported, "the user has no D-Bus; a login session has one")
 	}
 	return m, nil
 }
@@ -125,9 +125,9 @@ func (m userManager) enter(ctx context.Context, id string, pid int) error {
 	err := cmd.Run()
 	switch {
 	case calling.Err() != nil:
-		return fault.New(fault.Deadline, "it did not answer within %s", m.patience)
+		return errdefs.New(errdefs.Deadline, "it did not answer within %s", m.patience)
 	case err != nil:
-		return fault.New(fault.Unsupported, "%s", complaint.orElse(err))
+		return errdefs.New(errdefs.Unsupported, "%s", complaint.orElse(err))
 	}
 	return m.awaitMove(ctx, unit, fmt.Sprintf("/proc/%d/cgroup", pid))
 }
@@ -142,7 +142,7 @@ func (m userManager) awaitMove(ctx context.Context, unit, file string) error {
 	for {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return fault.New(fault.Unsupported, "the process for it has ended")
+			return errdefs.New(errdefs.Unsupported, "the process for it has ended")
 		}
 		for line := range strings.Lines(string(text)) {
 			if strings.HasPrefix(line, "0::") && strings.HasSuffix(strings.TrimSpace(line), "/"+unit) {
@@ -151,7 +151,7 @@ func (m userManager) awaitMove(ctx context.Context, unit, file string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fault.New(fault.Deadline, "it made no scope within %s", m.patience)
+			return errdefs.New(errdefs.Deadline, "it made no scope within %s", m.patience)
 		case <-tick.C:
 		}
 	}
@@ -196,13 +196,13 @@ type scopeRequest struct {
 
 // newScopeRequest makes what the supervisor of a sandbox waits on, if it is to
 // be put into a scope.
-func newScopeRequest(record sandbox.Record) (*scopeRequest, error) {
+func newScopeRequest(record record.Record) (*scopeRequest, error) {
 	if !wantsScope(record) {
 		return nil, nil
 	}
 	told, tell, err := os.Pipe()
 	if err != nil {
-		return nil, fault.New(fault.Exhausted, "supervisor: %w", err)
+		return nil, errdefs.New(errdefs.Exhausted, "supervisor: %w", err)
 	}
 	return &scopeRequest{id: string(record.ID), told: told, tell: tell, cancel: func() {}}, nil
 }
@@ -212,7 +212,7 @@ func (r *scopeRequest) addTo(cmd *exec.Cmd) {
 	if r == nil {
 		return
 	}
-	cmd.Args = append(cmd.Args, scopeArgument)
+	cmd.Args = append(cmd.Args, ScopeArgument)
 	cmd.ExtraFiles = append(cmd.ExtraFiles, r.told)
 }
 
@@ -246,28 +246,10 @@ func (r *scopeRequest) end() {
 	r.tell.Close()
 }
 
-// awaitScope waits until the starter has asked for a scope, if it does, and
-// returns what to add to the reason why a limit does not hold.
-func (s *supervisor) awaitScope() string {
-	if !s.asksScope {
-		return ""
-	}
-	told := os.NewFile(scopeFD, "scope")
-	defer told.Close()
-	reason, err := io.ReadAll(told)
-	switch {
-	case err != nil:
-		return "no scope of the systemd user manager: " + err.Error()
-	case len(reason) > 0:
-		return "no scope of the systemd user manager: " + string(reason)
-	}
-	return "tried in a scope of the systemd user manager"
-}
-
-// withoutScope adds what was tried to the reason why a limit does not hold.
-func withoutScope(err error, tried string) error {
-	if tried == "" || !fault.Is(err, fault.Unsupported) {
+// WithoutScope adds what was tried to the reason why a limit does not hold.
+func WithoutScope(err error, tried string) error {
+	if tried == "" || !errdefs.Is(err, errdefs.Unsupported) {
 		return err
 	}
-	return fault.New(fault.Unsupported, "%w; %s", err, tried)
+	return errdefs.New(errdefs.Unsupported, "%w; %s", err, tried)
 }

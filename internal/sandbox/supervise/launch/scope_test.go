@@ -1,4 +1,4 @@
-package supervise
+package launch
 
 import (
 	"os"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
 // fakeManager is a user manager whose busctl is a shell script.
@@ -51,7 +51,7 @@ func TestManagerThatRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := fakeManager(t, c.script).enter(t.Context(), "box", os.Getpid())
-			if !fault.Is(err, fault.Unsupported) || err.Error() != c.want {
+			if !errdefs.Is(err, errdefs.Unsupported) || err.Error() != c.want {
 				t.Errorf("%q, want %q", err, c.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestManagerThatHangs(t *testing.T) {
 			m := fakeManager(t, script)
 			t.Cleanup(func() { endChild(t, m.busctl+".child") })
 			err := m.enter(t.Context(), "box", os.Getpid())
-			if !fault.Is(err, fault.Deadline) || !strings.Contains(err.Error(), m.patience.String()) {
+			if !errdefs.Is(err, errdefs.Deadline) || !strings.Contains(err.Error(), m.patience.String()) {
 				t.Errorf("%v, want one that names %s", err, m.patience)
 			}
 		})
@@ -116,15 +116,15 @@ func TestMoveIsSeen(t *testing.T) {
 			}
 		})
 	}
-	if err := (userManager{}).awaitMove(t.Context(), unit, file+"-gone"); !fault.Is(err, fault.Unsupported) {
+	if err := (userManager{}).awaitMove(t.Context(), unit, file+"-gone"); !errdefs.Is(err, errdefs.Unsupported) {
 		t.Errorf("of a process that has ended: %v", err)
 	}
 }
 
 func TestNobodyIsAskedWithoutNeed(t *testing.T) {
-	limited := sandbox.Record{Runtime: sandbox.RuntimeDocker}
+	limited := record.Record{Runtime: record.RuntimeDocker}
 	limited.Limits.PIDs = 20
-	for name, r := range map[string]sandbox.Record{"no limits": {}, "docker": limited} {
+	for name, r := range map[string]record.Record{"no limits": {}, "docker": limited} {
 		if wantsScope(r) {
 			t.Errorf("%s: asks for a scope", name)
 		}

@@ -1,4 +1,6 @@
-package supervise
+// Package launch starts the supervisor of a sandbox and removes what a killed one
+// left: mounts, processes, control groups and containers.
+package launch
 
 import (
 	"context"
@@ -12,9 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/isolate/bwrap"
-	"github.com/agentfense/agentfense/internal/sandbox"
+	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 // Verb is the hidden command line verb that runs a supervisor.
@@ -23,8 +26,8 @@ const Verb = "__supervise"
 // The supervisor's inherited descriptors: the first reports once how the start
 // went, the second is its starter's lease.
 const (
-	readyFD = 3
-	leaseFD = 4
+	ReadyFD = 3
+	LeaseFD = 4
 )
 
 // supervisorCaps are what the supervisor of an ordinary user holds inside its
@@ -65,7 +68,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	defer request.end()
 	ready, readyChild, err := os.Pipe()
 	if err != nil {
-		return nil, fault.New(fault.Exhausted, "supervisor: %w", err)
+		return nil, errdefs.New(errdefs.Exhausted, "supervisor: %w", err)
 	}
 	defer ready.Close()
 	lease, leaseChild, err := socketpair(unix.SOCK_STREAM)
@@ -81,7 +84,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	cmd.Env = os.Environ()
 	cmd.SysProcAttr = attr
 	err = cmd.Start()
-	closeAll(readyChild, leaseChild)
+	api.CloseAll(readyChild, leaseChild)
 	if err != nil {
 		lease.Close()
 		return nil, explainStart(err)
@@ -94,7 +97,7 @@ func Start(ctx context.Context, home, name string) (*Lease, error) {
 	if err != nil {
 		lease.Close()
 		cmd.Wait()
-		if cmd.ProcessState.ExitCode() != setUpFailed {
+		if cmd.ProcessState.ExitCode() != SetUpFailed {
 			err = errors.Join(err, clearRemainsOf(home, name))
 		}
 		return nil, err
@@ -117,8 +120,8 @@ func namespaces() *syscall.SysProcAttr {
 // prepare ends what a killed supervisor of the sandbox called name has left, which
 // that of an ordinary user cannot, from another user namespace, and returns the
 // sandbox and the namespaces of the next.
-func prepare(home, name string) (*sandbox.Sandbox, *syscall.SysProcAttr, error) {
-	h, err := sandbox.OpenHomeAt(home)
+func prepare(home, name string) (*record.Sandbox, *syscall.SysProcAttr, error) {
+	h, err := record.OpenHomeAt(home)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +130,7 @@ func prepare(home, name string) (*sandbox.Sandbox, *syscall.SysProcAttr, error) 
 		return nil, nil, err
 	}
 	if sb.Supervised() {
-		if err := ClearRemains(sb); err != nil {
+		if err := Cleanup(sb); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -137,12 +140,12 @@ func prepare(home, name string) (*sandbox.Sandbox, *syscall.SysProcAttr, error) 
 
 // namespacesOf are those of a sandbox's supervisor. Docker's daemon sees no mount in
 // a namespace of the supervisor's own.
-func namespacesOf(sb *sandbox.Sandbox) (*syscall.SysProcAttr, error) {
-	if sb.Record().Runtime != sandbox.RuntimeDocker {
+func namespacesOf(sb *record.Sandbox) (*syscall.SysProcAttr, error) {
+	if sb.Record().Runtime != record.RuntimeDocker {
 		return namespaces(), nil
 	}
 	if os.Geteuid() != 0 {
-		return nil, fault.New(fault.Unsupported, "runtime docker: only root can show the docker daemon a view; run agentfense as root, or take --runtime bwrap")
+		return nil, errdefs.New(errdefs.Unsupported, "runtime docker: only root can show the docker daemon a view; run agentfense as root, or take --runtime bwrap")
 	}
 	return &syscall.SysProcAttr{Setsid: true}, nil
 }
@@ -161,28 +164,28 @@ func ownUserNamespace(attr *syscall.SysProcAttr, caps []uintptr) {
 func explainStart(err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM) && os.Geteuid() == 0:
-		return fault.New(fault.Unsupported, "mount namespace: %w: this root has no CAP_SYS_ADMIN (inside a container: grant it, or run as an ordinary user)", err)
+		return errdefs.New(errdefs.Unsupported, "mount namespace: %w: this root has no CAP_SYS_ADMIN (inside a container: grant it, or run as an ordinary user)", err)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES), errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EUSERS):
 		fix := bwrap.New(bwrap.Options{}).Forbidden()
 		if fix == "" {
 			fix = "this host does not let an ordinary user make one; in a container, its runtime must allow it"
 		}
-		return fault.New(fault.Unsupported, "user namespace: %w: %s", err, fix)
+		return errdefs.New(errdefs.Unsupported, "user namespace: %w: %s", err, fix)
 	}
-	return fault.New(fault.Internal, "supervisor: %w", err)
+	return errdefs.New(errdefs.Internal, "supervisor: %w", err)
 }
 
 // readReady waits for the supervisor's one report.
 func readReady(r io.Reader) error {
-	var answer reply
+	var answer api.Reply
 	err := json.NewDecoder(r).Decode(&answer)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fault.New(fault.Internal, "supervisor: ended before the sandbox was ready; its log says why")
+		return errdefs.New(errdefs.Internal, "supervisor: ended before the sandbox was ready; its log says why")
 	case err != nil:
-		return fault.New(fault.Internal, "supervisor: %w", err)
+		return errdefs.New(errdefs.Internal, "supervisor: %w", err)
 	case answer.Error != nil:
-		return answer.Error.err()
+		return answer.Error.Err()
 	}
 	return nil
 }
@@ -193,7 +196,7 @@ func readReady(r io.Reader) error {
 func (l *Lease) Release() error {
 	defer l.file.Close()
 	if err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_WR); err != nil {
-		return fault.New(fault.Unavailable, "supervisor: %w", err)
+		return errdefs.New(errdefs.Unavailable, "supervisor: %w", err)
 	}
 	if err := l.awaitAnswer(); err != nil {
 		return err
@@ -211,14 +214,14 @@ func (l *Lease) Release() error {
 func (l *Lease) awaitAnswer() error {
 	for {
 		ready := []unix.PollFd{{Fd: int32(l.file.Fd()), Events: unix.POLLIN}}
-		n, err := unix.Poll(ready, int(firstLook.Milliseconds()))
+		n, err := unix.Poll(ready, int(api.FirstLook.Milliseconds()))
 		switch {
 		case n > 0:
 			return nil
 		case err != nil && err != unix.EINTR:
-			return fault.New(fault.Internal, "supervisor: %w", err)
-		case n == 0 && isStopped(l.process.Pid):
-			return fault.New(fault.Precondition, "%w", &SilentError{Sandbox: l.name, PID: l.process.Pid, Stopped: true})
+			return errdefs.New(errdefs.Internal, "supervisor: %w", err)
+		case n == 0 && api.IsStopped(l.process.Pid):
+			return errdefs.New(errdefs.Precondition, "%w", &api.SilentError{Sandbox: l.name, PID: l.process.Pid, Stopped: true})
 		}
 	}
 }
@@ -226,7 +229,7 @@ func (l *Lease) awaitAnswer() error {
 func socketpair(kind int) (ours, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fault.New(fault.Exhausted, "socketpair: %w", err)
+		return nil, nil, errdefs.New(errdefs.Exhausted, "socketpair: %w", err)
 	}
 	name := fmt.Sprintf("socketpair-%d", fds[0])
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
@@ -243,3 +246,7 @@ func Probe(ctx context.Context) error {
 	}
 	return nil
 }
+
+// SetUpFailed is the exit code of a supervisor that has told its starter why
+// it did not start, and has taken down what it had built.
+const SetUpFailed = 1

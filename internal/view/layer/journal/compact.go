@@ -1,14 +1,16 @@
-package layer
+package journal
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// compact rewrites the log with what t holds and removes contents that no
-// record names any more.
-func (j *journal) compact(t *table, used map[sha256Sum]span) error {
-	temp := j.s.temp()
-	fd, err := openat2(j.s.work, temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
+// compact replaces the log by one with the records of t only, and removes the
+// contents that no record names any more.
+func (j *Journal) compact(t *table, used map[sha256Sum]Span) error {
+	temp := j.o.Temp()
+	fd, err := openFile(j.o.Work, temp, unix.O_CREAT|unix.O_EXCL|unix.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -17,15 +19,15 @@ func (j *journal) compact(t *table, used map[sha256Sum]span) error {
 		err = unix.Fdatasync(fd)
 	}
 	if err == nil {
-		err = unix.Renameat(j.s.work, temp, j.s.home, journalName)
+		err = unix.Renameat(j.o.Work, temp, j.o.Home, logName)
 	}
 	if err != nil {
 		unix.Close(fd)
-		_ = unlinkAt(j.s.work, temp)
+		_ = safefs.Unlink(j.o.Work, temp)
 		return err
 	}
 	unix.Close(j.fd)
-	j.fd, j.size, j.room, j.logged = fd, size, size, sumSpans(used)
+	j.fd, j.size, j.fileEnd, j.inlineBytes = fd, size, size, sumSpans(used)
 	j.kept = make(map[sha256Sum]struct{}, len(used))
 	for sum := range used {
 		j.kept[sum] = struct{}{}
@@ -37,18 +39,18 @@ func (j *journal) compact(t *table, used map[sha256Sum]span) error {
 	return j.removeContents(files)
 }
 
-// rewrite writes to fd what t holds and returns its size.
-func (j *journal) rewrite(fd int, t *table, used map[sha256Sum]span) (size int64, err error) {
-	b := []byte(journalHeader)
+// rewrite writes the records of t to fd and returns their size.
+func (j *Journal) rewrite(fd int, t *table, used map[sha256Sum]Span) (size int64, err error) {
+	b := []byte(logHeader)
 	flush := func(atLeast int) {
 		if err == nil && len(b) >= atLeast {
-			err = writeAll(fd, b, size)
+			err = safefs.WriteAll(fd, b, size)
 			size += int64(len(b))
 			b = b[:0]
 		}
 	}
 	for _, at := range used {
-		line, readErr := readRange(j.fd, at)
+		line, readErr := safefs.ReadRange(j.fd, at.off, at.len)
 		if readErr != nil {
 			return 0, readErr
 		}
@@ -56,24 +58,24 @@ func (j *journal) rewrite(fd int, t *table, used map[sha256Sum]span) (size int64
 		flush(rewriteBytes)
 	}
 	for p, base := range t.bases {
-		b = appendRecord(b, baseRecord(p, base))
+		b = appendRecord(b, BaseRecord(p, base))
 		flush(rewriteBytes)
 	}
 	for ino, alias := range t.aliases {
-		b = appendRecord(b, record{kind: recordAlias, ino: ino, alias: alias})
+		b = appendRecord(b, AliasRecord(ino, alias))
 		flush(rewriteBytes)
 	}
 	flush(0)
 	return size, err
 }
 
-// rewriteBytes is how much of a new log is written at a time.
+// rewriteBytes is the size of the writes of a new log.
 const rewriteBytes = 1 << 20
 
 // removeContents removes the files in base/ that are not among those used.
-func (j *journal) removeContents(used map[string]bool) error {
+func (j *Journal) removeContents(used map[string]bool) error {
 	var gone []string
-	err := readNames(j.dir, func(name []byte, _ uint32, _ uint64) error {
+	err := safefs.ReadNames(j.dir, func(name []byte, _ uint32, _ uint64) error {
 		if !used[string(name)] {
 			gone = append(gone, string(name))
 		}
@@ -81,18 +83,20 @@ func (j *journal) removeContents(used map[string]bool) error {
 	})
 	for _, name := range gone {
 		if err == nil {
-			err = unlinkAt(j.dir, name)
+			err = safefs.Unlink(j.dir, name)
 		}
 	}
 	return err
 }
 
-// contentBytes returns what the contents take that were there at Open.
-func (j *journal) contentBytes() (int64, error) {
-	sum := j.logged
-	err := readNames(j.dir, func(name []byte, _ uint32, _ uint64) error {
-		st, err := statAt(j.dir, string(name))
-		sum += st.blocks * blockBytes
+// ContentBytes returns the size of the contents that the journal had at Open, on
+// disk.
+func (j *Journal) ContentBytes() (int64, error) {
+	sum := j.inlineBytes
+	err := safefs.ReadNames(j.dir, func(name []byte, _ uint32, _ uint64) error {
+		var st unix.Stat_t
+		err := unix.Fstatat(j.dir, string(name), &st, unix.AT_SYMLINK_NOFOLLOW)
+		sum += st.Blocks * blockBytes
 		return err
 	})
 	return sum, err

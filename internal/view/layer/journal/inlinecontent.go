@@ -1,4 +1,4 @@
-package layer
+package journal
 
 import (
 	"crypto/sha256"
@@ -6,20 +6,22 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// inLog stands in a record whose content is in the log; no file in base/ has
-// that name. Longer contents are files of their own: they would make reading
-// the log slow.
-const (
-	inLog    = "log"
-	inLogMax = 64 << 10
-)
+// InlineMax is the size of the longest content that goes into the log, in bytes.
+// Longer contents would make reading the log slow, so that each becomes a file.
+const InlineMax = 64 << 10
+
+// inline is the CONTENT of a record whose content is in the log. No file in base/
+// has that name.
+const inline = "log"
 
 type sha256Sum = [sha256.Size]byte
 
-// escapeContent writes a content on one line. Zeros are escaped too, so that a
-// line with a zero is one that a crash damaged.
+// escapeContent writes a content on one line. It escapes zeros too, so that every
+// line with a zero was damaged by a crash.
 func escapeContent(content []byte) []byte {
 	text := make([]byte, 0, len(content)+len(content)/8)
 	for _, c := range content {
@@ -39,15 +41,15 @@ func escapeContent(content []byte) []byte {
 
 var contentUnescaper = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\0`, "\x00")
 
-// loggedContent returns the content of b as a file of its own. Errors: EIO if
+// inlineContent returns the content of b as a file of its own. Errors: EIO if
 // it was damaged.
-func (s *Stack) loggedContent(b *Base) (*os.File, error) {
-	fd, err := openat2(s.home, journalName, unix.O_RDONLY, 0)
+func (j *Journal) inlineContent(b *Base) (*os.File, error) {
+	fd, err := openFile(j.o.Home, logName, unix.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	line, err := readRange(fd, b.at)
+	line, err := safefs.ReadRange(fd, b.at.off, b.at.len)
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +67,9 @@ func memoryFile(content []byte) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := writeAll(fd, content, 0); err != nil {
+	if err := safefs.WriteAll(fd, content, 0); err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return asOS(fd, "recorded content"), nil
+	return os.NewFile(uintptr(fd), "recorded content"), nil
 }

@@ -1,60 +1,67 @@
-package layer
+package journal
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
 	"io"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/fault"
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// table is what the lines of a log add up to.
+// table is what the records of a log add up to.
 type table struct {
 	bases    map[vpath.Path]Base
-	aliases  map[uint64]inodeAlias
-	contents map[sha256Sum]span // lines of contents
+	aliases  map[uint64]Alias
+	contents map[sha256Sum]Span // lines of contents
 	lines    int
 
-	end      int64 // behind the last byte that is not zero; 0 without a header
+	end      int64 // the offset after the last byte that is not zero; 0 without a header
 	endsLine bool  // that byte ends a line
 	headless bool  // a crash lost the first line
 }
 
 func newTable() *table {
-	return &table{bases: map[vpath.Path]Base{}, aliases: map[uint64]inodeAlias{}, contents: map[sha256Sum]span{}}
+	return &table{bases: map[vpath.Path]Base{}, aliases: map[uint64]Alias{}, contents: map[sha256Sum]Span{}}
 }
 
-// lineMax bounds a line: a content of inLogMax with each byte escaped, or a
-// path likewise, and what stands before.
+// lineMax bounds a line: a content of InlineMax bytes or a path, with each byte
+// escaped, and the fields before it.
 const lineMax = 256 << 10
 
 // read reads the whole log. One that is absent is empty. Errors: Unsupported
 // for a log of another version.
-func (j *journal) read() (*table, error) {
+func (j *Journal) read() (*table, error) {
 	t := newTable()
-	fd, err := openat2(j.s.home, journalName, unix.O_RDONLY, 0)
+	fd, err := openFile(j.o.Home, logName, unix.O_RDONLY, 0)
 	if err == unix.ENOENT {
 		return t, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	f := asOS(fd, journalName)
+	f := os.NewFile(uintptr(fd), logName)
 	defer f.Close()
-	if err := t.readFrom(f); err != nil {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := t.readFrom(f, info.Size()); err != nil {
 		return nil, err
 	}
 	t.findContents()
 	return t, nil
 }
 
-func (t *table) readFrom(f io.Reader) error {
-	r := bufio.NewReaderSize(f, lineMax)
+// readFrom reads the first size bytes of f: more may come meanwhile. The buffer
+// holds all of a short log, as most are, and any line of a long one.
+func (t *table) readFrom(f io.Reader, size int64) error {
+	r := bufio.NewReaderSize(io.LimitReader(f, size), int(min(size+1, lineMax)))
 	torn := false // the piece goes on with a line that was too long
 	for off := int64(0); ; {
 		piece, err := r.ReadSlice('\n')
@@ -80,17 +87,17 @@ func (t *table) readFrom(f io.Reader) error {
 	}
 }
 
-// header judges the first line, which may be the last too.
+// header checks the first line, which may be the last too.
 func (t *table) header(line []byte, last bool) error {
 	text := string(bytes.TrimRight(line, "\x00"))
 	switch {
-	case text == journalHeader:
-	case last && strings.HasPrefix(journalHeader, text):
+	case text == logHeader:
+	case last && strings.HasPrefix(logHeader, text):
 		t.end = 0 // never written, or torn
 	case line[0] == 0:
 		t.headless = true
 	default:
-		return fault.New(fault.Unsupported, "read %s: not written by this version", journalName)
+		return errdefs.New(errdefs.Unsupported, "read %s: not written by this version", logName)
 	}
 	return nil
 }
@@ -103,11 +110,11 @@ func (t *table) line(line []byte, off int64) {
 	kind, fields, ok := checkLine(line)
 	switch {
 	case !ok:
-	case kind == recordKept: // long: only its hash is read
+	case kind == recordContent: // long: only its hash is read
 		var sum sha256Sum
 		if n := 2 * len(sum); len(fields) > n && fields[n] == ' ' {
 			if _, err := hex.Decode(sum[:], fields[:n]); err == nil {
-				t.contents[sum] = span{off, int64(len(line))}
+				t.contents[sum] = Span{off, int64(len(line))}
 			}
 		}
 	default:
@@ -118,12 +125,12 @@ func (t *table) line(line []byte, off int64) {
 }
 
 // apply adds one record to the table.
-func (t *table) apply(r record) {
+func (t *table) apply(r Record) {
 	switch r.kind {
 	case recordBase:
 		t.bases[r.path] = r.base
-	case recordContent:
-		if b, ok := t.bases[r.path]; ok && b.sameIdentity(&r.base) {
+	case recordLater:
+		if b, ok := t.bases[r.path]; ok && b.SameIdentity(&r.base) {
 			t.bases[r.path] = r.base
 		}
 	case recordDrop:
@@ -135,10 +142,10 @@ func (t *table) apply(r record) {
 	}
 }
 
-// findContents tells the bases where in the log their contents are.
+// findContents sets the place of the contents in the bases.
 func (t *table) findContents() {
 	for p, b := range t.bases {
-		if b.content != inLog {
+		if b.content != inline {
 			continue
 		}
 		var ok bool
@@ -150,31 +157,31 @@ func (t *table) findContents() {
 }
 
 // usedContents returns the contents in the log that a base has.
-func (t *table) usedContents() map[sha256Sum]span {
-	used := map[sha256Sum]span{}
+func (t *table) usedContents() map[sha256Sum]Span {
+	used := map[sha256Sum]Span{}
 	for _, b := range t.bases {
-		if b.content == inLog {
+		if b.content == inline {
 			used[sha256Sum(b.SHA256)] = b.at
 		}
 	}
 	return used
 }
 
-// What is not worth a rewrite: so many superseded lines, so many bytes of
-// contents that nothing has any more.
+// The superseded lines, and the bytes of contents that no base has any more, that
+// are not worth a rewrite.
 const (
 	compactSlack      = 1024
 	compactSlackBytes = 4 << 20
 )
 
 // isWasteful reports whether most of the log is superseded.
-func (t *table) isWasteful(used map[sha256Sum]span) bool {
+func (t *table) isWasteful(used map[sha256Sum]Span) bool {
 	live := len(t.bases) + len(t.aliases) + len(used)
 	usedBytes, allBytes := sumSpans(used), sumSpans(t.contents)
 	return t.headless || t.lines >= 2*live+compactSlack || allBytes >= 2*usedBytes+compactSlackBytes
 }
 
-func sumSpans(m map[sha256Sum]span) int64 {
+func sumSpans(m map[sha256Sum]Span) int64 {
 	n := int64(0)
 	for _, at := range m {
 		n += at.len
@@ -182,7 +189,8 @@ func sumSpans(m map[sha256Sum]span) int64 {
 	return n
 }
 
-func (j *journal) bases() (map[vpath.Path]Base, error) {
+// Bases reads the whole log and returns the last record of each path.
+func (j *Journal) Bases() (map[vpath.Path]Base, error) {
 	t, err := j.read()
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package layer
+package journal
 
 import (
 	"bytes"
@@ -8,25 +8,26 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// recordKind is what a line of base.log says.
+// recordKind is the kind of a record.
 type recordKind byte
 
 const (
-	recordBase    recordKind = 'b' // path was this in the source; supersedes
-	recordContent recordKind = 'c' // the same with its content, taken later; counts if nothing else differs
-	recordDrop    recordKind = 'd' // path is not changed any more
-	recordAlias   recordKind = 'i' // the backing file ino shows another number
-	recordUnalias recordKind = 'u' // the backing file ino is gone
-	recordKept    recordKind = 'k' // a content, by its hash
+	recordBase    recordKind = 'b' // what the path was in the source; replaces the record before
+	recordLater   recordKind = 'c' // the same with its content, which was read later
+	recordDrop    recordKind = 'd' // the path is not changed any more
+	recordAlias   recordKind = 'i' // the backing file ino shows another inode number
+	recordUnalias recordKind = 'u' // the backing file ino was removed
+	recordContent recordKind = 'k' // a content, by its hash
 )
 
-// record is one line of base.log:
+// Record is one line of base.log:
 //
 //	CRC b DEV INO SIZE MODE NLINK MTIME CTIME SHA256 CONTENT PATH
 //	CRC c (the same)
@@ -35,38 +36,60 @@ const (
 //	CRC u INO
 //	CRC k SHA256 CONTENT
 //
-// CRC is the CRC-32C of all that follows it, in eight hexadecimal digits.
-// MODE is octal, times are SECONDS.NANOSECONDS, BIRTH is nanoseconds, "-"
-// stands for what is not there, PATH is escaped (vpath.Escape) and last, and so
-// is the CONTENT of k (escapeContent); the CONTENT of b and c names a file in
-// base/, or is "log" for the k of that hash.
-type record struct {
+// CRC is the CRC-32C of the rest of the line, in eight hexadecimal digits. MODE is
+// octal, times are SECONDS.NANOSECONDS, BIRTH is in nanoseconds, and "-" stands for
+// a value that is missing. PATH is last and escaped with vpath.Escape. The CONTENT
+// of k is last and escaped with escapeContent. The CONTENT of b and c names a file
+// in base/, or is "log" for the k record of that hash.
+type Record struct {
 	kind  recordKind
 	path  vpath.Path
 	base  Base
 	ino   uint64
-	alias inodeAlias
-	text  []byte // of recordKept, escaped
+	alias Alias
+	text  []byte // of a recordContent, escaped
 }
 
-func baseRecord(p vpath.Path, b Base) record {
-	return record{kind: recordBase, path: p, base: b}
+// Alias says which inode number a backing file shows.
+type Alias struct {
+	Birth int64 // of the backing file, in nanoseconds: its number may be reused
+	Shown uint64
 }
 
-// contentRecord is the record of the content that b brings.
-func contentRecord(b *Base) record {
-	return record{kind: recordKept, base: Base{SHA256: b.SHA256}, text: escapeContent(b.text)}
+// BaseRecord records that p was b in the source. It replaces an earlier record of p.
+func BaseRecord(p vpath.Path, b Base) Record {
+	return Record{kind: recordBase, path: p, base: b}
+}
+
+// LaterBaseRecord is BaseRecord for a b that was read later than the recorded one, to
+// add its content. It counts only if the recorded Base has the same identity.
+func LaterBaseRecord(p vpath.Path, b Base) Record {
+	return Record{kind: recordLater, path: p, base: b}
+}
+
+// DropRecord records that p is not changed any more.
+func DropRecord(p vpath.Path) Record { return Record{kind: recordDrop, path: p} }
+
+// AliasRecord records which inode number the backing file ino shows.
+func AliasRecord(ino uint64, a Alias) Record { return Record{kind: recordAlias, ino: ino, alias: a} }
+
+// UnaliasRecord records that the backing file ino was removed.
+func UnaliasRecord(ino uint64) Record { return Record{kind: recordUnalias, ino: ino} }
+
+// contentRecord records the content that Keep put into b.
+func contentRecord(b *Base) Record {
+	return Record{kind: recordContent, base: Base{SHA256: b.SHA256}, text: escapeContent(b.text)}
 }
 
 const crcDigits = 8
 
-// appendRecord appends r as a line.
-func appendRecord(b []byte, r record) []byte {
+// appendRecord appends the line of r to b.
+func appendRecord(b []byte, r Record) []byte {
 	start := len(b)
 	b = append(b, "00000000 "...)
 	b = append(b, byte(r.kind), ' ')
 	switch r.kind {
-	case recordBase, recordContent:
+	case recordBase, recordLater:
 		b = appendBase(b, &r.base)
 		b = append(b, vpath.Escape(string(r.path))...)
 	case recordDrop:
@@ -74,16 +97,16 @@ func appendRecord(b []byte, r record) []byte {
 	case recordAlias:
 		b = strconv.AppendUint(b, r.ino, 10)
 		b = append(b, ' ')
-		b = strconv.AppendInt(b, r.alias.birth, 10)
+		b = strconv.AppendInt(b, r.alias.Birth, 10)
 		b = append(b, ' ')
-		b = strconv.AppendUint(b, r.alias.shown, 10)
+		b = strconv.AppendUint(b, r.alias.Shown, 10)
 	case recordUnalias:
 		b = strconv.AppendUint(b, r.ino, 10)
-	case recordKept:
+	case recordContent:
 		b = append(hex.AppendEncode(b, r.base.SHA256), ' ')
 		b = append(b, r.text...)
 	}
-	crc := crc32.Checksum(b[start+crcDigits:], crcTable)
+	crc := crc32.Checksum(b[start+crcDigits:], crcTable())
 	copy(b[start:], fmt.Sprintf("%08x", crc))
 	return append(b, '\n')
 }
@@ -111,29 +134,29 @@ func appendBase(b []byte, base *Base) []byte {
 
 // parseRecord reads a line; ok is false for one that appendRecord would not
 // have written.
-func parseRecord(line []byte) (r record, ok bool) {
+func parseRecord(line []byte) (r Record, ok bool) {
 	kind, fields, ok := checkLine(line)
 	if !ok {
-		return record{}, false
+		return Record{}, false
 	}
 	r.kind = kind
 	p := parser{rest: string(fields)}
 	switch r.kind {
-	case recordBase, recordContent:
+	case recordBase, recordLater:
 		r.base = p.base()
 		r.path = p.path()
 	case recordDrop:
 		r.path = p.path()
 	case recordAlias:
 		r.ino = p.unsigned(10)
-		r.alias = inodeAlias{birth: p.signed(), shown: p.unsigned(10)}
+		r.alias = Alias{Birth: p.signed(), Shown: p.unsigned(10)}
 	case recordUnalias:
 		r.ino = p.unsigned(10)
-	case recordKept:
+	case recordContent:
 		r.base.SHA256 = p.sum(p.field())
 		r.text = []byte(p.rest)
 	default:
-		return record{}, false
+		return Record{}, false
 	}
 	return r, !p.failed
 }
@@ -145,7 +168,7 @@ func checkLine(line []byte) (kind recordKind, fields []byte, ok bool) {
 	if !whole || len(text) < crcDigits+len(" b ") {
 		return 0, nil, false
 	}
-	if fmt.Sprintf("%08x", crc32.Checksum(text[crcDigits:], crcTable)) != string(text[:crcDigits]) {
+	if fmt.Sprintf("%08x", crc32.Checksum(text[crcDigits:], crcTable())) != string(text[:crcDigits]) {
 		return 0, nil, false
 	}
 	return recordKind(text[crcDigits+1]), text[crcDigits+len(" b "):], true
@@ -194,7 +217,7 @@ func (p *parser) base() Base {
 	}
 	if b.content = p.field(); b.content == "-" {
 		b.content = ""
-	} else if !isContentName(b.content) || b.content == inLog && b.SHA256 == nil {
+	} else if !isContentName(b.content) || b.content == inline && b.SHA256 == nil {
 		p.failed = true
 	}
 	return b
@@ -217,3 +240,7 @@ func (p *parser) path() vpath.Path {
 	p.failed = p.failed || err != nil || string(path) != raw
 	return path
 }
+
+// crcTable is CRC-32C (Castagnoli), which processors compute themselves. It is
+// made at its first use: PID 1 and the leaders inside have none.
+var crcTable = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })

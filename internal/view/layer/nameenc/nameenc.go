@@ -1,15 +1,24 @@
-package layer
+// Package nameenc encodes the names of entries and whiteouts for a delta.
+//
+// A delta is a directory in the form of an OCI image layer, where ".wh.NAME"
+// hides NAME of the layers below. The encoding is lossless: every name that a
+// program can make is stored under one name, which never means anything else.
+// docs/adr/0002-delta-format.md describes the format.
+//
+// The package is pure. It reads no directory and follows no symbolic link;
+// package layer does both.
+package nameenc
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// How names are stored in a delta. A name that does not begin with ".wh." is
-// stored as it is; everything that does is ours:
+// Stored names. A name that does not begin with ".wh." is stored as it is. All
+// others have one of these forms:
 //
 //	.wh.NAME            NAME of the layers below is hidden
 //	.wh..wh..opq        the whole directory of the layers below is hidden
@@ -20,13 +29,15 @@ import (
 //	.wh..wh.#HASH=      an entry, .wh..wh.#HASH~ a symbolic link to its name
 //	.wh..wh.#HASH-      a symbolic link to the name that is hidden
 //
-// HASH is the hexadecimal SHA-256 of the name; it stands where the forms above
-// it would exceed 255 bytes. The link to an own entry's name has a slash before it. No name made inside can become a whiteout, since
-// each one that begins with ".wh." is stored under the "=" or "#" form.
+// HASH is the hexadecimal SHA-256 of the name. It replaces the name where a form
+// above would exceed 255 bytes. The target of a link to an own entry's name
+// begins with a slash. A program cannot make a whiteout, since each name that
+// begins with ".wh." is stored in the "=" or "#" form.
 const (
-	prefix       = ".wh."
-	ownPrefix    = prefix + prefix
-	opaqueMarker = ownPrefix + ".opq"
+	prefix    = ".wh."
+	ownPrefix = prefix + prefix
+	// OpaqueMarker hides all names that the layers below have in its directory.
+	OpaqueMarker = ownPrefix + ".opq"
 	entryMark    = ownPrefix + "="
 	hideMark     = ownPrefix + "-"
 	hashMark     = ownPrefix + "#"
@@ -34,9 +45,9 @@ const (
 	hideOwnMark  = ownPrefix + "!"
 )
 
-// storedName returns what the entry name is called in a delta. If hashed is
-// true, nameBeside(name) must be there too.
-func storedName(name string) (stored string, hashed bool) {
+// Entry returns the stored name of the entry name. If hashed is true, the
+// symbolic link NameLink(name) must exist too.
+func Entry(name string) (stored string, hashed bool) {
 	switch {
 	case vpath.IsOwnName(name):
 		stored = ownMark + vpath.PlainName(name)
@@ -51,12 +62,13 @@ func storedName(name string) (stored string, hashed bool) {
 	return hashMark + hashName(name) + "=", true
 }
 
-// nameBeside is the symbolic link that holds the name of a hashed entry.
-func nameBeside(name string) string { return hashMark + hashName(name) + "~" }
+// NameLink returns the stored name of the symbolic link that holds the name of a
+// hashed entry.
+func NameLink(name string) string { return hashMark + hashName(name) + "~" }
 
-// whiteoutName returns what hides name. If hashed is true it is a symbolic
-// link to the name, else an empty file.
-func whiteoutName(name string) (stored string, hashed bool) {
+// Whiteout returns the stored name of the whiteout that hides name. If hashed is
+// true the whiteout is a symbolic link to LinkTarget(name), else an empty file.
+func Whiteout(name string) (stored string, hashed bool) {
 	switch {
 	case vpath.IsOwnName(name):
 		stored = hideOwnMark + vpath.PlainName(name)
@@ -76,94 +88,95 @@ func hashName(name string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// storedKind is what a name found in a delta means.
-type storedKind uint8
+// Kind says what a stored name means.
+type Kind uint8
 
+// The kinds of stored names.
 const (
-	storedEntry    storedKind = iota // an entry of the view
-	storedWhiteout                   // hides a name of the layers below
-	storedOpaque                     // hides all names of the layers below
-	storedBeside                     // the name of a hashed entry
-	storedUnknown                    // ours, but nothing we write: ignored
+	KindEntry    Kind = iota // an entry
+	KindWhiteout             // hides a name of the layers below
+	KindOpaque               // hides all names of the layers below
+	KindNameLink             // holds the name of a hashed entry
+	KindUnknown              // has our prefix, but no form that we write: ignored
 )
 
-// parseStored says what the stored name means and which name it is about.
-// For a hashed form name is empty and link is the symbolic link in the same
-// directory whose target is the name; the caller checks the target with
-// isNameOf.
-func parseStored(stored string) (kind storedKind, name, link string) {
+// Decode returns the kind of a stored name and the name that it stands for. For a
+// hashed form name is empty, and link is the symbolic link in the same directory
+// that holds the name: the caller passes its target to NameOf and checks the
+// result with Matches.
+func Decode(stored string) (kind Kind, name, link string) {
 	rest, own := strings.CutPrefix(stored, ownPrefix)
 	switch {
 	case !strings.HasPrefix(stored, prefix):
-		return storedEntry, stored, ""
-	case stored == opaqueMarker:
-		return storedOpaque, "", ""
+		return KindEntry, stored, ""
+	case stored == OpaqueMarker:
+		return KindOpaque, "", ""
 	case !own:
 		name = stored[len(prefix):]
 		if name == "" || strings.HasPrefix(name, prefix) {
-			return storedUnknown, "", ""
+			return KindUnknown, "", ""
 		}
-		return storedWhiteout, name, ""
+		return KindWhiteout, name, ""
 	}
-	return parseMarked(stored, rest)
+	return decodeMarked(stored, rest)
 }
 
-// parseMarked is parseStored for a name of which rest follows ownPrefix.
-func parseMarked(stored, rest string) (kind storedKind, name, link string) {
+// decodeMarked is Decode for ownPrefix followed by rest.
+func decodeMarked(stored, rest string) (kind Kind, name, link string) {
 	switch body := rest[min(1, len(rest)):]; {
 	case strings.HasPrefix(rest, "=") && strings.HasPrefix(body, prefix):
-		return storedEntry, body, ""
+		return KindEntry, body, ""
 	case strings.HasPrefix(rest, "-") && strings.HasPrefix(body, prefix):
-		return storedWhiteout, body, ""
+		return KindWhiteout, body, ""
 	case strings.HasPrefix(rest, "@") && body != "":
-		return storedEntry, vpath.OwnName(body), ""
+		return KindEntry, vpath.OwnName(body), ""
 	case strings.HasPrefix(rest, "!") && body != "":
-		return storedWhiteout, vpath.OwnName(body), ""
+		return KindWhiteout, vpath.OwnName(body), ""
 	case strings.HasPrefix(rest, "#") && len(body) == 2*sha256.Size+1:
-		return parseHashed(stored)
+		return decodeHashed(stored)
 	}
-	return storedUnknown, "", ""
+	return KindUnknown, "", ""
 }
 
-func parseHashed(stored string) (kind storedKind, name, link string) {
+func decodeHashed(stored string) (kind Kind, name, link string) {
 	last := len(stored) - 1
 	switch stored[last] {
 	case '=':
-		return storedEntry, "", stored[:last] + "~"
+		return KindEntry, "", stored[:last] + "~"
 	case '-':
-		return storedWhiteout, "", stored
+		return KindWhiteout, "", stored
 	case '~':
-		return storedBeside, "", ""
+		return KindNameLink, "", ""
 	}
-	return storedUnknown, "", ""
+	return KindUnknown, "", ""
 }
 
-// linkOfName is the target of the link that holds a hashed entry's name, and
-// nameOfLink is the name in it. A NUL cannot stand in one.
-func linkOfName(name string) string {
+// LinkTarget returns the target of the symbolic link that holds name.
+func LinkTarget(name string) string {
 	if vpath.IsOwnName(name) {
 		return "/" + vpath.PlainName(name)
 	}
 	return name
 }
 
-func nameOfLink(target string) string {
+// NameOf returns the name that a link with the given target holds.
+func NameOf(target string) string {
 	if own, ok := strings.CutPrefix(target, "/"); ok {
 		return vpath.OwnName(own)
 	}
 	return target
 }
 
-// isNameOf reports whether name is what the hashed stored name stands for.
-func isNameOf(stored, name string) bool {
+// Matches reports whether the hashed stored name stands for name.
+func Matches(stored, name string) bool {
 	if vpath.CheckName(vpath.PlainName(name)) != nil || len(stored) < len(hashMark)+1 {
 		return false
 	}
 	return stored[len(hashMark):len(stored)-1] == hashName(name)
 }
 
-// storedPath returns p as a path relative to a delta's root.
-func storedPath(p vpath.Path) string {
+// Path returns the path of the entry p relative to the root of a delta.
+func Path(p vpath.Path) string {
 	if !strings.Contains(string(p), "/"+prefix) && !p.IsOwn() {
 		return p.Rel()
 	}
@@ -172,7 +185,7 @@ func storedPath(p vpath.Path) string {
 		if b.Len() > 0 {
 			b.WriteByte('/')
 		}
-		stored, _ := storedName(name)
+		stored, _ := Entry(name)
 		b.WriteString(stored)
 	}
 	return b.String()

@@ -1,10 +1,10 @@
-package layer
+package nameenc
 
 import (
 	"strings"
 	"testing"
 
-	"github.com/agentfense/agentfense/internal/vpath"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
 func TestStoredNames(t *testing.T) {
@@ -20,8 +20,8 @@ func TestStoredNames(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			stored, _ := storedName(tt.in)
-			whiteout, _ := whiteoutName(tt.in)
+			stored, _ := Entry(tt.in)
+			whiteout, _ := Whiteout(tt.in)
 			if stored != tt.stored || whiteout != tt.whiteout {
 				t.Errorf("%q is stored %q and hidden by %q, want %q and %q", tt.in, stored, whiteout, tt.stored, tt.whiteout)
 			}
@@ -31,8 +31,8 @@ func TestStoredNames(t *testing.T) {
 
 func TestForeignStoredNamesMeanNothing(t *testing.T) {
 	for _, stored := range []string{".wh.", ".wh..wh.", ".wh..wh.x", ".wh..wh.=a", ".wh..wh.-a", ".wh..wh.#", ".wh..wh.#12=", ".wh..wh.plnk"} {
-		if kind, name, _ := parseStored(stored); kind != storedUnknown {
-			t.Errorf("parseStored(%q) = %v, %q, want unknown", stored, kind, name)
+		if kind, name, _ := Decode(stored); kind != KindUnknown {
+			t.Errorf("Decode(%q) = %v, %q, want unknown", stored, kind, name)
 		}
 	}
 }
@@ -45,34 +45,34 @@ func FuzzStoredNamesAreLossless(f *testing.F) {
 		if vpath.CheckName(name) != nil {
 			t.Skip()
 		}
-		stored, hashed := storedName(name)
-		checkStored(t, stored, name, storedEntry, hashed)
+		stored, hashed := Entry(name)
+		checkStored(t, stored, name, KindEntry, hashed)
 		if hashed {
-			if kind, _, link := parseStored(nameBeside(name)); kind != storedBeside || link != "" {
+			if kind, _, link := Decode(NameLink(name)); kind != KindNameLink || link != "" {
 				t.Fatalf("the name beside %q is %v", name, kind)
 			}
 		}
-		whiteout, hashed := whiteoutName(name)
-		checkStored(t, whiteout, name, storedWhiteout, hashed)
+		whiteout, hashed := Whiteout(name)
+		checkStored(t, whiteout, name, KindWhiteout, hashed)
 	})
 }
 
-func checkStored(t *testing.T, stored, name string, want storedKind, hashed bool) {
+func checkStored(t *testing.T, stored, name string, want Kind, hashed bool) {
 	t.Helper()
 	if len(stored) > vpath.NameMax {
 		t.Fatalf("%q is stored in %d bytes", name, len(stored))
 	}
-	kind, got, link := parseStored(stored)
+	kind, got, link := Decode(stored)
 	if kind != want || (link != "") != hashed {
-		t.Fatalf("parseStored(%q) = %v, link %q, want %v", stored, kind, link, want)
+		t.Fatalf("Decode(%q) = %v, link %q, want %v", stored, kind, link, want)
 	}
 	if hashed {
-		if !isNameOf(stored, name) || isNameOf(stored, name+"x") {
+		if !Matches(stored, name) || Matches(stored, name+"x") {
 			t.Fatalf("%q does not stand for %q alone", stored, name)
 		}
 		return
 	}
 	if got != name {
-		t.Fatalf("parseStored(%q) is about %q, want %q", stored, got, name)
+		t.Fatalf("Decode(%q) is about %q, want %q", stored, got, name)
 	}
 }

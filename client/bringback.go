@@ -1,0 +1,196 @@
+//go:build linux
+
+package client
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/remote"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/transfer/scan"
+)
+
+// noted is a directory as it was when it was uploaded.
+type noted struct {
+	home   *record.Home
+	source record.Source
+	files  record.Uploaded
+}
+
+// noteUpload begins to note a directory. Errors: those of the state directory.
+func noteUpload(dir string) (*noted, error) {
+	home, err := record.OpenHome(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	source, err := home.ResolveSource(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &noted{home: home, source: source}, nil
+}
+
+// add notes an entry that is uploaded.
+func (n *noted) add(f scan.File, info fs.FileInfo, content *os.File) error {
+	return n.files.Add(f.Path, info, f.Target, content)
+}
+
+// remember keeps the note where the command line keeps its own.
+func (n *noted) remember(id, codebaseID string, given []PermissionRule) error {
+	rules, err := policyRules("create sandbox", given)
+	if err != nil {
+		return err
+	}
+	return n.home.RememberUpload(record.ID(id), codebaseID, n.source, rules, nil, &n.files)
+}
+
+// uploadOf is what is remembered of the directory that was uploaded for the sandbox,
+// nil if nothing is.
+func (s *Sandbox) uploadOf() (*record.Upload, error) {
+	u, err := record.FindUpload(os.Getenv, record.ID(s.ID))
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, nil
+	}
+	return u, err
+}
+
+// setUploadRules makes rules those of an apply to the directory that was uploaded.
+func (s *Sandbox) setUploadRules(given []PermissionRule) error {
+	const operation = "set policy"
+	u, err := s.uploadOf()
+	if err == nil && u != nil {
+		rules, ruleErr := policyRules(operation, given)
+		if ruleErr != nil {
+			return ruleErr
+		}
+		err = u.SetRules(rules)
+	}
+	if err != nil {
+		return local(operation, err)
+	}
+	return nil
+}
+
+// forgetUpload forgets what is remembered of a sandbox that is gone.
+func (s *Sandbox) forgetUpload(ctx context.Context) {
+	u, err := s.uploadOf()
+	if err == nil && u != nil {
+		err = u.Forget()
+	}
+	if err != nil {
+		slog.WarnContext(ctx, "agentfense: what was uploaded for a sandbox that is gone is still remembered: "+err.Error(), "sandbox", s.ID)
+	}
+}
+
+// shown is what a review showed. Of the contents it has the sums.
+type shown struct {
+	digest string
+	what   *apply.Shown
+}
+
+// noteShown notes what a review shows, for an apply to the directory that was uploaded.
+func (s *Sandbox) noteShown(digest string, files []*sandboxv1.FileDiff) error {
+	u, err := s.uploadOf()
+	if err != nil || u == nil {
+		return nil // an apply says why
+	}
+	what, err := remote.ShownOf(files)
+	if err != nil {
+		return local("diff", err)
+	}
+	s.shown.Store(&shown{digest, what})
+	return nil
+}
+
+// reviewed is what an apply of a digest takes. Of a review that was not shown last to
+// this object the server says what it was.
+func (s *Sandbox) reviewed(digest string) backend.Reviewed {
+	r := backend.Reviewed{Digest: digest}
+	if last := s.shown.Load(); last != nil && last.digest == digest {
+		r.Shown = last.what
+	}
+	return r
+}
+
+// bringBack applies changes to the directory that was uploaded; result is nil if
+// none was.
+func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (result *ApplyResult, err error) {
+	const operation = "apply"
+	u, err := s.uploadOf()
+	switch {
+	case err != nil:
+		return nil, local(operation, err)
+	case u == nil:
+		return nil, nil
+	}
+	var paths []vpath.Path
+	for _, text := range r.Paths {
+		p, err := vpath.ParseText(text)
+		if text == "" {
+			err = errors.New(`an empty path: leave it out for all, or say "/"`)
+		}
+		if err != nil {
+			return nil, invalid(operation, err)
+		}
+		paths = append(paths, p)
+	}
+	server := remote.Over(s.c.conn, s.c.at)
+	sb, err := server.Sandbox(ctx, s.ID)
+	if err != nil {
+		return nil, s.broughtBack(ctx, apply.Result{}, err)
+	}
+	got, err := backend.BringBack(ctx, server, u, sb, paths, r.DryRun, s.reviewed(r.ReviewedDigest), nil)
+	toTell := r.DryRun && len(got.Paths) > 0 && errdefs.Is(err, errdefs.Precondition)
+	if err != nil && !toTell {
+		return nil, s.broughtBack(ctx, got, err)
+	}
+	return applyResultFrom(got), nil
+}
+
+// broughtBack makes the error of an apply to a directory of this host an *Error.
+func (s *Sandbox) broughtBack(ctx context.Context, got apply.Result, err error) error {
+	if ctx.Err() != nil {
+		return failure("apply", ctx.Err().Error(), ctx.Err())
+	}
+	e := failure("apply", err.Error(), ofFault[errdefs.KindOf(err)], err)
+	if !errdefs.Is(err, errdefs.Precondition) || got.Count(apply.Applied) > 0 {
+		return e
+	}
+	refused := false
+	for _, p := range got.Paths {
+		if p.Outcome == apply.Conflict {
+			e.Conflicts = append(e.Conflicts, vpath.DecodeText(p.Path.Text()))
+		}
+		refused = refused || p.Outcome == apply.Refused
+	}
+	e.standsInTheWay(refused)
+	return e
+}
+
+var changeWords = map[changes.Status]ChangeStatus{
+	changes.Added: ChangeAdded, changes.Modified: ChangeModified, changes.Deleted: ChangeDeleted, changes.Retyped: ChangeRetyped,
+}
+
+func applyResultFrom(got apply.Result) *ApplyResult {
+	listed := got.AppliedLast()
+	result := &ApplyResult{ResultCount: int64(len(listed)), AppliedCount: int64(got.Count(apply.Applied))}
+	for _, p := range listed {
+		result.Results = append(result.Results, PathOutcome{
+			vpath.DecodeText(p.Path.Text()), changeWords[p.Status], Outcome(p.Outcome), p.Reason,
+		})
+	}
+	for _, p := range got.Changed {
+		result.WrittenAgain = append(result.WrittenAgain, vpath.DecodeText(p.Text()))
+	}
+	return result
+}

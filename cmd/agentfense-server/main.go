@@ -1,0 +1,31 @@
+// Command agentfense-server is what `agentfense serve` and the verbs that talk to
+// a server become: the command line with the server and its client linked in.
+// agentfense starts it; it does not run without (package executable).
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/agentfense/agentfense/internal/cli"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/remote"
+	"github.com/agentfense/agentfense/internal/cli/tokenstore"
+	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/daemon"
+)
+
+func init() { executable.SetName() }
+
+func main() {
+	os.Exit(cli.ServerMain(os.Args[1:], cli.Parts{
+		Serve: func(ctx context.Context, o cli.ServerOptions) error { return daemon.Run(ctx, daemon.Options(o)) },
+		Dial: func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error) {
+			return remote.Dial(ctx, at)
+		},
+		Tokens:    tokenstore.Open,
+		ReadToken: auth.ReadToken,
+	}))
+}

@@ -1,0 +1,30 @@
+package remote
+
+import (
+	"context"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// SetPolicy replaces the rules of a sandbox, of a running one at once.
+func (c *Client) SetPolicy(ctx context.Context, id string, rules []policy.Rule) error {
+	sent, err := wireconv.EncodeRules(rules)
+	if err != nil {
+		return err
+	}
+	_, err = c.sandboxes.SetPolicy(ctx, &sandboxv1.SetPolicyRequest{SandboxId: id, Permissions: sent})
+	return c.failed(err)
+}
+
+// Explain says what a path is to a sandbox. Its rules are those of s.
+func (c *Client) Explain(ctx context.Context, s backend.Sandbox, path vpath.Path) (policy.Explanation, error) {
+	x, err := c.sandboxes.ExplainPolicy(ctx, &sandboxv1.ExplainPolicyRequest{SandboxId: string(s.Record.ID), Path: path.Text()})
+	if err != nil {
+		return policy.Explanation{}, c.failed(err)
+	}
+	return wireconv.DecodeExplanation(x, path, len(s.Record.Rules))
+}

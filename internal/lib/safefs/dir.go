@@ -1,0 +1,34 @@
+//go:build linux
+
+package safefs
+
+import "golang.org/x/sys/unix"
+
+// MakePrivateDir makes name in dir 0700, whatever the umask, a setgid parent
+// or a default ACL say. A directory that is there already is left alone.
+func MakePrivateDir(dir int, name string) error {
+	err := unix.Mkdirat(dir, name, 0o700)
+	if err == unix.EEXIST {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for _, acl := range []string{"system.posix_acl_default", "system.posix_acl_access"} {
+		err := unix.Fremovexattr(fd, acl)
+		if err != nil && err != unix.ENODATA && err != unix.EOPNOTSUPP {
+			return err
+		}
+	}
+	return unix.Fchmod(fd, 0o700)
+}
+
+// Unlink removes the file name in dir; one that is not there is no error.
+func Unlink(dir int, name string) error {
+	return IgnoreAbsent(unix.Unlinkat(dir, name, 0))
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package safefs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+var direntBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// ReadNames calls do for each name in the directory that the O_PATH handle
+// dir is of, except "." and "..", with the type bits (0: unknown) and the
+// inode number that getdents64(2) gives. The bytes of name are valid during
+// the call only.
+func ReadNames(dir int, do func(name []byte, mode uint32, ino uint64) error) error {
+	fd, err := Open(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	buf := direntBuffers.Get().(*[64 << 10]byte)
+	defer direntBuffers.Put(buf)
+	for {
+		n, err := unix.Getdents(fd, buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err == unix.ENOENT {
+			return nil // it was removed, so it is empty
+		}
+		if err != nil || n == 0 {
+			return err
+		}
+		if err := eachDirent(buf[:n], do); err != nil {
+			return err
+		}
+	}
+}
+
+// direntName is where d_name begins in struct linux_dirent64.
+const direntName = 19
+
+func eachDirent(b []byte, do func(name []byte, mode uint32, ino uint64) error) error {
+	for len(b) > direntName {
+		ino := binary.NativeEndian.Uint64(b)
+		size := int(binary.NativeEndian.Uint16(b[16:]))
+		mode := uint32(b[18]) << 12 // DT_* are the type bits of st_mode
+		name := b[direntName:size]
+		if end := bytes.IndexByte(name, 0); end >= 0 {
+			name = name[:end]
+		}
+		b = b[size:]
+		if string(name) == "." || string(name) == ".." {
+			continue
+		}
+		if err := do(name, mode, ino); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package apply
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+)
+
+// Shown is what a client was shown of the changes of a server's sandbox. Nothing
+// else is brought into its directory, whatever the server sends.
+type Shown struct {
+	entries review.Manifest
+	holders map[vpath.Path]bool // directories above the entries
+}
+
+func shownOf(entries review.Manifest) *Shown {
+	s := &Shown{entries: entries, holders: map[vpath.Path]bool{}}
+	for p := range entries {
+		for dir := range p.Ancestors() {
+			s.holders[dir] = true
+		}
+	}
+	return s
+}
+
+// ShownOf returns what r, which is of review.Of, shows.
+func ShownOf(r *review.Review) (*Shown, error) {
+	var list []CarriedChange
+	for _, f := range r.Files() {
+		if f.Own || f.LeftOut != "" {
+			continue
+		}
+		c := CarriedChange{Path: f.Path, Status: f.Status}
+		if f.New != nil {
+			c.Mode, c.Target = f.New.Mode, f.New.Target
+		}
+		if f.Status != changes.Deleted && c.Mode&record.TypeBits == unix.S_IFREG {
+			content, err := r.Content(&f)
+			if err != nil {
+				return nil, err
+			}
+			c.SHA256 = content.SHA256
+		}
+		list = append(list, c)
+	}
+	return ShownChanges(list), nil
+}
+
+// ShownChanges returns what shows these changes.
+func ShownChanges(list []CarriedChange) *Shown {
+	entries := review.Manifest{}
+	for _, c := range list {
+		e := review.ShownEntry{Added: c.Status == changes.Added}
+		if c.Status != changes.Deleted {
+			e.Mode, e.Target = shownMode(c.Mode), record.HostPath(c.Target).String()
+		}
+		if e.IsRegular() {
+			if e.SHA256 = c.SHA256; e.SHA256 == "" { // too large to be told from another
+				continue
+			}
+		}
+		entries[c.Path] = e
+	}
+	return shownOf(entries)
+}
+
+// shownMode is what counts of a mode.
+func shownMode(mode uint32) uint32 {
+	switch mode & record.TypeBits {
+	case unix.S_IFDIR:
+		return mode & (record.TypeBits | record.StickyBits)
+	case unix.S_IFLNK:
+		return unix.S_IFLNK
+	}
+	return mode & (record.TypeBits | record.PermBits)
+}
+
+// Beside returns what both show. At and below the paths that is what s shows.
+func (s *Shown) Beside(before *Shown, paths []vpath.Path) *Shown {
+	if before == nil || len(paths) == 0 {
+		return s
+	}
+	all, shown := maps.Clone(before.entries), review.Selection(paths)
+	maps.DeleteFunc(all, func(p vpath.Path, _ review.ShownEntry) bool { return shown(p) })
+	maps.Copy(all, s.entries)
+	return shownOf(all)
+}
+
+// Admit returns a change that may be brought over, with the sum that its content must
+// have. Errors: Internal for one that was not shown so; an honest server says itself
+// what has changed since.
+func (s *Shown) Admit(c CarriedChange) (CarriedChange, error) {
+	if !isCarried(c.Outcome) {
+		return c, nil
+	}
+	if c.Status == changes.Deleted {
+		c.Mode, c.Target = 0, ""
+	}
+	want, is := s.entries[c.Path]
+	if !is && s.implies(c) {
+		return c, nil
+	}
+	if !is || shownMode(c.Mode) != want.Mode || record.HostPath(c.Target).String() != want.Target {
+		return c, errdefs.New(errdefs.Internal, "the server sends a change of %s that it did not show: nothing is applied; to see what is there now, run agentfense diff again", c.Path)
+	}
+	c.SHA256 = cmp.Or(want.SHA256, c.SHA256)
+	return c, nil
+}
+
+// implies reports whether c goes without saying: a directory that is made for what
+// was shown in it, or that goes with it.
+func (s *Shown) implies(c CarriedChange) bool {
+	return s.holders[c.Path] && (c.Status == changes.Deleted || c.Status == changes.Added && c.Mode&record.TypeBits == unix.S_IFDIR)
+}
+
+// lastShownFile has what was shown last of the sandbox of an upload.
+const lastShownFile = "shown.json"
+
+// shownFile is the form of lastShownFile.
+type shownFile struct {
+	SchemaVersion int             `json:"schema_version"`
+	Digest        string          `json:"digest"`  // the server's
+	Entries       string          `json:"entries"` // the digest of changes
+	Changes       json.RawMessage `json:"changes"`
+}
+
+// SetShown keeps what was shown last, to which the server gave a digest.
+func SetShown(u *record.Upload, digest string, s *Shown) error {
+	changes, err := s.entries.Encode()
+	if err != nil {
+		return errdefs.New(errdefs.Internal, "what was shown: %w", err)
+	}
+	text, err := json.Marshal(shownFile{SchemaVersion: record.SchemaVersion, Digest: digest, Entries: s.entries.Digest(), Changes: changes})
+	if err == nil {
+		err = safefs.WriteDurably(u.Sandbox.Dir(), lastShownFile, text)
+	}
+	if err != nil {
+		return record.HostError("what was shown", err)
+	}
+	return nil
+}
+
+// LastShownOf returns what was shown last, if its digest is that one. Errors: NotFound if
+// it is not; Precondition if it is damaged.
+func LastShownOf(u *record.Upload, digest string) (*Shown, error) {
+	path := filepath.Join(u.Sandbox.Dir(), lastShownFile)
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, record.HostError("what was shown", err)
+	}
+	var f shownFile
+	if err == nil {
+		if err := json.Unmarshal(text, &f); err != nil {
+			return nil, errdefs.New(errdefs.Precondition, "what was shown, %s: damaged: run agentfense diff again", record.HostPath(path))
+		}
+	}
+	if f.Digest != digest {
+		return nil, errdefs.New(errdefs.NotFound, "review %s: not shown here last: run agentfense diff again", digest)
+	}
+	entries, err := review.DecodeManifest(f.Changes, f.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return shownOf(entries), nil
+}

@@ -1,0 +1,349 @@
+package changes
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/layer"
+)
+
+// applyLock is the right to apply or discard, one command at a time also while a
+// supervisor has the sandbox's lock. Its file lists the paths an apply is
+// about to touch, so that the next apply or discard finds what a killed one left in the
+// source: files under temporary names, and directories without their mode. Of what
+// it was about to place it says what it looks like (see placing). The list stays
+// until nothing of that is left.
+type applyLock struct {
+	file *os.File
+	size int64 // of the list, in whole lines
+	mark int64 // where the line is that forgetting writes
+}
+
+// ApplyLockPath is the path of the apply lock.
+func (w *Work) ApplyLockPath() string { return filepath.Join(w.Sandbox.Dir(), w.ApplyLockFile) }
+
+// takeApplyLock takes the apply lock and clears up after an apply that was killed.
+// Errors: Precondition if another command has it, or if what was left is
+// somebody's work.
+func (w *Work) takeApplyLock() error {
+	s := w.Sandbox
+	f, err := os.OpenFile(w.ApplyLockPath(), os.O_RDWR|os.O_CREATE, 0o600)
+	if w.Lock != nil && safefs.Kind(err) == errdefs.Exhausted {
+		return nil // there is no list to make, nor one that was left; the lock keeps others away
+	}
+	if err != nil {
+		return record.HostError("sandbox "+s.Name(), err)
+	}
+	t := &applyLock{file: f}
+	err = record.Flock(f, unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: another apply or discard is under way", s.Name())
+	case err != nil:
+		err = record.HostError("sandbox "+s.Name(), err)
+	case !record.IsAt(f, w.ApplyLockPath()):
+		err = errdefs.New(errdefs.Precondition, "sandbox %s: another apply has just ended; try again", s.Name())
+	default:
+		w.ApplyLock = t
+		err = w.clearUp()
+	}
+	if err != nil {
+		w.ApplyLock = nil
+		f.Close()
+	}
+	return err
+}
+
+// releaseApplyLock releases the apply lock, if it is held. What is still listed stays so.
+func (w *Work) releaseApplyLock() {
+	if w.ApplyLock == nil {
+		return
+	}
+	if w.Elsewhere && w.ApplyLock.size == 0 {
+		_ = os.Remove(w.ApplyLockPath()) // an empty list more does no harm
+	}
+	w.ApplyLock.file.Close()
+}
+
+// Intend lists, durably, the paths that are about to be touched, behind those
+// that are listed already.
+func (t *applyLock) Intend(paths []vpath.Path) error {
+	if t == nil {
+		return record.HostError("apply", unix.ENOSPC)
+	}
+	lines := make([]string, len(paths), len(paths)+1)
+	for i, p := range paths {
+		lines[i] = p.String()
+	}
+	err := t.Append(append(lines, notForgetting))
+	t.mark = t.size - int64(len(notForgetting)+1)
+	return err
+}
+
+// Forgetting says, durably, that the delta is about to forget what was placed. The
+// room for that is taken already.
+func (t *applyLock) Forgetting() error {
+	_, err := t.file.WriteAt([]byte(forgetting), t.mark)
+	if err == nil {
+		err = t.file.Sync()
+	}
+	if err != nil {
+		return record.HostError("apply", err)
+	}
+	return nil
+}
+
+// Append adds lines to the list, durably, all or none.
+func (t *applyLock) Append(lines []string) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	var list strings.Builder
+	for _, line := range lines {
+		list.WriteString(line + "\n")
+	}
+	err := t.file.Truncate(t.size)
+	n := 0
+	if err == nil {
+		n, err = t.file.WriteAt([]byte(list.String()), t.size)
+	}
+	if err == nil {
+		err = t.file.Sync()
+	}
+	if err != nil {
+		return record.HostError("apply", errors.Join(err, t.file.Truncate(t.size)))
+	}
+	t.size += int64(n)
+	return nil
+}
+
+// EndApply forgets the list, unless a directory still lacks its mode.
+func (w *Work) EndApply() error {
+	if len(w.Unfinished) > 0 || w.ApplyLock == nil {
+		return nil
+	}
+	w.ApplyLock.size = 0
+	return w.ApplyLock.file.Truncate(0)
+}
+
+// growth is what the entry counts for, with what stands under its temporary
+// name.
+func (e Entry) growth() (g SizeDelta) {
+	for _, name := range []string{e.Name, e.temp} {
+		if st, err := statEntry(e.Dir, name); err == nil && st != nil {
+			g.Add(st.Mode, st.Size, 1)
+		}
+	}
+	return g
+}
+
+// clearUp removes what a killed apply left in the source.
+func (w *Work) clearUp() error {
+	var err error
+	if w.ApplyLock.size, err = w.readApplyList(w.ApplyLock.file, w.clearTemp); err != nil {
+		return err
+	}
+	if err := w.adoptPlaced(); err != nil {
+		return err
+	}
+	return w.EndApply()
+}
+
+// peekApplyLock finds out what a killed apply has left and changes nothing.
+func (w *Work) peekApplyLock() error {
+	f, err := os.Open(w.ApplyLockPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return record.HostError("sandbox "+w.Sandbox.Name(), err)
+	}
+	defer f.Close()
+	_, err = w.readApplyList(f, func(vpath.Path, *layer.Base) error { return nil })
+	return err
+}
+
+// readApplyList calls clear with each path that a killed apply has listed and what the
+// delta records for it, and notes the directories that lack their mode. It
+// returns the size of the whole lines.
+func (w *Work) readApplyList(f io.Reader, clear func(vpath.Path, *layer.Base) error) (size int64, err error) {
+	list, err := io.ReadAll(f)
+	if err != nil {
+		return 0, record.HostError("sandbox "+w.Sandbox.Name(), err)
+	}
+	if len(list) == 0 {
+		return 0, nil
+	}
+	bases, err := w.Stack.Bases()
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(list)) {
+		text, whole := strings.CutSuffix(line, "\n")
+		if !whole {
+			break // it was killed while it wrote the list, before it touched what this line names
+		}
+		size += int64(len(line))
+		if strings.HasPrefix(text, "{") {
+			w.notePlacing(text)
+			continue
+		}
+		if text == forgetting || text == notForgetting {
+			w.forgot = w.forgot || text == forgetting
+			continue
+		}
+		name, err := vpath.Unescape(text)
+		if err != nil {
+			continue
+		}
+		p, err := vpath.Parse(name)
+		if err == nil && !w.Resumed[p] {
+			w.Resumed[p] = true
+			err = w.clearUpAt(p, bases, clear)
+		}
+		if err != nil {
+			return 0, errdefs.New(errdefs.Precondition, "apply %s: %w", vpath.Path(name), err)
+		}
+	}
+	return size, nil
+}
+
+func (w *Work) clearUpAt(p vpath.Path, bases map[vpath.Path]layer.Base, clear func(vpath.Path, *layer.Base) error) error {
+	var base *layer.Base
+	if b, recorded := bases[p]; recorded {
+		base = &b
+	}
+	if err := clear(p, base); err != nil {
+		return err
+	}
+	return w.noteUnfinished(p, base)
+}
+
+// clearTemp removes what stands under the temporary name of p.
+func (w *Work) clearTemp(p vpath.Path, base *layer.Base) error {
+	err := w.Tree.At(p, func(e Entry) error {
+		before := e.growth()
+		defer func() {
+			after := e.growth()
+			w.Cleared.Files += after.Files - before.Files
+			w.Cleared.Bytes += after.Bytes - before.Bytes
+			w.Cleared.Dirs += after.Dirs - before.Dirs
+		}()
+		if base == nil || base.Absent || record.IsDir(base.Mode) {
+			// Nothing was ever taken away to make room for it.
+			return e.removeTemp()
+		}
+		return e.recover(func(name string, st *unix.Stat_t) bool {
+			return isBase(base, st) || w.Elsewhere && HasBaseContent(base, e.Dir, name, st)
+		})
+	})
+	if IsWayGone(err) {
+		return nil // its directory is gone
+	}
+	return err
+}
+
+// placed is what the source has at p, if a killed apply has placed it and the
+// sandbox has made something else of its entry since, else nil.
+func (w *Work) placed(p vpath.Path) *layer.Base {
+	v, listed := w.placing[p]
+	if !listed {
+		return nil
+	}
+	info, err := w.Stack.Lookup(p)
+	if w.forgot && err == nil && info.Origin == layer.Source {
+		return nil
+	}
+	if same, err := v.isAt(p, info, err); err != nil || same {
+		return nil // it is gone on with
+	}
+	var made *layer.Base
+	err = w.Tree.At(p, func(e Entry) error {
+		now, err := e.Stat()
+		switch {
+		case err != nil || !e.IsPlaced(v.Made, now): // a conflict
+		case now == nil:
+			made = &layer.Base{Absent: true}
+		default:
+			made = BaseOf(now)
+		}
+		return nil
+	})
+	if v.Made.Absent && IsWayGone(err) {
+		made = &layer.Base{Absent: true} // removed with its directory
+	}
+	return made
+}
+
+// adoptPlaced has the delta take what was placed for what its entries are made of,
+// and tells of it in the audit log.
+func (w *Work) adoptPlaced() error {
+	var versions []Version
+	var told []vpath.Path
+	for p := range w.placing {
+		if made := w.placed(p); made != nil {
+			// No version that the delta could have: it is to forget nothing.
+			versions = append(versions, Version{Path: p.String(), Made: made})
+			told = append(told, p)
+		}
+	}
+	if len(versions) == 0 {
+		return nil
+	}
+	if _, err := w.Drop(versions); err != nil {
+		return err
+	}
+	slices.Sort(told)
+	return w.Sandbox.Log(audit.Applied{Paths: audit.Texts(told)})
+}
+
+// IsPlaced reports whether now, the entry's status, is what was about to be placed:
+// but for the ctime, which a rename or a link moves.
+func (e Entry) IsPlaced(made *layer.Base, now *unix.Stat_t) bool {
+	switch {
+	case made.Absent || now == nil:
+		return made.Absent && now == nil
+	case record.IsDir(made.Mode):
+		return record.IsDir(now.Mode) && now.Mode&record.StickyBits == made.Mode&record.StickyBits
+	case made.SHA256 != nil:
+		return HasBaseContent(made, e.Dir, e.Name, now)
+	case made.Ino == 0: // a FIFO
+		return now.Mode == made.Mode && now.Mtim == made.Mtime
+	}
+	return isBase(made, now)
+}
+
+// BaseOf is what a delta records of a file of the source, but for its content.
+func BaseOf(st *unix.Stat_t) *layer.Base {
+	return &layer.Base{Dev: st.Dev, Ino: st.Ino, Size: st.Size, Mode: st.Mode, Nlink: uint32(st.Nlink), Mtime: st.Mtim, Ctime: st.Ctim}
+}
+
+// notePlacing reads a line of listPlacing. One that cannot be read tells nothing.
+func (w *Work) notePlacing(line string) {
+	var v Version
+	if json.Unmarshal([]byte(line), &v) != nil || v.Made == nil {
+		return
+	}
+	if p, err := v.At(); err == nil {
+		w.placing[p] = v
+	}
+}
+
+// forgetting is the list's line behind which the delta forgets what was placed: where
+// it has nothing then, the sandbox need not have removed anything.
+const (
+	forgetting    = "forgetting"
+	notForgetting = "          " // as long
+)

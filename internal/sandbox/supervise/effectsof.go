@@ -1,0 +1,91 @@
+package supervise
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/view/fusefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// denialSet collects what one command was refused.
+type denialSet struct {
+	mu    sync.Mutex
+	at    map[api.Denied]int // by all but the count
+	list  []api.Denied
+	bytes int
+	count int64
+}
+
+// note adds a refusal, or several alike.
+func (s *denialSet) note(d fusefs.Denial, rule string) {
+	key := api.Denied{
+		Path: d.Path.Text(), Operation: d.Operation, Permission: d.Permission,
+		Rule: vpath.EncodeText(rule), RuleIndex: d.Rule, PID: d.PID, Program: vpath.EncodeText(d.Program),
+	}
+	if rule == "" { // the decision is none of the sandbox's rules
+		key.RuleIndex = policy.NoRule
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count += int64(d.Count)
+	i, known := s.at[key]
+	if !known {
+		s.bytes += len(key.Path) + len(key.Rule)
+		if len(s.list) >= api.MaxEffects || s.bytes > api.MaxEffectBytes {
+			return
+		}
+		if s.at == nil {
+			s.at = map[api.Denied]int{}
+		}
+		i = len(s.list)
+		s.at[key], s.list = i, append(s.list, key)
+	}
+	s.list[i].Count += int64(d.Count)
+}
+
+// effectsOf returns what a command was refused and did.
+func effectsOf(denials *denialSet, c list) api.Effects {
+	denials.mu.Lock()
+	defer denials.mu.Unlock()
+	e := api.Effects{Denied: slices.Clone(denials.list), DeniedCount: denials.count}
+	e.Changed, e.ChangedCount = c.list()
+	return e
+}
+
+// list returns the changes by path, as many as Effects take, and their number.
+func (c list) list() (list []api.Changed, count int64) {
+	type entry struct {
+		path, from vpath.Path
+		kind       api.ChangeKind
+	}
+	var all []entry
+	for kind, paths := range map[api.ChangeKind][]vpath.Path{
+		api.Created: c.Created, api.Modified: c.Modified, api.Deleted: c.Deleted,
+	} {
+		for _, p := range paths {
+			all = append(all, entry{path: p, kind: kind})
+		}
+	}
+	for _, r := range c.Renamed {
+		all = append(all, entry{r.To, r.From, api.Renamed})
+	}
+	slices.SortFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.kind, b.kind))
+	})
+	bytes := 0
+	for _, e := range all[:min(len(all), api.MaxEffects)] {
+		changed := api.Changed{Path: e.path.Text(), Kind: e.kind}
+		if e.kind == api.Renamed {
+			changed.From = e.from.Text()
+		}
+		if bytes += len(changed.Path) + len(changed.From); bytes > api.MaxEffectBytes {
+			break
+		}
+		list = append(list, changed)
+	}
+	return list, int64(len(all) + c.Omitted)
+}

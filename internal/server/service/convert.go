@@ -1,0 +1,193 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/auth"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// The most that rules may take: those of a request, and all that a sandbox has
+// had. Its record holds them, and is read whole whenever any sandbox is made.
+const (
+	maxRuleBytes      = 1 << 20
+	maxEveryRuleBytes = 4 << 20
+	oneRuleBytes      = 64 // besides its pattern
+)
+
+// checkRuleRoom refuses rules for which a sandbox's record has no room.
+func checkRuleRoom(r record.Record, rules []policy.Rule) error {
+	size := 0
+	for _, rule := range slices.Concat(append(slices.Clone(r.EarlierRules), r.Rules, rules)...) {
+		size += len(rule.Pattern) + oneRuleBytes
+	}
+	if size > maxEveryRuleBytes {
+		return errdefs.New(errdefs.Exhausted, "permissions: with all that the sandbox has had before they take more than %w: make a new one", &errdefs.Limit{Most: maxEveryRuleBytes, Resource: "bytes"})
+	}
+	return nil
+}
+
+// rulesOf reads the rules of a request: what they mean, and as they were sent.
+func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []record.SentRule, error) {
+	size := 0
+	for _, r := range sent {
+		size += len(r.GetPattern()) + oneRuleBytes
+	}
+	if size > maxRuleBytes {
+		return nil, nil, errdefs.New(errdefs.Invalid, "permissions: %d rules take more than %d bytes", len(sent), maxRuleBytes)
+	}
+	rules, err := wireconv.DecodeRules(sent, "the request")
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, rule := range rules {
+		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
+			return nil, nil, errdefs.New(errdefs.Invalid, "permissions[%d].pattern: %w", i, err)
+		}
+	}
+	return rules, wireconv.DecodeSent(sent), nil
+}
+
+// confinement is what confines a sandbox's processes, in a record's words.
+type confinement struct{ name, image, net string }
+
+// maxImageBytes is twice what a registry, a name of 255 bytes and a digest take.
+const maxImageBytes = 1 << 10
+
+// runtimeOf reads what is to confine a sandbox's processes. Whether the host has
+// it shows at the start. Errors: Invalid; Denied for what the configuration does
+// not allow the caller, whether it is there or not.
+func (s *Service) runtimeOf(caller auth.Caller, runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+	how, err := s.readRuntime(runtime, image)
+	c := s.config.Runtime
+	switch {
+	case err != nil || caller.Operator:
+		return how, err
+	case !c.Permits(config.RuntimeType(how.name)):
+		return confinement{}, errdefs.New(errdefs.Denied, "runtime %s: the server does not allow it: its operator can add it to runtime.allowed", how.name)
+	case image != "" && !c.Docker.Allows(image):
+		return confinement{}, errdefs.New(errdefs.Denied, "image %s: the server does not allow it: its operator can add it to runtime.docker.images", vpath.Escape(image))
+	}
+	return how, nil
+}
+
+// readRuntime is runtimeOf for a caller who may name any.
+func (s *Service) readRuntime(runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+	c := s.config.Runtime
+	name, err := wireconv.Runtime.Parse("runtime", runtime)
+	switch {
+	case err != nil:
+		return confinement{}, err
+	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !config.IsImage(image):
+		return confinement{}, errdefs.New(errdefs.Invalid, "image: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12")
+	case cmp.Or(name, string(c.Type)) == record.RuntimeDocker:
+		return confinement{record.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil
+	case image != "":
+		return confinement{}, errdefs.New(errdefs.Invalid, "image: only the docker runtime has images")
+	}
+	return confinement{name: record.RuntimeBwrap, net: record.NetNone}, nil
+}
+
+// limitsOf reads the limits of a request; 0 is none.
+func limitsOf(r *sandboxv1.ResourceLimits) (record.Limits, error) {
+	for _, f := range []struct {
+		name               string
+		value, least, most int64
+	}{
+		{"memory_bytes", r.GetMemoryBytes(), 1 << 20, math.MaxInt64},
+		{"cpu_quota", r.GetCpuQuota(), 1000, 4096 * wireconv.CPUPeriod.Microseconds()}, // the kernel's least
+		{"cpu_shares", r.GetCpuShares(), 2, 1 << 18},                                   // the kernel's
+		{"pids_limit", r.GetPidsLimit(), 1, 1 << 22},                                   // the kernel's most, see proc_sys_kernel(5)
+		{"disk_bytes", r.GetDiskBytes(), 1, math.MaxInt64},
+		{"disk_inodes", r.GetDiskInodes(), 1, math.MaxInt64},
+	} {
+		if f.value != 0 && (f.value < f.least || f.value > f.most) {
+			return record.Limits{}, errdefs.New(errdefs.Invalid, "resources.%s: %d is not between %d and %d", f.name, f.value, f.least, f.most)
+		}
+	}
+	return wireconv.DecodeLimits(r), nil
+}
+
+// maxLabelBytes bounds a sandbox's labels, which its record holds.
+const maxLabelBytes = 64 << 10
+
+func checkLabels(labels map[string]string) error {
+	size := 0
+	for name, value := range labels {
+		if name == "" {
+			return errdefs.New(errdefs.Invalid, "labels: one has no name")
+		}
+		size += len(name) + len(value)
+	}
+	if size > maxLabelBytes {
+		return errdefs.New(errdefs.Invalid, "labels: %d bytes are more than %d", size, maxLabelBytes)
+	}
+	return nil
+}
+
+// durationOf reads a duration of a request; absent or 0 is the default.
+func durationOf(field string, d *durationpb.Duration, standard time.Duration) (time.Duration, error) {
+	switch {
+	case d == nil:
+		return standard, nil
+	case d.CheckValid() != nil:
+		return 0, errdefs.New(errdefs.Invalid, "%s: is no duration", field)
+	case d.AsDuration() < 0:
+		return 0, errdefs.New(errdefs.Invalid, "%s: %s is negative", field, d.AsDuration())
+	case d.AsDuration() == 0:
+		return standard, nil
+	}
+	return d.AsDuration(), nil
+}
+
+// describe tells what a sandbox is and how it stands.
+func (s *Service) describe(ctx context.Context, sb *record.Sandbox) (*sandboxv1.Sandbox, error) {
+	_, err := api.Dial(ctx, sb.Dir())
+	if err != nil && !errdefs.Is(err, errdefs.NotFound) {
+		return nil, err
+	}
+	held, heldErr := sb.IsSyncHeld()
+	if heldErr != nil {
+		return nil, heldErr
+	}
+	live := err == nil
+	d := wireconv.Sandbox{Record: sb.Record(), SyncHeld: held}
+	served := d.Record.Served
+	if served.Sync = s.syncOf(sb); !d.Record.IsUploaded() {
+		served.Sync = config.SyncManual
+	}
+	d.Status, served.Failure = served.Status(live)
+	served.Failure = s.scrub(served.Failure)
+	if mayKnowPolicy(ctx) {
+		d.Sent, d.Variables = served.Sent, variableNames(sb)
+	}
+	return wireconv.EncodeSandbox(d), nil
+}
+
+// usageOf says what a sandbox holds, nil where nobody may know or can tell.
+func usageOf(ctx context.Context, sb *record.Sandbox) *sandboxv1.SandboxUsage {
+	if !mayKnowPolicy(ctx) {
+		return nil
+	}
+	u, err := review.UsageOf(sb)
+	if err != nil {
+		return nil
+	}
+	return wireconv.EncodeUsage(&u)
+}

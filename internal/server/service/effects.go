@@ -1,0 +1,17 @@
+package service
+
+import (
+	"slices"
+
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+)
+
+// withoutRules returns the effects as a caller may know them who may not know
+// the policy: what was refused, but not by which pattern.
+func withoutRules(e api.Effects) api.Effects {
+	e.Denied = slices.Clone(e.Denied)
+	for i := range e.Denied {
+		e.Denied[i].Rule = ""
+	}
+	return e
+}

@@ -1,0 +1,102 @@
+package wireconv
+
+import (
+	"cmp"
+	"slices"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+)
+
+// maxPaths bounds the paths of one answer; a number tells of the others.
+const maxPaths = 10_000
+
+// EncodeSelection returns which changes are meant. The root is "/", as a server refuses
+// an empty path.
+func EncodeSelection(paths []vpath.Path) []string {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		out[i] = cmp.Or(p.Text(), string(vpath.Root))
+	}
+	return out
+}
+
+// EncodeApplied returns what an apply did, what was applied last.
+func EncodeApplied(result apply.Result) *sandboxv1.ApplyResponse {
+	listed := result.AppliedLast()
+	answer := &sandboxv1.ApplyResponse{
+		ResultCount: int64(len(listed)), AppliedCount: int64(result.Count(apply.Applied)),
+		WrittenAgain: encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]),
+	}
+	for _, p := range listed[:min(len(listed), maxPaths)] {
+		answer.Results = append(answer.Results, &sandboxv1.PathOutcome{
+			Path: p.Path.Text(), Outcome: Outcome.Encode(p.Outcome), Reason: p.Reason, Status: ChangeStatus.Encode(p.Status),
+		})
+	}
+	return answer
+}
+
+// DecodeApplied returns what an apply did, by path. Errors: Internal for an invalid path.
+func DecodeApplied(answer *sandboxv1.ApplyResponse) (result apply.Result, err error) {
+	for _, p := range answer.Results {
+		path, err := decodePath(p.Path)
+		if err != nil {
+			return result, err
+		}
+		result.Paths = append(result.Paths, apply.PathResult{
+			Path: path, Status: ChangeStatus.Decode(p.Status), Outcome: Outcome.Decode(p.Outcome), Reason: vpath.Escape(p.Reason),
+		})
+	}
+	slices.SortFunc(result.Paths, func(a, b apply.PathResult) int { return cmp.Compare(a.Path, b.Path) })
+	result.Changed, err = decodePaths(answer.WrittenAgain)
+	return result, err
+}
+
+// EncodeDiscarded returns what a discard did.
+func EncodeDiscarded(result apply.DiscardResult) *sandboxv1.DiscardResponse {
+	return &sandboxv1.DiscardResponse{
+		Paths: encodePaths(result.Paths[:min(len(result.Paths), maxPaths)]), PathCount: int64(len(result.Paths)),
+		WrittenAgain: encodePaths(result.Changed[:min(len(result.Changed), maxPaths)]),
+	}
+}
+
+// DecodeDiscarded is the reverse of EncodeDiscarded. Errors: Internal for an invalid path.
+func DecodeDiscarded(answer *sandboxv1.DiscardResponse) (result apply.DiscardResult, err error) {
+	if result.Paths, err = decodePaths(answer.Paths); err != nil {
+		return result, err
+	}
+	result.Changed, err = decodePaths(answer.WrittenAgain)
+	return result, err
+}
+
+// EncodeChange returns the header of a change whose content follows.
+func EncodeChange(c apply.CarriedChange) *sandboxv1.ReadChangesResponse_Change {
+	m := &sandboxv1.ReadChangesResponse_Change{
+		Path: c.Path.Text(), Status: ChangeStatus.Encode(c.Status), Outcome: Outcome.Encode(c.Outcome), Reason: c.Reason,
+	}
+	if c.Mode != 0 {
+		m.State = &sandboxv1.FileState{Mode: c.Mode, Size: c.SizeBytes, SymlinkTarget: vpath.EncodeText(c.Target), Sha256: c.SHA256}
+	}
+	return m
+}
+
+// DecodeChange is the reverse of EncodeChange. Errors: Internal for an invalid path, and for a
+// status or an outcome of which it is not known what it means for a file of this host.
+func DecodeChange(m *sandboxv1.ReadChangesResponse_Change) (apply.CarriedChange, error) {
+	path, err := decodePath(m.Path)
+	if err != nil {
+		return apply.CarriedChange{}, err
+	}
+	c := apply.CarriedChange{
+		Path: path, Status: ChangeStatus.Decode(m.Status), Outcome: Outcome.Decode(m.Outcome), Reason: vpath.Escape(m.Reason),
+	}
+	if c.Status == 0 || c.Outcome == "" {
+		return c, errdefs.New(errdefs.Internal, "server sent an unknown change of %s", path)
+	}
+	if s := m.State; s != nil {
+		c.Mode, c.SizeBytes, c.Target, c.SHA256 = s.Mode, s.Size, vpath.DecodeText(s.SymlinkTarget), s.Sha256
+	}
+	return c, nil
+}

@@ -1,0 +1,133 @@
+package wireconv
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// EncodeRules returns rules as they are sent. Errors: Invalid for a pattern that is not
+// UTF-8, which a message cannot hold.
+func EncodeRules(rules []policy.Rule) ([]*sandboxv1.PermissionRule, error) {
+	out := make([]*sandboxv1.PermissionRule, len(rules))
+	for i, r := range rules {
+		if !utf8.ValidString(r.Pattern) {
+			return nil, errdefs.New(errdefs.Invalid, "%s: pattern %s: a server accepts only UTF-8", r.Source, vpath.Quote(r.Pattern))
+		}
+		out[i] = &sandboxv1.PermissionRule{
+			Pattern: r.Pattern, Type: PatternType.Encode(r.Type), Permission: Permission.Encode(r.Permission), Priority: r.Priority,
+			Origin: RuleOrigin.Encode(r.Origin), Own: r.Own,
+		}
+	}
+	return out, nil
+}
+
+// DecodeRules returns what rules mean, source as where they are from. An enum that was
+// not specified means what the API says it does. Errors: Invalid for an unknown value.
+func DecodeRules(sent []*sandboxv1.PermissionRule, source string) ([]policy.Rule, error) {
+	rules := make([]policy.Rule, 0, len(sent))
+	for i, r := range sent {
+		field := func(name string) string { return fmt.Sprintf("permissions[%d].%s", i, name) }
+		permission, err := Permission.Parse(field("permission"), r.GetPermission())
+		if err != nil {
+			return nil, err
+		}
+		kind, err := PatternType.Parse(field("type"), r.GetType())
+		if err != nil {
+			return nil, err
+		}
+		origin, err := RuleOrigin.Parse(field("origin"), r.GetOrigin())
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, policy.Rule{
+			Pattern: r.GetPattern(), Permission: permission, Type: kind, Priority: r.GetPriority(), Origin: origin, Source: source,
+			Own: r.GetOwn() && permission == policy.None,
+		})
+	}
+	return rules, nil
+}
+
+// encodeSent returns rules as a client sent them.
+func encodeSent(rules []record.SentRule) []*sandboxv1.PermissionRule {
+	var out []*sandboxv1.PermissionRule
+	for _, r := range rules {
+		out = append(out, &sandboxv1.PermissionRule{
+			Pattern: r.Pattern, Type: sandboxv1.PatternType(r.Type), Permission: sandboxv1.Permission(r.Permission), Priority: r.Priority,
+			Origin: sandboxv1.RuleOrigin(r.Origin), Own: r.Own,
+		})
+	}
+	return out
+}
+
+// DecodeSent returns rules for a record that keeps them as they were sent.
+func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
+	var kept []record.SentRule
+	for _, r := range sent {
+		kept = append(kept, record.SentRule{
+			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
+			Origin: int32(r.GetOrigin()), Own: r.GetOwn(),
+		})
+	}
+	return kept
+}
+
+// EncodeExplanation returns an explanation, whose rules are those that were sent.
+func EncodeExplanation(x policy.Explanation, sent []record.SentRule) *sandboxv1.ExplainPolicyResponse {
+	index := func(rule int) int32 { return int32(indexAmong(rule, len(sent))) }
+	d := x.Decision
+	answer := &sandboxv1.ExplainPolicyResponse{
+		Permission: Permission.Encode(d.Permission), RuleIndex: index(d.Rule), Reason: d.Reason,
+		Traversable: d.Traversable, Ancestor: x.Ancestor.Text(),
+	}
+	if i := answer.RuleIndex; i >= 0 {
+		answer.Rule = encodeSent(sent[i : i+1])[0]
+	}
+	if below := index(x.Below); below >= 0 {
+		answer.BelowIndex = &below
+	}
+	for _, m := range x.Matches {
+		answer.Matches = append(answer.Matches, &sandboxv1.RuleMatch{RuleIndex: index(m.Rule), Why: m.Why})
+	}
+	return answer
+}
+
+// DecodeExplanation returns what a server explained of a path to a sandbox with so many
+// rules. Errors: Internal for an invalid path.
+func DecodeExplanation(m *sandboxv1.ExplainPolicyResponse, path vpath.Path, rules int) (policy.Explanation, error) {
+	index := func(i int32) int { return indexAmong(int(i), rules) }
+	x := policy.Explanation{
+		Path: path, Inherited: policy.NoRule, Below: policy.NoRule,
+		Decision: policy.Decision{
+			Permission: Permission.Decode(m.Permission), Rule: index(m.RuleIndex), Reason: m.Reason, Traversable: m.Traversable,
+		},
+	}
+	if m.Ancestor != "" {
+		var err error
+		if x.Ancestor, err = decodePath(m.Ancestor); err != nil {
+			return x, err
+		}
+	}
+	if m.BelowIndex != nil {
+		x.Below = index(*m.BelowIndex)
+	}
+	for _, match := range m.Matches {
+		if rule := index(match.RuleIndex); rule != policy.NoRule {
+			x.Matches = append(x.Matches, policy.Match{Rule: rule, Why: match.Why})
+		}
+	}
+	return x, nil
+}
+
+// indexAmong is the index of a rule among count ones, NoRule for another.
+func indexAmong(rule, count int) int {
+	if rule < 0 || rule >= count {
+		return policy.NoRule
+	}
+	return rule
+}

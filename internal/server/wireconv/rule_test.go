@@ -1,0 +1,43 @@
+package wireconv
+
+import (
+	"testing"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/view/policy"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func TestRulesSurviveTheWire(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := policy.Rule{
+			Pattern:    rapid.SampledFrom([]string{"a", "src/", "**/*.key", "/x/y", "ä b"}).Draw(t, "pattern"),
+			Permission: policy.Permission(rapid.IntRange(0, 3).Draw(t, "permission")),
+			Type:       policy.PatternType(rapid.IntRange(0, 3).Draw(t, "type")),
+			Priority:   rapid.Int32().Draw(t, "priority"),
+			Origin:     policy.Origin(rapid.IntRange(0, 2).Draw(t, "origin")),
+			Source:     "--write",
+		}
+		sent, err := EncodeRules([]policy.Rule{rule})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := DecodeRules(sent, SentNote)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Source = SentNote
+		if diff := cmp.Diff([]policy.Rule{rule}, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+	if _, err := EncodeRules([]policy.Rule{{Pattern: "\xff"}}); !errdefs.Is(err, errdefs.Invalid) {
+		t.Errorf("a pattern that is no UTF-8: %v", err)
+	}
+	newer := &sandboxv1.Sandbox{Permissions: []*sandboxv1.PermissionRule{{Pattern: "a", Permission: 77}}}
+	if got, err := DecodeSandbox(newer); !errdefs.Is(err, errdefs.Unsupported) {
+		t.Errorf("a permission of a newer server: %v, %v", got, err)
+	}
+}

@@ -1,0 +1,64 @@
+package layer
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/safefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/view/layer/journal"
+)
+
+// keepCovered records the content of the source's file at p, which a whiteout hides
+// and which a new entry is about to replace.
+func (s *Stack) keepCovered(p vpath.Path, v *mergedDir) error {
+	last := v.parts[len(v.parts)-1]
+	if last.origin != Source {
+		return nil
+	}
+	if _, ok := s.covered[p]; ok {
+		return nil // else making and removing it for ever would fill the log
+	}
+	st, err := statAt(last.fd, p.Base())
+	if err != nil || !st.isRegular() {
+		return nil // gone meanwhile, or nothing to merge with later
+	}
+	s.covered[p] = struct{}{}
+	return s.keepReplaced(p, entry{part: last, stored: p.Base(), st: st}, journal.LaterBaseRecord)
+}
+
+// keepReplaced records e, which is the source's entry at p, with its content if that
+// can be read. The record is made by record.
+func (s *Stack) keepReplaced(p vpath.Path, e entry, record func(vpath.Path, Base) journal.Record) error {
+	base := baseOf(&e.st)
+	if e.st.isRegular() {
+		s.addContent(&base, e)
+	}
+	return s.journal.Append(record(p, base))
+}
+
+// addContent adds the content of e to base. Without it, as where it cannot be read or
+// kept, a later merge is not possible.
+func (s *Stack) addContent(base *Base, e entry) {
+	fd, st, err := s.openEntry(e, false)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	whole := baseOf(&st)
+	var content []byte
+	if st.size > ContentMax {
+		err = s.journal.Share(&whole, fd)
+	} else {
+		content, err = safefs.ReadRange(fd, 0, st.size)
+	}
+	if err != nil {
+		return
+	}
+	if now, err := statFd(fd); err != nil || !st.unchanged(&now) {
+		return
+	}
+	if st.size <= ContentMax && s.journal.Keep(&whole, content) != nil {
+		return
+	}
+	*base = whole
+}
