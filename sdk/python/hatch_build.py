@@ -1,7 +1,8 @@
-"""Put the program into the wheel, and say where such a wheel runs.
+"""Put the programs into the wheel, and say where such a wheel runs.
 
-$AGENTFENSE_WHEEL names the directory with the program, ``agentfense``, and with the licences of what is linked into
-it, ``NOTICES``: ``make wheel`` fills one. Without the variable the wheel has no program, and is for any platform.
+$AGENTFENSE_WHEEL names the directory with the programs, ``agentfense`` and ``agentfense-server``, and with the licences
+of what is linked into them, ``NOTICES``: ``make wheel`` fills one. Without the variable the wheel has no program, and
+is for any platform.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ProgramHook(BuildHookInterface[Any]):
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: Dict[str, Any]) -> None:
-        """Add the program as the console command."""
+        """Add the programs: the console command, and the server beside it."""
         named = os.environ.get("AGENTFENSE_WHEEL")
         if self.target_name != "wheel" or version == "editable":
             return
@@ -42,12 +43,15 @@ class ProgramHook(BuildHookInterface[Any]):
         parts = Path(named)
         try:
             platform = platform_of(parts / "agentfense")
+            if platform_of(parts / "agentfense-server") != platform:
+                raise ValueError(f"{parts}: the two programs are for different machines")
         except (OSError, ValueError) as cause:
             self.app.abort(f"AGENTFENSE_WHEEL: {cause}")
         metadata = f"{self.build_config.builder.project_id}.dist-info"
         build_data["tag"] = "py3-none-" + ".".join(f"{name}_{platform}" for name in PLATFORMS)
         build_data["pure_python"] = False
-        build_data["shared_scripts"][str(parts / "agentfense")] = "agentfense"
+        for name in ("agentfense", "agentfense-server"):
+            build_data["shared_scripts"][str(parts / name)] = name
         build_data["force_include"][str(parts / "NOTICES")] = f"{metadata}/licenses/NOTICES"
 
     def finalize(self, version: str, build_data: Dict[str, Any], artifact_path: str) -> None:

@@ -18,7 +18,7 @@ from agentfense import AsyncSandbox, AsyncSandboxClient, RuntimeType, Sandbox, S
 __all__ = ["LIMIT", "check_clean", "need", "on_both", "processes_of", "root", "stop_server", "wait_until"]
 
 REQUIRED = os.environ.get("AGENTFENSE_REQUIRE", "").split(",")
-"""What may not be missing, as for the Go tests (internal/needs)."""
+"""What may not be missing, as for the Go tests (internal/lib/testenv)."""
 
 
 def need(name: str, why_not: str) -> None:

@@ -195,6 +195,13 @@ async def test_cancelling_from_local_leaves_nothing(async_client: AsyncSandboxCl
         await wait_until("nothing is left", nothing)
 
 
+async def test_variables_and_usage(home: Path, project: Path) -> None:
+    async with await AsyncSandbox.from_local(project, env={"A": "its own"}) as sb:
+        assert (await sb.run("echo $A")).stdout == "its own\n"
+        (listed,) = await sb.client.list_sandboxes(sb.codebase_id, usage=True)
+        assert listed.variables == ["A"] and listed.usage is not None and listed.usage.pending_changes == 0
+
+
 async def test_name_and_expiry(home: Path, project: Path) -> None:
     async with await AsyncSandbox.from_local(project, name="named", expires_in=3600, auto_start=False) as sb:
         made = await AsyncSandbox.from_codebase(sb.codebase_id, name="other", expires_in=7200, auto_start=False)

@@ -313,3 +313,17 @@ def test_an_interrupt_while_the_thread_is_started(
             client.create_codebase("demo", "interrupted")
     assert time.monotonic() - begun < 30
     assert client.list_codebases("interrupted") == []
+
+
+def test_a_sandbox_has_its_variables_and_tells_what_it_holds(home: Path, client: SandboxClient, project: Path) -> None:
+    with Sandbox.from_local(project, preset="development", env={"A": "its own", "B": "hidden"}) as sb:
+        assert sb.run("echo $A $B; echo > a-new-file").stdout == "its own hidden\n"
+        assert sb.run("echo $A $B", env={"A": "given"}).stdout == "given hidden\n"
+        assert client.get_sandbox(sb.id).variables == ["A", "B"]
+        (listed,) = client.list_sandboxes(sb.codebase_id, usage=True)
+        assert listed.usage is not None and listed.usage.disk_bytes > 0
+        assert (listed.usage.pending_changes, listed.usage.pending_changes_more) == (1, False)
+        assert client.list_sandboxes(sb.codebase_id)[0].usage is None
+        sb.discard()
+    with pytest.raises(InvalidConfigurationError, match="no name of a variable"):
+        Sandbox.from_local(project, env={"a=b": "c"})

@@ -81,6 +81,7 @@ async def test_a_refusal_in_the_middle_is_heard_in_an_event_loop(address: str, t
 LOST = (grpc.StatusCode.INTERNAL, "Internal error from Core")
 TOLD = (grpc.StatusCode.RESOURCE_EXHAUSTED, FULL)
 WELL = (grpc.StatusCode.OK, "")
+DETAILS = grpc.aio.Metadata(("grpc-status-details-bin", b"the reason"))
 
 
 class Ending:
@@ -94,6 +95,9 @@ class Ending:
 
     async def details(self) -> str:
         return self._status[1]
+
+    async def trailing_metadata(self) -> grpc.aio.Metadata:
+        return DETAILS
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         for status in self._statuses:
@@ -118,3 +122,5 @@ async def test_what_grpc_says_beside_the_server_s_words(
     metadata = grpc.aio.Metadata()
     error = await End(Ending(*statuses)).of(grpc.aio.AioRpcError(said[0], metadata, metadata, said[1]))
     assert (error and (error.code(), error.details())) == want
+    if want not in (None, said):  # the details come with the words
+        assert error.trailing_metadata() == DETAILS

@@ -90,7 +90,7 @@ def test_the_own_server_is_mistaken_for_no_other(
     own: str, tls: bool, named: str, dialled: Optional[str], tmp_path: Path
 ) -> None:
     token = tmp_path / "token"
-    met = _server._met(replace(parse_endpoint(own, tls), token_file=token), parse_endpoint(named))
+    met = _server._matched(replace(parse_endpoint(own, tls), token_file=token), parse_endpoint(named))
     assert (met.target, met.token_file) == ((dialled, token) if dialled else (parse_endpoint(named).target, None))
 
 

@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from agentfense import exceptions as e
 from agentfense._errors import Call, error_of, write_error
+from agentfense._generated import Reason
 
 S = grpc.StatusCode
 SANDBOX = Call("exec", sandbox_id="sb_1", endpoint="here")
@@ -23,16 +24,11 @@ CASES: list[Tuple[grpc.StatusCode, str, Call, type, Dict[str, Any]]] = [
     (S.UNAVAILABLE, "connection refused", SANDBOX, e.ConnectionError, {"endpoint": "here"}),
     (S.UNAUTHENTICATED, "the token is not known here", SANDBOX, e.PermissionDeniedError, {"operation": "exec"}),
     (S.PERMISSION_DENIED, "not yours", DOWNLOAD, e.PermissionDeniedError, {"operation": "download", "path": "a"}),
-    (S.NOT_FOUND, "sandbox sb_1: no such sandbox", SANDBOX, e.SandboxNotFoundError, {"sandbox_id": "sb_1"}),
-    (S.NOT_FOUND, "codebase cb_1: no such codebase", DOWNLOAD, e.CodebaseNotFoundError, {"codebase_id": "cb_1"}),
-    (S.NOT_FOUND, "session sess_1: no such session", SESSION, e.SessionNotFoundError, {"session_id": "sess_1"}),
     (S.NOT_FOUND, "open a: no such file or directory", DOWNLOAD, e.FileNotFoundError, {"file_path": "a"}),
-    (S.FAILED_PRECONDITION, "sandbox sb_1: sandbox is not running", SANDBOX, e.SandboxNotRunningError, {}),
-    (S.FAILED_PRECONDITION, "session sess_1: session is closed", SESSION, e.SessionClosedError, {}),
     (S.FAILED_PRECONDITION, "it is a linked directory", UPLOAD, e.UploadError, {"file_path": "a"}),
     (S.FAILED_PRECONDITION, "sandboxes are made of it", CODEBASE, e.CodebaseError, {}),
     (S.FAILED_PRECONDITION, "no bwrap on the PATH", Call("start", "sb_1"), e.InvalidConfigurationError, {}),
-    (S.FAILED_PRECONDITION, "sandbox is already running", Call("start", "sb_1"), e.SandboxError, {}),
+    (S.NOT_FOUND, "no such sandbox", SANDBOX, e.SandboxError, {}),
     (S.DEADLINE_EXCEEDED, "command timed out", SESSION, e.CommandTimeoutError, {"timeout_seconds": 2.0}),
     (S.DEADLINE_EXCEEDED, "deadline", SANDBOX, e.ConnectionError, {}),
     (S.RESOURCE_EXHAUSTED, "disk full", SANDBOX, e.ResourceLimitExceededError, {}),
@@ -43,6 +39,19 @@ CASES: list[Tuple[grpc.StatusCode, str, Call, type, Dict[str, Any]]] = [
     (S.INTERNAL, "incident", SANDBOX, e.SandboxError, {}),
     (S.UNKNOWN, "?", SANDBOX, e.SandboxError, {}),
 ]
+
+REASONS: Dict[Reason, Tuple[grpc.StatusCode, Call, type]] = {
+    Reason.SANDBOX_NOT_FOUND: (S.NOT_FOUND, SANDBOX, e.SandboxNotFoundError),
+    Reason.CODEBASE_NOT_FOUND: (S.NOT_FOUND, DOWNLOAD, e.CodebaseNotFoundError),
+    Reason.SESSION_NOT_FOUND: (S.NOT_FOUND, SESSION, e.SessionNotFoundError),
+    Reason.EXEC_NOT_FOUND: (S.NOT_FOUND, SANDBOX, e.ExecNotFoundError),
+    Reason.SANDBOX_NOT_RUNNING: (S.FAILED_PRECONDITION, SANDBOX, e.SandboxNotRunningError),
+    Reason.SANDBOX_ALREADY_RUNNING: (S.FAILED_PRECONDITION, Call("start", "sb_1"), e.SandboxError),
+    Reason.SESSION_CLOSED: (S.FAILED_PRECONDITION, SESSION, e.SessionClosedError),
+    Reason.LIMIT_EXCEEDED: (S.RESOURCE_EXHAUSTED, SANDBOX, e.ResourceLimitExceededError),
+    Reason.COMMAND_NOT_STARTED: (S.INVALID_ARGUMENT, SANDBOX, e.InvalidConfigurationError),
+}
+"""Each reason with a call that it refuses, and what that raises, whatever the text says."""
 
 
 class Rpc(grpc.RpcError):
@@ -73,8 +82,17 @@ def test_error_of(code: Any, text: str, call: Call, cls: type, has: Dict[str, An
     assert (type(copy), vars(copy), str(copy)) == (cls, vars(error), str(error))
 
 
-def info(domain: str = "agentfense", **metadata: str) -> Any:
-    return error_details_pb2.ErrorInfo(reason="R", domain=domain, metadata=metadata)
+def info(domain: str = "agentfense", reason: str = "LIMIT_EXCEEDED", **metadata: str) -> Any:
+    return error_details_pb2.ErrorInfo(reason=reason, domain=domain, metadata=metadata)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_tells_errors_apart_and_not_the_text(reason: Reason) -> None:
+    code, call, cls = REASONS[reason]
+    error = error_of(Rpc(code, "some text", info(reason=reason.value)), call)
+    assert type(error) is cls and error.details == "some text"
+    stranger = error_of(Rpc(S.NOT_FOUND, "x", info("another", reason=reason.value)), SANDBOX)
+    assert type(stranger) is e.SandboxError
 
 
 def in_the_way(*paths: Tuple[str, str]) -> Any:
@@ -104,7 +122,7 @@ def in_the_way(*paths: Tuple[str, str]) -> Any:
         (
             S.FAILED_PRECONDITION,
             "sandbox is not running",
-            [info(status="stopped")],
+            [info(reason="SANDBOX_NOT_RUNNING", status="stopped")],
             e.SandboxNotRunningError,
             {"current_status": "stopped"},
         ),

@@ -35,7 +35,7 @@ def test_what_from_local_makes_waits_for_apply(tmp_path: Path, link: bool) -> No
         if not link:
             assert box.client.download_file(box.codebase_id, "a") == b"one\n"
         box.apply()
-    assert (source / "a").read_text() == ("two\n" if link else "one\n")
+    assert (source / "a").read_text() == "two\n"
 
 
 def test_what_is_lost_is_counted(tmp_path: Path) -> None:

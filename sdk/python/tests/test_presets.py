@@ -1,37 +1,28 @@
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+from typing import Iterator
 
 import pytest
 
-from agentfense import PermissionRule, presets
-from agentfense._secrets import SECRETS
+from agentfense import PermissionRule, _generated, presets
 from agentfense.types import PatternType, Permission, ResourceLimits
 
 FIRST_SECRETS = ["**/.env*", "**/secrets/**", "**/*.key", "**/*.pem"]
-
-
-def _table(suffix: str, secrets: List[str], more: List[str]) -> Dict[str, List[Tuple[str, str, int]]]:
-    hidden = [(p, "none", 100) for p in secrets]
-    read_only = hidden if not suffix else []
-    return {
-        "agent-safe" + suffix: [
-            ("**/*", "read", 0),
-            ("/output/**", "write", 10),
-            ("/tmp/**", "write", 10),
-            ("**/.git/**", "none", 50),
-            *hidden,
-            *[(p, "none", 100) for p in more],
-        ],
-        "read-only" + suffix: [("**/*", "read", 0), *read_only],
-        "full-access" + suffix: [("**/*", "write", 0)],
-        "view-only" + suffix: [("**/*", "view", 0)],
-        "development" + suffix: [("**/*", "write", 0), *hidden],
-    }
-
-
-TABLE = _table("", list(SECRETS), [])
-FIRST = _table("@v1", FIRST_SECRETS, ["**/credentials*"])
+HIDDEN = [(p, "none", 100) for p in FIRST_SECRETS]
+FIRST = {
+    "agent-safe@v1": [
+        ("**/*", "read", 0),
+        ("/output/**", "write", 10),
+        ("/tmp/**", "write", 10),
+        ("**/.git/**", "none", 50),
+        *HIDDEN,
+        ("**/credentials*", "none", 100),
+    ],
+    "read-only@v1": [("**/*", "read", 0)],
+    "full-access@v1": [("**/*", "write", 0)],
+    "view-only@v1": [("**/*", "view", 0)],
+    "development@v1": [("**/*", "write", 0), *HIDDEN],
+}
 
 
 @pytest.fixture
@@ -42,19 +33,26 @@ def registered() -> Iterator[None]:
     presets.PRESETS.update(before)
 
 
-def test_the_rules_of_each_preset() -> None:
-    assert presets.list_presets() == sorted(TABLE)
+def test_each_preset_has_the_rules_of_the_command_line() -> None:
+    for generated, mine in ((_generated.PRESETS, presets.PRESETS), (_generated.FIRST_PRESETS, presets.FIRST_PRESETS)):
+        assert sorted(generated) == sorted(mine)
+        for name, want in generated.items():
+            rules = presets.get_preset(name)
+            assert [(r.pattern, r.permission, r.type, r.priority) for r in rules] == list(want)
+            assert presets.get_preset_dicts(name) == [
+                {"pattern": p, "permission": q.value, "type": kind.value, "priority": n} for p, q, kind, n in want
+            ]
+
+
+def test_the_rules_of_the_first_presets_are_as_published() -> None:
     assert sorted(presets.FIRST_PRESETS) == sorted(FIRST)
-    for name, want in {**TABLE, **FIRST}.items():
+    for name, want in FIRST.items():
         assert [(r.pattern, r.permission.value, r.priority) for r in presets.get_preset(name)] == want
-        assert presets.get_preset_dicts(name) == [
-            {"pattern": p, "permission": q, "type": "glob", "priority": n} for p, q, n in want
-        ]
 
 
 def test_the_constants() -> None:
     got = {presets.PRESET_AGENT_SAFE, presets.PRESET_READ_ONLY, presets.PRESET_FULL_ACCESS}
-    assert got | {presets.PRESET_DEVELOPMENT, presets.PRESET_VIEW_ONLY} == set(TABLE)
+    assert sorted(got | {presets.PRESET_DEVELOPMENT, presets.PRESET_VIEW_ONLY}) == presets.list_presets()
 
 
 def test_a_preset_cannot_be_changed_through_what_was_got() -> None:

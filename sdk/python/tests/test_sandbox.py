@@ -195,6 +195,24 @@ def test_a_user_is_a_number_inside(home: Path, project: Path) -> None:
         Sandbox.from_local(project, user="root")  # type: ignore[arg-type]
 
 
+def test_a_kept_home_is_there_again(home: Path, project: Path) -> None:
+    with Sandbox.from_local(project, home="keep") as sb:
+        assert sb.info.home == "keep"
+        assert sb.run("echo wheel >~/w; echo $HOME").stdout == "/run/agentfense/home\n"
+        sb.stop()
+        sb.start()
+        assert sb.run("cat ~/w").stdout == "wheel\n"
+        assert not list(sb.diff())
+    with Sandbox.from_local(project) as sb:
+        assert sb.info.home == "private"
+        assert sb.run("touch ~/f").exit_code == 0
+        sb.stop()
+        sb.start()
+        assert sb.run("ls -A ~").stdout == ""
+    with pytest.raises(InvalidConfigurationError):
+        Sandbox.from_local(project, home="kept")
+
+
 def test_a_directory_that_contains_the_state_directory(home: Path, project: Path) -> None:
     over = home.parent
     shutil.copytree(project, over / "project")
@@ -311,7 +329,7 @@ def test_files_of_an_upload_are_the_view_until_it_is_applied(runtime: RuntimeTyp
         assert sb.refresh().codebase.file_count == 8
         sb.apply()
         assert sb.refresh().codebase.file_count == 10
-    assert not (project / "b.txt").exists()
+    assert (project / "b.txt").read_text() == "inside\n" and (project / "README.md").exists()
 
 
 @on_both

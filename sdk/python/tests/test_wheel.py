@@ -25,7 +25,8 @@ ROOT = SDK.parents[1]
 PINS = ROOT / "tools/python/run.txt"
 MOST_BYTES = 25_000_000
 INFO = f"agentfense-{agentfense.__version__}.dist-info"
-SCRIPT = f"agentfense-{agentfense.__version__}.data/scripts/agentfense"
+SCRIPTS = f"agentfense-{agentfense.__version__}.data/scripts"
+PROGRAMS = ("agentfense", "agentfense-server")
 
 
 def build(to: Path) -> Path:
@@ -40,15 +41,16 @@ def wheel(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("dist"))
 
 
-def test_the_wheel_has_the_program_and_says_where_it_runs(wheel: Path) -> None:
+def test_the_wheel_has_the_programs_and_says_where_it_runs(wheel: Path) -> None:
     machine = os.uname().machine
     platforms = f"manylinux_2_17_{machine}.manylinux2014_{machine}.musllinux_1_1_{machine}"
     assert wheel.name == f"agentfense-{agentfense.__version__}-py3-none-{platforms}.whl"
     assert wheel.stat().st_size <= MOST_BYTES
     with zipfile.ZipFile(wheel) as archive:
-        program = archive.getinfo(SCRIPT)
-        assert program.external_attr >> 16 & 0o777 == 0o755
-        assert archive.read(program) == Path(os.environ["AGENTFENSE_BINARY"]).read_bytes()
+        for name in PROGRAMS:
+            program = archive.getinfo(f"{SCRIPTS}/{name}")
+            assert program.external_attr >> 16 & 0o777 == 0o755
+            assert archive.read(program) == Path(os.environ["AGENTFENSE_BINARY"]).with_name(name).read_bytes()
         assert {f"{INFO}/licenses/LICENSE", "agentfense/py.typed"} <= set(archive.namelist())
         assert "Root-Is-Purelib: false" in archive.read(f"{INFO}/WHEEL").decode()
         notices = archive.read(f"{INFO}/licenses/NOTICES").decode()
@@ -133,9 +135,27 @@ def test_a_wheel_without_the_program_that_was_named_is_not_made(source: Path, tm
     assert not list(source.glob("dist/*"))
 
 
-def test_a_wheel_that_is_too_large_is_not_made(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "agentfense").write_bytes(elf() + os.urandom(MOST_BYTES))
+def test_a_wheel_with_one_of_the_programs_is_not_made(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "agentfense").write_bytes(elf())
     (tmp_path / "agentfense").chmod(0o755)
+    done = hatch(source, AGENTFENSE_WHEEL=str(tmp_path))
+    assert done.returncode != 0 and f"{tmp_path}/agentfense-server: no such program" in done.stdout + done.stderr
+    assert not list(source.glob("dist/*"))
+
+
+def test_a_wheel_with_programs_of_two_machines_is_not_made(source: Path, tmp_path: Path) -> None:
+    for name, machine in zip(PROGRAMS, (62, 183)):
+        (tmp_path / name).write_bytes(elf(machine))
+        (tmp_path / name).chmod(0o755)
+    done = hatch(source, AGENTFENSE_WHEEL=str(tmp_path))
+    assert done.returncode != 0 and "the two programs are for different machines" in done.stdout + done.stderr
+    assert not list(source.glob("dist/*"))
+
+
+def test_a_wheel_that_is_too_large_is_not_made(source: Path, tmp_path: Path) -> None:
+    for name in PROGRAMS:
+        (tmp_path / name).write_bytes(elf() + os.urandom(MOST_BYTES // 2))
+        (tmp_path / name).chmod(0o755)
     (tmp_path / "NOTICES").touch()
     done = hatch(source, AGENTFENSE_WHEEL=str(tmp_path))
     assert done.returncode != 0 and f"more than {MOST_BYTES}" in done.stdout + done.stderr
@@ -218,6 +238,7 @@ def test_a_program_starts_the_server_from_it(place: Place, project: Path) -> Non
     variables = dict(v.split("=", 1) for v in Path(f"/proc/{pid}/environ").read_text().split("\0") if v)
     program = os.readlink(f"/proc/{pid}/fd/{variables['AGENTFENSE_PROGRAM_FD']}")
     assert program == str(place.venv / "bin/agentfense")
+    assert os.readlink(f"/proc/{pid}/exe") == str(place.venv / "bin/agentfense-server")
     assert find(place) == str(place.venv / "bin/agentfense")
 
 

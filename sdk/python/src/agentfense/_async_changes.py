@@ -101,6 +101,8 @@ class AsyncChangeCalls(AsyncCalls):
             found.digest = page.digest
             token = next_page(token, page.next_page_token)
             if not token:
+                if shown is None and not names_only:
+                    found._shown = tuple(found)
                 return found
 
     async def apply(
@@ -119,7 +121,7 @@ class AsyncChangeCalls(AsyncCalls):
         return apply_result_of(await self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes.
+        """Discard changes.
 
         ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
         """

@@ -118,7 +118,16 @@ class AsyncCodebaseCalls(AsyncCalls):
         Modes, symbolic links and empty directories are kept. Left out is what the default patterns, .gitignore,
         .sandboxignore and ``ignore_patterns`` say.
         """
-        messages = requests.upload_tree(codebase_id, path, ignore_patterns)
+        return await self._upload_tree(codebase_id, path, ignore_patterns, None)
+
+    async def _upload_tree(
+        self,
+        codebase_id: str,
+        path: PathLike,
+        ignore_patterns: Optional[Sequence[str]],
+        note: Optional[requests.Note],
+    ) -> int:
+        messages = requests.upload_tree(codebase_id, path, ignore_patterns, note)
         about = Call("upload", codebase_id=codebase_id, path=path_of(path))
         first = await asyncio.to_thread(next, messages, None)
         if first is None:  # a stream without a message would not say to which codebase it belongs

@@ -38,8 +38,8 @@ class AsyncExecCalls(AsyncCalls):
     ) -> AsyncAttachedExec:
         """Start a program, looked up in PATH, with its arguments: awaited, or by ``async with``.
 
-        ``terminal`` gives it one of so many rows and columns. ``timeout`` is a timedelta, or seconds; None is none, or
-        the longest that the server allows. With ``detach`` it goes on when its client is gone, with its input open.
+        ``terminal`` gives it a terminal with these rows and columns. ``timeout`` is a timedelta, or seconds; None means
+        the longest that the server allows. With ``detach`` it keeps running without its client, with its input open.
         """
         seconds = seconds_of(timeout)
         first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach)
@@ -51,9 +51,9 @@ class AsyncExecCalls(AsyncCalls):
     def resume(
         self, sandbox_id: str, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0
     ) -> AsyncAttachedExec:
-        """Take a detached command up, running or ended, from what was not read of its output; leaving it, it goes on.
+        """Reconnect to a detached command, running or ended, at the unread part of its output. Leaving does not end it.
 
-        The offsets are bytes of its output that are had already. The last 256 KiB of each stream are kept. Raises
+        The offsets are the bytes of its output that you already have. The last 256 KiB of each stream are kept. Raises
         ExecNotFoundError for a command that is not kept.
         """
         first = requests.resume(sandbox_id, exec_id, stdout_offset, stderr_offset)
@@ -75,7 +75,7 @@ class AsyncExecCalls(AsyncCalls):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
-        """Start ``/bin/sh -c COMMAND``, which goes on when its client is gone, and return its name for ``resume``.
+        """Start ``/bin/sh -c COMMAND``, which runs on without its client, and return its id for ``resume``.
 
         ``timeout`` is a timedelta, or seconds; None is the server's default (30 s unless configured), as for ``exec``.
         """
@@ -84,7 +84,7 @@ class AsyncExecCalls(AsyncCalls):
         return await self._connection.finish(start(), lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
 
     async def session_exec_detached(self, session_id: str, command: str, timeout: Timeout = None) -> str:
-        """Start a command in a session's shell, which goes on when its client is gone; return its name for ``resume``.
+        """Start a command in a session's shell, which runs on without its client; return its id for ``resume``.
 
         It can be sent no input and no signals. ``timeout`` is a timedelta, or seconds; None is 30 s.
         """
@@ -136,7 +136,7 @@ class AsyncSandboxExecs:
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
-        """Start a command that goes on without its client; return its name: see AsyncSandboxClient.exec_detached."""
+        """Start a command that keeps running without its client; see AsyncSandboxClient.exec_detached."""
         return await self._client.exec_detached(self.id, command, stdin, env, workdir, timeout)
 
     def resume(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AsyncAttachedExec:

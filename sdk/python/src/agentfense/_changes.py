@@ -102,6 +102,8 @@ class ChangeCalls(Calls):
             found.digest = page.digest
             token = next_page(token, page.next_page_token)
             if not token:
+                if shown is None and not names_only:
+                    found._shown = tuple(found)
                 return found
 
     def apply(
@@ -120,7 +122,7 @@ class ChangeCalls(Calls):
         return apply_result_of(self._connection.call("Apply", request, Call("apply", sandbox_id), WORK))
 
     def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes.
+        """Discard changes.
 
         ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
         """

@@ -140,7 +140,7 @@ def warn_of_rest(sandbox_id: str, why: SandboxError) -> None:
 def warn_of_upload(directory: str) -> None:
     """Say that a directory was uploaded which would have been linked."""
     warnings.warn(
-        f"the token may not link {directory}, so it is uploaded: apply() changes the server's copy alone",
+        f"the token may not link {directory}, so it is uploaded",
         UserWarning,
         stacklevel=3,
     )

@@ -110,7 +110,16 @@ class CodebaseCalls(Calls):
         Modes, symbolic links and empty directories are kept. Left out is what the default patterns, .gitignore,
         .sandboxignore and ``ignore_patterns`` say.
         """
-        messages = requests.upload_tree(codebase_id, path, ignore_patterns)
+        return self._upload_tree(codebase_id, path, ignore_patterns, None)
+
+    def _upload_tree(
+        self,
+        codebase_id: str,
+        path: PathLike,
+        ignore_patterns: Optional[Sequence[str]],
+        note: Optional[requests.Note],
+    ) -> int:
+        messages = requests.upload_tree(codebase_id, path, ignore_patterns, note)
         about = Call("upload", codebase_id=codebase_id, path=path_of(path))
         first = next(messages, None)
         if first is None:  # a stream without a message would not say to which codebase it belongs

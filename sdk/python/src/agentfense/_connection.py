@@ -66,6 +66,8 @@ class _Base:
     """What both connections have."""
 
     endpoint: Endpoint
+    token: Optional[str]
+    """What is shown to the server."""
 
     def __init__(self) -> None:
         _check_fork()
@@ -107,7 +109,8 @@ class Connection(_Base):
             if self.endpoint.found and not self._is_ready():
                 self._channel.close()
                 return False
-            self._metadata = metadata_of(find_token(self.endpoint, token))
+            self.token = find_token(self.endpoint, token)
+            self._metadata = metadata_of(self.token)
             self._methods = _methods(self._channel)
         except BaseException:
             self._channel.close()
@@ -189,9 +192,9 @@ class End:
         """Take what gRPC says; it calls again if that changes."""
         code, details = _ready(call.code()), _ready(call.details())
         if (code, details) != _NOT_SENT:
-            metadata = grpc.aio.Metadata()
+            trailing = _ready(call.trailing_metadata())  # which holds the reason
             ok = code is grpc.StatusCode.OK
-            self._error = None if ok else grpc.aio.AioRpcError(code, metadata, metadata, details)
+            self._error = None if ok else grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details)
             self._told.set()
 
     async def of(self, error: Any) -> Any:
@@ -254,7 +257,8 @@ class AsyncConnection(_Base):
                     raise _unreachable(self.endpoint) from None
         try:
             await asyncio.to_thread(self._check_there)
-            self._metadata = metadata_of(find_token(self.endpoint, token))
+            self.token = find_token(self.endpoint, token)
+            self._metadata = metadata_of(self.token)
             await self._greet(channel)
         except BaseException:
             await channel.close()

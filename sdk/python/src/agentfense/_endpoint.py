@@ -16,7 +16,6 @@ from ._arguments import string_of
 from ._named import read_named
 from .exceptions import InvalidConfigurationError
 
-DEFAULT_ENDPOINT = "localhost:9000"
 DEFAULT_PORT = "9000"
 _MOST_BYTES = 4 << 20
 """Of a token's file and of one with certificates; the host's whole bundle fits."""

@@ -1,4 +1,4 @@
-"""What a gRPC error is in this package: the one place that knows the server's statuses and texts."""
+"""What a gRPC error is in this package: the one place that knows the server's statuses and reasons."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Optional, Protocol
 
 import grpc
 
+from ._generated import Reason
 from ._skew import Versions
 from ._wire import decode_path
 from .exceptions import (
@@ -61,10 +62,11 @@ class Call:
     versions: Versions = field(default_factory=Versions, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Details:
-    """What the server says of an error beside its text: see internal/service/detail.go."""
+    """What the server says of an error beside its text: see internal/server/service/detail.go."""
 
+    reason: str = ""
     said: Dict[str, str] = field(default_factory=dict)
     conflicts: List[str] = field(default_factory=list)
     refused: List[str] = field(default_factory=list)
@@ -86,6 +88,7 @@ def details_of(error: RpcError) -> Details:
         for detail in status_pb2.Status.FromString(packed).details:
             info, failure = error_details_pb2.ErrorInfo(), error_details_pb2.PreconditionFailure()
             if detail.Unpack(info) and info.domain == "agentfense":
+                found.reason = info.reason
                 found.said.update(info.metadata)
             elif detail.Unpack(failure):
                 for violation in failure.violations:
@@ -98,15 +101,54 @@ def details_of(error: RpcError) -> Details:
 
 def error_of(error: RpcError, call: Call) -> SandboxError:
     """Return the most specific error of this package for one of gRPC."""
-    code, text = error.code(), error.details() or ""
+    code = error.code()
     if not isinstance(code, grpc.StatusCode):
         code = grpc.StatusCode.UNKNOWN
-    more = details_of(error)
-    detailed = _DETAILED.get(code)
-    result = detailed(call, text, more) if detailed else _MAKERS.get(code, _internal)(call, text)
+    return _error(code, error.details() or "", details_of(error), call)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why the program ``agentfense`` did not do what it was asked for."""
+
+    kind: str
+    reason: str
+    text: str
+    conflicts: List[str]
+    refused: List[str]
+
+
+def refusal_error(refusal: Refusal, call: Call) -> SandboxError:
+    """Return what the server's error would be that says the same."""
+    code = _KINDS.get(refusal.kind, grpc.StatusCode.INTERNAL)
+    return _error(code, refusal.text, Details(refusal.reason, {}, refusal.conflicts, refusal.refused), call)
+
+
+def _error(code: grpc.StatusCode, text: str, more: Details, call: Call) -> SandboxError:
+    result = _of_reason(call, text, more)
+    if result is None:
+        detailed = _DETAILED.get(code)
+        result = detailed(call, text, more) if detailed else _MAKERS.get(code, _internal)(call, text)
     result.not_started = more.said.get("started") == "false"
     result.details, result.grpc_code = text, code.value
     return result
+
+
+def _of_reason(call: Call, text: str, more: Details) -> Optional[SandboxError]:
+    """Return the error that a reason alone determines."""
+    if more.reason == Reason.SANDBOX_NOT_FOUND:
+        return SandboxNotFoundError(call.sandbox_id, text)
+    if more.reason == Reason.CODEBASE_NOT_FOUND:
+        return CodebaseNotFoundError(call.codebase_id, text)
+    if more.reason == Reason.SESSION_NOT_FOUND:
+        return SessionNotFoundError(call.session_id, text)
+    if more.reason == Reason.EXEC_NOT_FOUND:
+        return ExecNotFoundError(call.exec_id, text)
+    if more.reason == Reason.SANDBOX_NOT_RUNNING:
+        return SandboxNotRunningError(call.sandbox_id, more.said.get("status", ""), text)
+    if more.reason == Reason.SESSION_CLOSED:
+        return SessionClosedError(call.session_id, text)
+    return None
 
 
 def too_large(call: Call, max_bytes: int) -> SandboxError:
@@ -160,14 +202,6 @@ def _denied(call: Call, text: str) -> SandboxError:
 
 
 def _not_found(call: Call, text: str) -> SandboxError:
-    if text.endswith("no such exec"):
-        return ExecNotFoundError(call.exec_id, text)
-    if text.endswith("no such session"):
-        return SessionNotFoundError(call.session_id, text)
-    if text.endswith("no such codebase"):
-        return CodebaseNotFoundError(call.codebase_id, text)
-    if text.endswith("no such sandbox"):
-        return SandboxNotFoundError(call.sandbox_id, text)
     if call.path:
         return FileNotFoundError(call.codebase_id, call.path, text)
     return SandboxError(text)
@@ -184,15 +218,11 @@ def _precondition(call: Call, text: str, details: Details) -> SandboxError:
         return ConflictError(call.sandbox_id, details.conflicts, text)
     if details.refused:
         return PermissionDeniedError(call.operation, details.refused[0], text)
-    if "sandbox is not running" in text:
-        return SandboxNotRunningError(call.sandbox_id, details.said.get("status", ""), text)
-    if "session is closed" in text:
-        return SessionClosedError(call.session_id, text)
     if call.operation == "upload":
         return UploadError(call.path, call.codebase_id, text)
     if call.codebase_id and not call.sandbox_id:
         return CodebaseError(text)
-    if call.operation in ("start", "create sandbox") and "already running" not in text:
+    if call.operation in ("start", "create sandbox") and details.reason != Reason.SANDBOX_ALREADY_RUNNING:
         return InvalidConfigurationError(text)
     return SandboxError(text)
 
@@ -236,3 +266,19 @@ _MAKERS = {
     grpc.StatusCode.DEADLINE_EXCEEDED: _deadline,
     grpc.StatusCode.UNIMPLEMENTED: _unimplemented,
 }
+
+_KINDS = {
+    "invalid": grpc.StatusCode.INVALID_ARGUMENT,
+    "unauthenticated": grpc.StatusCode.UNAUTHENTICATED,
+    "not found": grpc.StatusCode.NOT_FOUND,
+    "hidden": grpc.StatusCode.NOT_FOUND,
+    "exists": grpc.StatusCode.ALREADY_EXISTS,
+    "denied": grpc.StatusCode.PERMISSION_DENIED,
+    "precondition": grpc.StatusCode.FAILED_PRECONDITION,
+    "exhausted": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "unsupported": grpc.StatusCode.UNIMPLEMENTED,
+    "unavailable": grpc.StatusCode.UNAVAILABLE,
+    "canceled": grpc.StatusCode.CANCELLED,
+    "deadline": grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+"""The statuses of the program's kinds of errors, as in internal/server/service/status.go."""

@@ -102,7 +102,7 @@ class _Node:
 
 
 _SPECIAL = re.compile(r"(?:[ \t]*(?:- )+)?(?:[ \t]*[a-z]+:)?[ \t]+[*&!{\[@%`|>]")
-"""As internal/yamlfile has it, but so that a line is tried in a time that its length bounds: a file may be one line."""
+"""As internal/lib/yamlfile has it, but a line takes a time that its length bounds: a file may be one line."""
 _PLAIN_TAGS = ["tag:yaml.org,2002:" + name for name in ("str", "int", "float", "bool", "timestamp", "merge")]
 
 
@@ -127,7 +127,7 @@ _EXPLANATIONS = (
     ("node content", "a value is missing, or a bracket has no partner"),
     ("directive", "a line that begins with % is for YAML itself"),
 )
-"""What the parser's messages mean, as internal/yamlfile has it; the first that fits counts."""
+"""What the parser's messages mean, as internal/lib/yamlfile has it; the first that fits counts."""
 
 
 def _explain(cause: str, line: str) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import os
 import stat
 from collections import abc
 from datetime import datetime, timedelta
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import types as t
 from . import utils
@@ -52,6 +53,9 @@ def create_sandbox(
     user: Optional[int],
     sync: Union[t.SyncMode, str, None],
     at_host_path: bool,
+    home: Optional[str],
+    env: Optional[Mapping[str, str]],
+    git_user: t.GitUser,
 ) -> Any:
     """Return the request of CreateSandbox."""
     return sandbox_pb2.CreateSandboxRequest(
@@ -66,6 +70,9 @@ def create_sandbox(
         user="" if user is None else str(operator.index(user)),
         sync=wire_sync(sync),
         at_host_path=at_host_path,
+        home=text_of(home or "", "home"),
+        env=words_of(env, "env"),
+        git_user=sandbox_pb2.GitUser(name=git_user.name, email=git_user.email),
     )
 
 
@@ -74,6 +81,7 @@ def list_sandboxes(
     owner_id: Optional[str],
     name: Optional[str],
     labels: Optional[Mapping[str, str]],
+    usage: bool,
     page_token: str,
 ) -> Any:
     """Return the request of one page of ListSandboxes."""
@@ -82,6 +90,7 @@ def list_sandboxes(
         owner_id=owner_id or "",
         name=name or "",
         labels=words_of(labels, "labels"),
+        with_usage=usage,
         page_token=page_token,
     )
 
@@ -191,7 +200,7 @@ def resize(rows: int, columns: int) -> Any:
 def signal(number: int) -> Any:
     """Return the message of an Attach that sends a signal. ValueError unless it is from 1 to 64."""
     if not 1 <= number <= 64:
-        raise ValueError(f"signal {number}: is none")
+        raise ValueError(f"signal {number}: want a number from 1 to 64")
     return sandbox_pb2.AttachRequest(signal=number)
 
 
@@ -286,6 +295,10 @@ def pieces(content: bytes, size: int) -> Sequence[bytes]:
     return [content[i : i + size] for i in range(0, len(content), size)]
 
 
+Note = Callable[[str, os.stat_result, str], None]
+"""Notes an entry of an upload: as it was before it was read, and the SHA-256 of what was sent or of a link's target."""
+
+
 def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int) -> Iterator[Any]:
     """Return the messages of UploadFiles."""
     data = bytes_of(content, "content")
@@ -294,21 +307,35 @@ def upload_file(codebase_id: str, file_path: PathLike, content: Union[str, bytes
     return iter([first, *(codebase_pb2.UploadChunk(data=part) for part in parts)])
 
 
-def upload_tree(codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]]) -> Iterator[Any]:
-    """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out."""
+def upload_tree(
+    codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]], note: Optional[Note] = None
+) -> Iterator[Any]:
+    """Yield the messages of UploadTree: what a directory has and its ignore files do not leave out; note each entry."""
+    note = note or _no_note
     directory = utils.check_directory(path)
     for entry in utils.walk_entries(directory, utils.upload_matcher(directory, ignore_patterns)):
         mode = stat.S_IMODE(entry.status.st_mode)
         if entry.is_dir:
             yield upload_metadata(codebase_id, entry.path, directory=True, mode=mode)
+            note(entry.path, entry.status, "")
         elif entry.is_symlink:
-            yield upload_metadata(codebase_id, entry.path, symlink_target=encode_path(os.readlink(entry.full)))
+            target = os.readlink(entry.full)
+            yield upload_metadata(codebase_id, entry.path, symlink_target=encode_path(target))
+            note(entry.path, entry.status, hashlib.sha256(os.fsencode(target)).hexdigest())
         else:
             # Without a size: it may grow or shrink while it is read.
             yield upload_metadata(codebase_id, entry.path, mode=mode)
+            digest = hashlib.sha256()
             with utils.open_regular(entry.full) as file:
+                status = os.fstat(file.fileno())
                 while data := file.read(UPLOAD_CHUNK):
+                    digest.update(data)
                     yield codebase_pb2.UploadChunk(data=data)
+            note(entry.path, status, digest.hexdigest())
+
+
+def _no_note(path: str, status: os.stat_result, digest: str) -> None:
+    """Note nothing."""
 
 
 # The argument is text, a path is bytes; the point is for a name that ends with a line feed. Opened for both, a FIFO is

@@ -9,20 +9,15 @@ import subprocess
 import tempfile
 import threading
 import time
-import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple
 
-import grpc
-
 from ._arguments import string_of
-from ._endpoint import DEFAULT_ENDPOINT, DEFAULT_PORT, Endpoint, channel_options, parse_endpoint, state_directory
+from ._endpoint import Endpoint, parse_endpoint, state_directory
 from ._program import find_program
-from ._skew import HEALTH
-from ._usual import Doubt, find_usual
 from .exceptions import ConnectionError, InvalidConfigurationError, VersionMismatchError
 
 IDLE_EXIT = "1m"
@@ -40,9 +35,7 @@ _STATE_FILE = "server.json"
 def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     """Return the endpoint that is named, else the one of $AGENTFENSE_ENDPOINT, else that of this user's server.
 
-    If there is none, it is that of a server at localhost:9000 which answers and is this user's or root's, else that of
-    one which this starts.
-    ConnectionError or InvalidConfigurationError say what stands in the way.
+    If that does not run, this starts one. ConnectionError or InvalidConfigurationError say what stands in the way.
     """
     if text is not None:
         string_of(text, "endpoint")
@@ -51,39 +44,10 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
     if text:
         named = parse_endpoint(text, secure)
         own = running(home) if named.local and home else None
-        return _met(own, named) if own else named
+        return _matched(own, named) if own else named
     if home is None:
         raise InvalidConfigurationError("no state directory: set AGENTFENSE_HOME, XDG_DATA_HOME or HOME, or endpoint=")
-    found = running(home)
-    if found:
-        return found
-    return _usual(secure) or _started(home)
-
-
-def _usual(secure: bool) -> Optional[Endpoint]:
-    """Return the endpoint of a server that is well at localhost:9000, None if there is none; others may have the port.
-
-    One that may be of somebody else, to whom uploads and a token would be given, is passed over, with a warning.
-    """
-    try:
-        address = find_usual(int(DEFAULT_PORT))
-    except Doubt as doubt:
-        if _answers(parse_endpoint(DEFAULT_ENDPOINT)):
-            text = f"{DEFAULT_ENDPOINT}: not asked, for {doubt}: only if you trust a listener there, name it by its "
-            text += f"address, 127.0.0.1:{DEFAULT_PORT} or [::1]:{DEFAULT_PORT}, for the name may lead to another: "
-            warnings.warn(f"{text}set AGENTFENSE_ENDPOINT or endpoint=", RuntimeWarning, stacklevel=2)
-        return None
-    if address is None:
-        return None
-    found = _guarded(parse_endpoint(address, secure), partial(_is_usual, address))
-    return found if _answers(found) else None
-
-
-def _is_usual(address: str) -> bool:
-    try:
-        return find_usual(int(DEFAULT_PORT)) == address
-    except Doubt:
-        return False
+    return running(home) or _started(home)
 
 
 def _guarded(endpoint: Endpoint, is_there: Callable[[], bool]) -> Endpoint:
@@ -93,7 +57,7 @@ def _guarded(endpoint: Endpoint, is_there: Callable[[], bool]) -> Endpoint:
     return replace(endpoint, is_there=is_there)
 
 
-def _met(own: Endpoint, named: Endpoint) -> Endpoint:
+def _matched(own: Endpoint, named: Endpoint) -> Endpoint:
     """Return ``named`` with what is known of this user's server, if that is there, and made sure to be reached.
 
     To another, which another user of this host may run, its token would give everything of ours. The name localhost may
@@ -148,16 +112,6 @@ def _is_locked(fd: int) -> bool:
     except BlockingIOError:
         return True
     return False
-
-
-def _answers(endpoint: Endpoint) -> bool:
-    """Return whether a server of gRPC is there that says it is well."""
-    with grpc.insecure_channel(endpoint.target, options=channel_options(endpoint)) as channel:
-        check = channel.unary_unary(HEALTH, request_serializer=bytes, response_deserializer=bytes)
-        try:
-            return bool(check(b"", timeout=1) == b"\x08\x01")
-        except grpc.RpcError:
-            return False
 
 
 def _started(home: Path) -> Endpoint:

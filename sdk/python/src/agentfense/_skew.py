@@ -11,7 +11,7 @@ import grpc
 from .exceptions import VersionMismatchError
 
 LEVEL = 1
-"""The level of the API that this package speaks: what internal/apilevel has."""
+"""The level of the API that this package speaks: what internal/lib/apiversion has."""
 
 GREET = 20.0
 """Seconds within which a server gives its first answer."""

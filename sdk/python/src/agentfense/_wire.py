@@ -194,6 +194,15 @@ def sandbox_of(message: Any) -> t.Sandbox:
         sync_held=message.sync_held,
         sync=_SYNC.get(message.sync),
         workspace=decode_path(message.workspace) or "/workspace",
+        home=message.home or "private",
+        variables=[decode_path(name) for name in message.variables],
+        usage=_usage_of(message.usage) if message.HasField("usage") else None,
+    )
+
+
+def _usage_of(message: Any) -> t.SandboxUsage:
+    return t.SandboxUsage(
+        message.pending_changes, message.pending_changes_more, message.disk_bytes, message.disk_bytes_more
     )
 
 

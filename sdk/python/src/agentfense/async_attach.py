@@ -23,7 +23,7 @@ class AsyncAttachedExec(AsyncExecStream):
     ``chunks()`` tells them apart instead; a terminal has one. The command starts when this is awaited, entered by
     ``async with``, or used in another way. After the last piece ``exit_code``, ``denied`` and ``changed`` are set.
     Closing it, leaving its ``async with`` block or forgetting it ends the command, unless that is detached: then it
-    goes on, and ``exec_id`` is its name for ``resume`` as long as the sandbox runs.
+    keeps running, and ``exec_id`` is its id for ``resume`` as long as the sandbox runs.
 
     One task may read while others write. Each method but ``aclose`` raises ExecEndedError once the command has ended,
     and ValueError for what makes no sense.
@@ -115,7 +115,7 @@ class AsyncAttachedExec(AsyncExecStream):
             await self._say(message)
 
     async def close_stdin(self) -> None:
-        """Say that no more input comes; a terminal takes it for Ctrl-D. A second time does nothing."""
+        """Say that no more input comes; on a terminal this is Ctrl-D. A second call does nothing."""
         if not self._input_closed:
             await self._say(requests.stdin_end())
             self._input_closed = True

@@ -27,7 +27,7 @@ class AsyncSandboxFiles:
         self._id = sandbox_id
 
     async def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
-        """Return a file's text, UTF-8; what is none becomes replacement characters. See read_bytes."""
+        """Return a file's text. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
         return (await self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
 
     async def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
@@ -73,9 +73,10 @@ class AsyncSandboxFiles:
         leaving its ``async with`` block. Iterating waits for the next change, and ends with the watch. It raises
         SandboxNotRunningError, and ResourceLimitExceededError if 64 watch the sandbox already.
 
-        What commands do is told at once, and what the server does: uploads, other sandboxes of the codebase, discarded
-        changes. What others do to the files of a codebase is told of directories that something in the sandbox has
-        looked into. Changes of a path in quick succession are one; a rename is a deletion and a creation. Of what the
-        policy hides nothing is told. Of kind LOST is a change before which others could not be kept.
+        Changes by commands and by the server are reported at once: uploads, other sandboxes of the codebase, discarded
+        changes. Changes that other programs make to the files of a codebase are reported for directories that a process
+        in the sandbox has looked into. Changes of a path in quick succession become one; a rename is a deletion and a
+        creation. Paths that the policy hides are never reported. A change of kind LOST means that earlier changes were
+        lost, because there were too many.
         """
         return self._client.watch_view(self._id, path, recursive, timeout=timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
@@ -12,15 +13,18 @@ from ._async_execs import AsyncSandboxExecs
 from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_lost, warn_of_rest, warn_of_upload
 from ._errors import MAX_READ
 from ._interrupts import complete_async
-from ._requests import Paths, Resources, Timeout
+from ._local import Local
+from ._requests import Paths, Resources, Timeout, chosen
+from ._requests import apply as apply_request
 from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
+from ._uploads import bring_back, forget, is_remembered, set_rules
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
-from .exceptions import ChangesLostWarning, PermissionDeniedError, SandboxError
+from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import AsyncSandboxPolicy
-from .utils import PathLike, check_directory, generate_codebase_name, user_name
+from .utils import PathLike, user_name
 
 
 class AsyncSandbox(AsyncSandboxExecs):
@@ -39,6 +43,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         self._owns_codebase = owns_codebase
         self._destroyed = False
         self._left = False
+        self._unnoted = ""  # why it is not known what was uploaded
         self.files = AsyncSandboxFiles(client, info.id)
         """The files as a command inside sees them."""
         self.policy = AsyncSandboxPolicy(client, info.id)
@@ -67,6 +72,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         link: Optional[bool] = None,
         ignore_files: bool = False,
         user: Optional[int] = None,
+        home: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
@@ -76,7 +84,8 @@ class AsyncSandbox(AsyncSandboxExecs):
         at the directory's own path, and at /workspace too.
         Elsewhere, or with ``ignore_patterns``, it is uploaded, to /workspace, but for what the default patterns,
         .gitignore and .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which
-        brings those of an uploaded directory into the server's copy.
+        brings those of an uploaded directory back into it where it still holds what was uploaded, and into the
+        server's copy.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -88,7 +97,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         - ``endpoint``, ``secure``, ``token``: the server, and what is shown to it; see SandboxClient.
         - ``owner_id``: the owner of the codebase; None is the token's owner, or this user if the token has none.
         - ``codebase_name``: None is the directory's name and 8 hexadecimal digits.
-        - ``ignore_patterns``: what an upload leaves out beside the rest, each as a line of a .gitignore.
+        - ``ignore_patterns``: further patterns that an upload leaves out, each as a line of a .gitignore.
         - ``labels``: words of the caller's own, by which ``list_sandboxes`` finds it.
         - ``auto_start``: False leaves it to ``start``.
         - ``name``: what the command line calls it; None is its id.
@@ -98,39 +107,40 @@ class AsyncSandbox(AsyncSandboxExecs):
           warning, where the token may not link, as one that has an owner.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
         - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
+        - ``home``: "keep" for a home directory, with what pip, npm and others cache there, that stays until the sandbox
+          is destroyed; None, or "private", for one that is new and empty with each start.
+        - ``env``: variables that all its commands and sessions have, unless they are given others. The server keeps
+          them, and returns their names, never their values.
+        - ``git_user``: ``user.name`` and ``user.email`` of git inside; None takes this user's git configuration,
+          ``GitUser()`` sets none.
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
         policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
         of 0 or less; InvalidConfigurationError for what the server's host cannot do.
         """
-        directory = check_directory(path)
-        if link and ignore_patterns:
-            raise ValueError(
-                "ignore_patterns leave files out of an upload alone: name them in .sandboxignore, or leave link unset"
-            )
-        rules = rules_of(policy, preset, permissions)
+        local = Local(path, preset, permissions, policy, link, ignore_patterns, codebase_name)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
-            called = codebase_name or generate_codebase_name(directory)
             await client.open()
-            if link is None and not (client.same_host and not ignore_patterns):
-                link = False
-            if link is not False:
+            if local.links(client.same_host):
                 try:
                     owner = owner_id or user_name()
-                    made = await client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
+                    made = await client.link_codebase(
+                        local.called, owner, str(local.directory), ignore_files=ignore_files
+                    )
                 except PermissionDeniedError:  # a token that has an owner may not link
-                    if link:
+                    if local.has_to_link:
                         raise
-                    warn_of_upload(str(directory))
+                    warn_of_upload(str(local.directory))
             if made is None:
-                made = await client._create_owned(called, owner_id)
-                await client.upload_tree(made.id, directory, ignore_patterns)
+                made = await client._create_owned(local.called, owner_id)
+                await client._upload_tree(made.id, local.directory, ignore_patterns, local.note().add)
                 made = await client.get_codebase(made.id)
+            settings = await asyncio.to_thread(local.settings, made, git_user)
             info = await client.create_sandbox(
                 made.id,
-                rules,
+                local.rules,
                 labels,
                 expires_in,
                 runtime,
@@ -138,10 +148,13 @@ class AsyncSandbox(AsyncSandboxExecs):
                 resources,
                 name=name,
                 user=user,
-                sync=None if made.linked else t.SyncMode.MANUAL,
-                at_host_path=made.linked,
+                home=home,
+                env=env,
+                **settings,
             )
-            return await cls._begin(client, info, made, auto_start, owns_codebase=True)
+            sandbox = await cls._begin(client, info, made, auto_start, owns_codebase=True)
+            sandbox._unnoted = await asyncio.to_thread(local.remember, info.id, made)
+            return sandbox
         except BaseException:
             await give_up_async(client, None, made)
             raise
@@ -164,6 +177,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         name: Optional[str] = None,
         expires_in: Timeout = None,
         user: Optional[int] = None,
+        home: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
@@ -173,7 +189,18 @@ class AsyncSandbox(AsyncSandboxExecs):
         try:
             codebase = await client.get_codebase(codebase_id)
             info = await client.create_sandbox(
-                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+                codebase_id,
+                rules,
+                labels,
+                expires_in,
+                runtime,
+                image,
+                resources,
+                name=name,
+                user=user,
+                home=home,
+                env=env,
+                git_user=git_user,
             )
             return await cls._begin(client, info, codebase, auto_start)
         except BaseException:
@@ -184,7 +211,7 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def connect(
         cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
     ) -> AsyncSandbox:
-        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id.
+        """Return an existing sandbox. SandboxNotFoundError if no sandbox has that id.
 
         Leaving its ``with`` block destroys it, unless ``close`` has been called, which leaves it as it is.
         """
@@ -289,6 +316,8 @@ class AsyncSandbox(AsyncSandboxExecs):
 
         async def end() -> None:
             await clean_up_async(self._client, work)
+            if not self._unnoted:  # else the note of that id is another sandbox's
+                await asyncio.to_thread(forget, self.id)
             self._destroyed = True
             await self._client.close()
 
@@ -400,11 +429,25 @@ class AsyncSandbox(AsyncSandboxExecs):
         return await self._client.diff(self.id, paths, names_only=names_only, shown=shown)
 
     async def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
-        """Bring changes, all where ``paths`` is None, into the source; see AsyncSandboxClient.apply."""
-        return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
+        """Apply changes, all if ``paths`` is None, to the source; see AsyncSandboxClient.apply.
+
+        The source is the linked directory, or the one of this host that ``from_local`` uploaded: ``agentfense`` brings
+        the changes back into that, where it still holds what was uploaded, and then into the server's copy. Of another
+        codebase it is the server's copy. InvalidConfigurationError where it could not be noted what was uploaded.
+        """
+        if self._unnoted:
+            raise InvalidConfigurationError(self._unnoted)
+        if not is_remembered(self.id):
+            return await self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
+        wanted = chosen(paths)
+        if wanted == []:
+            return t.ApplyResult([], 0, 0)
+        request = apply_request(self.id, wanted, dry_run, reviewed)
+        await self._client.open()
+        return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
 
     async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes, all where ``paths`` is None; see AsyncSandboxClient.discard."""
+        """Discard changes, all if ``paths`` is None; see AsyncSandboxClient.discard."""
         return await self._client.discard(self.id, paths, dry_run=dry_run)
 
     # Policy, audit and use
@@ -417,7 +460,9 @@ class AsyncSandbox(AsyncSandboxExecs):
         policy: Optional[PolicyLike] = None,
     ) -> AsyncSandbox:
         """Replace the rules, at once, by those of a preset, and then ``permissions``, or by a policy; return it."""
-        self._info = await self._client.set_policy(self.id, rules_of(policy, preset, permissions))
+        rules = rules_of(policy, preset, permissions)
+        self._info = await self._client.set_policy(self.id, rules)
+        await asyncio.to_thread(set_rules, self.id, rules)
         return self
 
     def audit(

@@ -20,7 +20,7 @@ from .exceptions import CommandTimeoutError, ConnectionError, ExecEndedError
 
 @dataclass
 class DetachedExec:
-    """A command that goes on without its client."""
+    """A command that keeps running without its client."""
 
     exec_id: str
     argv: List[str]
@@ -106,7 +106,7 @@ class AttachedExec(ExecStream):
 
     ``chunks()`` tells them apart instead; a terminal has one. After the last piece ``exit_code``, ``denied`` and
     ``changed`` are set. Closing it, leaving its ``with`` block or forgetting it ends the command, unless that is
-    detached: then it goes on, and ``exec_id`` is its name for ``resume`` as long as the sandbox runs.
+    detached: then it keeps running, and ``exec_id`` is its id for ``resume`` as long as the sandbox runs.
 
     One thread may read while others write. What sends something raises ExecEndedError once the command has ended, and
     ValueError for what makes no sense.
@@ -171,7 +171,7 @@ class AttachedExec(ExecStream):
             self._say(message)
 
     def close_stdin(self) -> None:
-        """Say that no more input comes; a terminal takes it for Ctrl-D. A second time does nothing."""
+        """Say that no more input comes; on a terminal this is Ctrl-D. A second call does nothing."""
         if not self._input_closed:
             self._say(requests.stdin_end())
             self._input_closed = True

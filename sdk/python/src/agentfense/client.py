@@ -18,6 +18,7 @@ from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
 from ._results import exec_result_of
 from ._streams import ExecStream
+from ._uploads import git_user as git_user_of
 from ._wire import (
     sandbox_of,
     seconds_of,
@@ -34,9 +35,9 @@ from .exceptions import (
 class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     """The server's API.
 
-    Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's running one, else localhost:9000
-    if that answers and root or this user listens there, else one that is started. Without ``token`` it is that of
-    $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this user's server.
+    Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's own, which is started if it does not
+    run. Without ``token`` it is that of $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this
+    user's server.
 
     Threads may share a client. A process that was forked cannot use it, nor make one of its own: both raise
     InvalidConfigurationError. Each method raises the errors of
@@ -85,15 +86,37 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         user: Optional[int] = None,
         sync: Optional[t.SyncMode] = None,
         at_host_path: bool = False,
+        home: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        git_user: Optional[t.GitUser] = None,
     ) -> t.Sandbox:
         """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible.
 
         ``sync`` is when its changes reach an uploaded codebase; None is as the server is configured.
         With ``at_host_path`` a linked codebase is at its own path of the host inside, as on the command line;
-        /workspace shows it too.
+        /workspace shows it too. With ``home="keep"`` the home directory of its commands is there again after a stop
+        and a start, and goes with the sandbox; else, or with "private", it is new and empty with each start.
+        ``env`` are variables that all its commands and sessions have, unless they are given others. The server keeps
+        them, and returns their names, never their values.
+        ``git_user`` is ``user.name`` and ``user.email`` of git inside; None takes this user's git configuration,
+        ``GitUser()`` sets none.
         """
+        git = git_user_of(None) if git_user is None else git_user
         request = requests.create_sandbox(
-            codebase_id, permissions, labels, expires_in, runtime, image, resources, name, user, sync, at_host_path
+            codebase_id,
+            permissions,
+            labels,
+            expires_in,
+            runtime,
+            image,
+            resources,
+            name,
+            user,
+            sync,
+            at_host_path,
+            home,
+            env,
+            git,
         )
         about = Call("create sandbox", codebase_id=codebase_id)
         answer = self._connection.make(
@@ -113,15 +136,17 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         owner_id: Optional[str] = None,
         name: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
+        usage: bool = False,
     ) -> List[t.Sandbox]:
         """Return all sandboxes that the token reaches, the oldest first; or those of a codebase, an owner, a name.
 
         With ``labels`` those that have all of them. What is given has to be so of each.
+        With ``usage`` each says what it holds; the server looks at up to 2000 entries of each for that.
         """
         found: List[t.Sandbox] = []
         token = ""
         while True:
-            request = requests.list_sandboxes(codebase_id, owner_id, name, labels, token)
+            request = requests.list_sandboxes(codebase_id, owner_id, name, labels, usage, token)
             page = self._connection.call("ListSandboxes", request, Call("list sandboxes"))
             found += map(sandbox_of, page.sandboxes)
             token = next_page(token, page.next_page_token)
@@ -280,7 +305,7 @@ class SessionWrapper:
         return self._client.session_exec_stream(self.id, command, timeout)
 
     def exec_detached(self, command: str, timeout: Timeout = None) -> str:
-        """Start a command that goes on without its client, and return its name for ``resume`` of the sandbox."""
+        """Start a command that keeps running without its client, and return its id for ``resume`` of the sandbox."""
         return self._client.session_exec_detached(self.id, command, timeout)
 
     def close(self) -> None:

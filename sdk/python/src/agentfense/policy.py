@@ -9,12 +9,12 @@ import os
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple, Union
 
-from . import _policyfile
+from . import _generated, _policyfile
 from ._arguments import path_of
 from ._named import read_named
 from ._patterns import check_pattern
 from .exceptions import PolicyError
-from .presets import PRESET_AGENT_SAFE, as_rules, built_in, built_in_names, get_preset, is_built_in
+from .presets import as_rules, built_in, built_in_names, get_preset, is_built_in
 from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
 GRANT_PRIORITY = 20
@@ -177,7 +177,7 @@ class _Unsaid(str):
 
 NO_RULES = "no rules: give permissions, preset or policy; permissions=[] hides everything"
 
-DEFAULT_PRESET = _Unsaid(PRESET_AGENT_SAFE)
+DEFAULT_PRESET = _Unsaid(_generated.DEFAULT_PRESET)
 
 
 def rules_of(

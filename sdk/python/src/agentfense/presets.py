@@ -5,49 +5,26 @@ from __future__ import annotations
 import difflib
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Type, TypeVar
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Type, TypeVar
 
-from ._secrets import SECRETS
+from . import _generated
+from ._generated import PRESET_AGENT_SAFE as PRESET_AGENT_SAFE
+from ._generated import PRESET_DEVELOPMENT as PRESET_DEVELOPMENT
+from ._generated import PRESET_FULL_ACCESS as PRESET_FULL_ACCESS
+from ._generated import PRESET_READ_ONLY as PRESET_READ_ONLY
+from ._generated import PRESET_VIEW_ONLY as PRESET_VIEW_ONLY
 from .types import PatternType, Permission, PermissionRule, RuleLike, RuleOrigin
 
-PRESET_AGENT_SAFE = "agent-safe"
-PRESET_READ_ONLY = "read-only"
-PRESET_FULL_ACCESS = "full-access"
-PRESET_DEVELOPMENT = "development"
-PRESET_VIEW_ONLY = "view-only"
+
+def _rules(rules: Iterable[_generated.Rule]) -> List[PermissionRule]:
+    return [PermissionRule(*rule) for rule in rules]
 
 
-def _rules(permission: Permission, priority: int, *patterns: str) -> List[PermissionRule]:
-    return [PermissionRule(p, permission, PatternType.GLOB, priority) for p in patterns]
-
-
-PRESETS: Dict[str, List[PermissionRule]] = {
-    PRESET_AGENT_SAFE: [
-        *_rules(Permission.READ, 0, "**/*"),
-        *_rules(Permission.WRITE, 10, "/output/**", "/tmp/**"),
-        *_rules(Permission.NONE, 50, "**/.git/**"),
-        *_rules(Permission.NONE, 100, *SECRETS),
-    ],
-    PRESET_READ_ONLY: [*_rules(Permission.READ, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
-    PRESET_FULL_ACCESS: _rules(Permission.WRITE, 0, "**/*"),
-    PRESET_DEVELOPMENT: [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *SECRETS)],
-    PRESET_VIEW_ONLY: _rules(Permission.VIEW, 0, "**/*"),
-}
+PRESETS: Dict[str, List[PermissionRule]] = {name: _rules(rules) for name, rules in _generated.PRESETS.items()}
 """The rules of each preset; ``register_preset`` adds to it."""
 
-_FIRST_SECRETS = ("**/.env*", "**/secrets/**", "**/*.key", "**/*.pem")
-
 FIRST_PRESETS: Dict[str, List[PermissionRule]] = {
-    "agent-safe@v1": [
-        *_rules(Permission.READ, 0, "**/*"),
-        *_rules(Permission.WRITE, 10, "/output/**", "/tmp/**"),
-        *_rules(Permission.NONE, 50, "**/.git/**"),
-        *_rules(Permission.NONE, 100, *_FIRST_SECRETS, "**/credentials*"),
-    ],
-    "read-only@v1": _rules(Permission.READ, 0, "**/*"),
-    "full-access@v1": _rules(Permission.WRITE, 0, "**/*"),
-    "development@v1": [*_rules(Permission.WRITE, 0, "**/*"), *_rules(Permission.NONE, 100, *_FIRST_SECRETS)],
-    "view-only@v1": _rules(Permission.VIEW, 0, "**/*"),
+    name: _rules(rules) for name, rules in _generated.FIRST_PRESETS.items()
 }
 """The presets with the rules that they had in agentfense 0.3.0."""
 

@@ -18,7 +18,7 @@ class Denial:
     permission: Permission
     """What the path has."""
     rule: str = ""
-    """Pattern of the rule that decided; empty where none did."""
+    """Pattern of the rule that decided, as it was written; empty where none did."""
     rule_index: int = -1
     """Of that rule among the sandbox's, from 0; -1 where none decided."""
     program: str = ""

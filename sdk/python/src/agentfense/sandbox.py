@@ -12,15 +12,18 @@ from ._cleanup import clean_up, give_up, remove, warn_of_lost, warn_of_rest, war
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._interrupts import complete
-from ._requests import Paths, Resources, Timeout
+from ._local import Local
+from ._requests import Paths, Resources, Timeout, chosen
+from ._requests import apply as apply_request
 from ._streams import AuditStream, ExecStream, LogStream
+from ._uploads import bring_back, forget, is_remembered, set_rules
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
-from .exceptions import ChangesLostWarning, PermissionDeniedError, SandboxError
+from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
 from .files import SandboxFiles
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
 from .sandbox_policy import SandboxPolicy
-from .utils import PathLike, check_directory, generate_codebase_name, user_name
+from .utils import PathLike, user_name
 
 
 class Sandbox(SandboxExecs):
@@ -39,6 +42,7 @@ class Sandbox(SandboxExecs):
         self._owns_codebase = owns_codebase
         self._destroyed = False
         self._left = False
+        self._unnoted = ""  # why it is not known what was uploaded
         self.files = SandboxFiles(client, info.id)
         """The files as a command inside sees them."""
         self.policy = SandboxPolicy(client, info.id)
@@ -67,6 +71,9 @@ class Sandbox(SandboxExecs):
         link: Optional[bool] = None,
         ignore_files: bool = False,
         user: Optional[int] = None,
+        home: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
@@ -76,7 +83,8 @@ class Sandbox(SandboxExecs):
         at the directory's own path, and at /workspace too.
         Elsewhere, or with ``ignore_patterns``, it is uploaded, to /workspace, but for what the default patterns,
         .gitignore and .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which
-        brings those of an uploaded directory into the server's copy.
+        brings those of an uploaded directory back into it where it still holds what was uploaded, and into the
+        server's copy.
 
         - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
         - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
@@ -88,7 +96,7 @@ class Sandbox(SandboxExecs):
         - ``endpoint``, ``secure``, ``token``: the server, and what is shown to it; see SandboxClient.
         - ``owner_id``: the owner of the codebase; None is the token's owner, or this user if the token has none.
         - ``codebase_name``: None is the directory's name and 8 hexadecimal digits.
-        - ``ignore_patterns``: what an upload leaves out beside the rest, each as a line of a .gitignore.
+        - ``ignore_patterns``: further patterns that an upload leaves out, each as a line of a .gitignore.
         - ``labels``: words of the caller's own, by which ``list_sandboxes`` finds it.
         - ``auto_start``: False leaves it to ``start``.
         - ``name``: what the command line calls it; None is its id.
@@ -98,38 +106,37 @@ class Sandbox(SandboxExecs):
           warning, where the token may not link, as one that has an owner.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
         - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
+        - ``home``: "keep" for a home directory, with what pip, npm and others cache there, that stays until the sandbox
+          is destroyed; None, or "private", for one that is new and empty with each start.
+        - ``env``: variables that all its commands and sessions have, unless they are given others. The server keeps
+          them, and returns their names, never their values.
+        - ``git_user``: ``user.name`` and ``user.email`` of git inside; None takes this user's git configuration,
+          ``GitUser()`` sets none.
 
         Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
         policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
         of 0 or less; InvalidConfigurationError for what the server's host cannot do.
         """
-        directory = check_directory(path)
-        if link and ignore_patterns:
-            raise ValueError(
-                "ignore_patterns leave files out of an upload alone: name them in .sandboxignore, or leave link unset"
-            )
-        rules = rules_of(policy, preset, permissions)
+        local = Local(path, preset, permissions, policy, link, ignore_patterns, codebase_name)
         client = SandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
-            called = codebase_name or generate_codebase_name(directory)
-            if link is None and not (client.same_host and not ignore_patterns):
-                link = False
-            if link is not False:
+            if local.links(client.same_host):
                 try:
                     owner = owner_id or user_name()
-                    made = client.link_codebase(called, owner, str(directory), ignore_files=ignore_files)
+                    made = client.link_codebase(local.called, owner, str(local.directory), ignore_files=ignore_files)
                 except PermissionDeniedError:  # a token that has an owner may not link
-                    if link:
+                    if local.has_to_link:
                         raise
-                    warn_of_upload(str(directory))
+                    warn_of_upload(str(local.directory))
             if made is None:
-                made = client._create_owned(called, owner_id)
-                client.upload_tree(made.id, directory, ignore_patterns)
+                made = client._create_owned(local.called, owner_id)
+                client._upload_tree(made.id, local.directory, ignore_patterns, local.note().add)
                 made = client.get_codebase(made.id)
+            settings = local.settings(made, git_user)
             info = client.create_sandbox(
                 made.id,
-                rules,
+                local.rules,
                 labels,
                 expires_in,
                 runtime,
@@ -137,10 +144,13 @@ class Sandbox(SandboxExecs):
                 resources,
                 name=name,
                 user=user,
-                sync=None if made.linked else t.SyncMode.MANUAL,
-                at_host_path=made.linked,
+                home=home,
+                env=env,
+                **settings,
             )
-            return cls._begin(client, info, made, auto_start, owns_codebase=True)
+            sandbox = cls._begin(client, info, made, auto_start, owns_codebase=True)
+            sandbox._unnoted = local.remember(info.id, made)
+            return sandbox
         except BaseException:
             give_up(client, None, made)
             raise
@@ -163,6 +173,9 @@ class Sandbox(SandboxExecs):
         name: Optional[str] = None,
         expires_in: Timeout = None,
         user: Optional[int] = None,
+        home: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> Sandbox:
         """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
@@ -172,7 +185,18 @@ class Sandbox(SandboxExecs):
         try:
             codebase = client.get_codebase(codebase_id)
             info = client.create_sandbox(
-                codebase_id, rules, labels, expires_in, runtime, image, resources, name=name, user=user
+                codebase_id,
+                rules,
+                labels,
+                expires_in,
+                runtime,
+                image,
+                resources,
+                name=name,
+                user=user,
+                home=home,
+                env=env,
+                git_user=git_user,
             )
             return cls._begin(client, info, codebase, auto_start)
         except BaseException:
@@ -183,7 +207,7 @@ class Sandbox(SandboxExecs):
     def connect(
         cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
     ) -> Sandbox:
-        """Return a sandbox that is there. SandboxNotFoundError if there is none of that id.
+        """Return an existing sandbox. SandboxNotFoundError if no sandbox has that id.
 
         Leaving its ``with`` block destroys it, unless ``close`` has been called, which leaves it as it is.
         """
@@ -288,6 +312,8 @@ class Sandbox(SandboxExecs):
 
         def end() -> None:
             clean_up(self._client, work)
+            if not self._unnoted:  # else the note of that id is another sandbox's
+                forget(self.id)
             self._destroyed = True
             self._client.close()
 
@@ -399,11 +425,24 @@ class Sandbox(SandboxExecs):
         return self._client.diff(self.id, paths, names_only=names_only, shown=shown)
 
     def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
-        """Bring changes, all where ``paths`` is None, into the source; see SandboxClient.apply."""
-        return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
+        """Apply changes, all if ``paths`` is None, to the source; see SandboxClient.apply.
+
+        The source is the linked directory, or the one of this host that ``from_local`` uploaded: ``agentfense`` brings
+        the changes back into that, where it still holds what was uploaded, and then into the server's copy. Of another
+        codebase it is the server's copy. InvalidConfigurationError where it could not be noted what was uploaded.
+        """
+        if self._unnoted:
+            raise InvalidConfigurationError(self._unnoted)
+        if not is_remembered(self.id):
+            return self._client.apply(self.id, paths, dry_run=dry_run, reviewed=reviewed)
+        wanted = chosen(paths)
+        if wanted == []:
+            return t.ApplyResult([], 0, 0)
+        request = apply_request(self.id, wanted, dry_run, reviewed)
+        return bring_back(self._client._connection, request, reviewed)
 
     def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
-        """Forget changes, all where ``paths`` is None; see SandboxClient.discard."""
+        """Discard changes, all if ``paths`` is None; see SandboxClient.discard."""
         return self._client.discard(self.id, paths, dry_run=dry_run)
 
     # Policy, audit and use
@@ -416,7 +455,9 @@ class Sandbox(SandboxExecs):
         policy: Optional[PolicyLike] = None,
     ) -> Sandbox:
         """Replace the rules, at once, by those of a preset, and then ``permissions``, or by a policy; return it."""
-        self._info = self._client.set_policy(self.id, rules_of(policy, preset, permissions))
+        rules = rules_of(policy, preset, permissions)
+        self._info = self._client.set_policy(self.id, rules)
+        set_rules(self.id, rules)
         return self
 
     def audit(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Union
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Optional, Tuple, Union
 
 from .exceptions import CommandExecutionError
 from .results import Denial as Denial
@@ -23,6 +23,14 @@ from .words import RuntimeType as RuntimeType
 from .words import SandboxStatus as SandboxStatus
 from .words import SessionStatus as SessionStatus
 from .words import SyncMode as SyncMode
+
+
+@dataclass(frozen=True)
+class GitUser:
+    """Who somebody is to git: ``user.name`` and ``user.email``. What is empty is not configured."""
+
+    name: str = ""
+    email: str = ""
 
 
 @dataclass
@@ -85,6 +93,18 @@ RuleLike = Union[PermissionRule, Mapping[str, Any]]
 
 
 @dataclass
+class SandboxUsage:
+    """What a sandbox holds, found by a bounded look."""
+
+    pending_changes: int
+    """Changes that were neither applied nor carried over."""
+    pending_changes_more: bool
+    """There are more than that."""
+    disk_bytes: int
+    disk_bytes_more: bool
+
+
+@dataclass
 class Sandbox:
     """What the server says of a sandbox. Exported as ``SandboxInfo``."""
 
@@ -112,6 +132,12 @@ class Sandbox:
     """When its changes reach the codebase; None is a server that does not tell."""
     workspace: str = "/workspace"
     """Where commands see the codebase: a linked one may be at its path of the host."""
+    home: str = "private"
+    """The home directory of its commands: "private", which is new with each start, or "keep"."""
+    variables: List[str] = field(default_factory=list)
+    """Names of the variables that all its commands have."""
+    usage: Optional[SandboxUsage] = None
+    """What it holds, where ``list_sandboxes`` was asked for it and the server can tell."""
 
 
 @dataclass
@@ -317,6 +343,7 @@ class Diff(List[FileDiff]):
         """Make a list of changes in no group."""
         super().__init__(changes)
         self.groups = []
+        self._shown: Optional[Tuple[FileDiff, ...]] = None  # all that the digest names, where that is known
 
 
 Reviewed = Union[Diff, str, None]

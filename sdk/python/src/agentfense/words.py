@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-
-class Permission(str, Enum):
-    """What a path is to a sandbox: it does not exist, is listed without its content, can be read, can be changed."""
-
-    NONE = "none"
-    VIEW = "view"
-    READ = "read"
-    WRITE = "write"
-
-
-class PatternType(str, Enum):
-    """How a rule's pattern is read; AUTO tells it from the pattern's text, as a policy file does."""
-
-    GLOB = "glob"
-    DIRECTORY = "directory"
-    FILE = "file"
-    AUTO = "auto"
+from ._generated import PatternType as PatternType
+from ._generated import Permission as Permission
+from ._generated import Risk as Risk
 
 
 class RuleOrigin(str, Enum):
@@ -32,7 +18,7 @@ class RuleOrigin(str, Enum):
 
 
 class SandboxStatus(str, Enum):
-    """Where a sandbox stands in its life."""
+    """The state of a sandbox."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -41,7 +27,7 @@ class SandboxStatus(str, Enum):
 
 
 class SessionStatus(str, Enum):
-    """Where a session stands in its life."""
+    """The state of a session."""
 
     UNKNOWN = "unknown"
     ACTIVE = "active"
@@ -62,14 +48,6 @@ class ChangeStatus(str, Enum):
     MODIFIED = "modified"
     DELETED = "deleted"
     RETYPED = "retyped"
-
-
-class Risk(str, Enum):
-    """How a changed file could act outside of the sandbox: tools of the host do what it says, or it is run there."""
-
-    NONE = "none"
-    TRUSTED_LATER = "trusted_later"
-    RUNS_ON_HOST = "runs_on_host"
 
 
 class Outcome(str, Enum):

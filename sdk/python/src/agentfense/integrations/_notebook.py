@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Iterable, List, Optional, Sequence, TextIO, Tuple
 
+from .._generated import DEFAULT_PRESET
 from ..client import SessionWrapper
 from ..exceptions import InvalidConfigurationError, SessionNotFoundError
 from ..policy import Policy
-from ..presets import PRESET_AGENT_SAFE, get_preset
+from ..presets import get_preset
 from ..sandbox import Sandbox
 from ..types import OutputChunk, PatternType, Permission, PermissionRule, RuntimeType, SandboxStatus, SessionStatus
 from ..utils import check_directory
@@ -40,7 +41,7 @@ class Wish:
     @property
     def rules(self) -> List[PermissionRule]:
         """The rules of the preset or policy."""
-        return Policy.load(self.policy).rules if self.policy else get_preset(self.preset or PRESET_AGENT_SAFE)
+        return Policy.load(self.policy).rules if self.policy else get_preset(self.preset or DEFAULT_PRESET)
 
 
 def rules_of(directory: Path, base: Sequence[PermissionRule], grants: Iterable[Grant]) -> List[PermissionRule]:
@@ -118,7 +119,7 @@ class Notebook:
             labels={"notebook": str(directory)[:200]},
         )
         self.sandbox, self.directory = made, directory
-        self.base, self._rules, self.grants = (wish.base or f"preset {PRESET_AGENT_SAFE}", rules, wish.grants)
+        self.base, self._rules, self.grants = (wish.base or f"preset {DEFAULT_PRESET}", rules, wish.grants)
         return made
 
     def run(self, cell: str, *, python: bool, timeout: float) -> int:

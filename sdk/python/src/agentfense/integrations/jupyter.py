@@ -28,6 +28,7 @@ except ImportError as cause:
 
     raise MissingExtraError("jupyter", cause) from cause
 
+from .._generated import DEFAULT_PRESET
 from ..exceptions import CommandExecutionError, SandboxError
 from ..presets import list_presets
 from ..sandbox import Sandbox
@@ -70,7 +71,7 @@ def _cell_parser() -> _Parser:
     parser = _Parser(prog="%%sandbox", description="Run the cell in the notebook's sandbox.", allow_abbrev=False)
     parser.set_defaults(grants=[])
     base = parser.add_mutually_exclusive_group()
-    base.add_argument("--preset", help=f"rules to start from: {', '.join(list_presets())} (agent-safe)")
+    base.add_argument("--preset", help=f"rules to start from: {', '.join(list_presets())} ({DEFAULT_PRESET})")
     base.add_argument("--policy", metavar="FILE", help="a policy file to start from instead")
     for name, permission, what in (
         ("hide", Permission.NONE, "do not exist"),

@@ -29,6 +29,7 @@ except ImportError as cause:
 
     raise MissingExtraError("pytest", cause) from cause
 
+from .._generated import DEFAULT_PRESET
 from ..exceptions import SandboxError
 from ._text import audit_line, change_line, escaped
 
@@ -47,7 +48,7 @@ EXPIRES_IN = 24 * 3600
 
 _SETTINGS = {
     "path": "the directory that sandboxes are made of, seen from the root directory (default: the test's tmp_path)",
-    "preset": "the preset of their rules (default: agent-safe)",
+    "preset": f"the preset of their rules (default: {DEFAULT_PRESET})",
     "policy": "a policy file in place of a preset, seen from the root directory",
     "runtime": "what confines them: bwrap or docker (default: bwrap)",
     "expires_in": f"seconds after which the server ends what a killed test run left (default: {EXPIRES_IN})",

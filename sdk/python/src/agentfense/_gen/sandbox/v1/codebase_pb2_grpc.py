@@ -7,11 +7,12 @@ from agentfense._gen.sandbox.v1 import common_pb2 as sandbox_dot_v1_dot_common__
 
 
 class CodebaseServiceStub(object):
-    """CodebaseService keeps the directories that sandboxes are made of.
+    """CodebaseService manages the directories from which sandboxes are created.
 
-    A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
-    leading "/" means the same. A byte that is no UTF-8 is written "\\xNN", in two lower-case
-    hexadecimal digits, and the backslash of a name that itself spells such an escape "\\x5c".
+    In this service and in SandboxService, a path is relative to the codebase's root or to the
+    workspace, with or without a leading "/". A byte that is not UTF-8 is written "\\xNN", with two
+    lower-case hexadecimal digits. If a name itself contains such an escape, its backslash is written
+    "\\x5c".
     """
 
     def __init__(self, channel):
@@ -73,23 +74,24 @@ class CodebaseServiceStub(object):
 
 
 class CodebaseServiceServicer(object):
-    """CodebaseService keeps the directories that sandboxes are made of.
+    """CodebaseService manages the directories from which sandboxes are created.
 
-    A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
-    leading "/" means the same. A byte that is no UTF-8 is written "\\xNN", in two lower-case
-    hexadecimal digits, and the backslash of a name that itself spells such an escape "\\x5c".
+    In this service and in SandboxService, a path is relative to the codebase's root or to the
+    workspace, with or without a leading "/". A byte that is not UTF-8 is written "\\xNN", with two
+    lower-case hexadecimal digits. If a name itself contains such an escape, its backslash is written
+    "\\x5c".
     """
 
     def CreateCodebase(self, request, context):
-        """CreateCodebase makes an empty codebase. INVALID_ARGUMENT without name or owner_id; for a caller
-        that is bound to an owner, that owner is the default.
+        """CreateCodebase creates an empty codebase. INVALID_ARGUMENT without name or owner_id. For a
+        caller that is bound to an owner, that owner is the default.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCodebase(self, request, context):
-        """GetCodebase describes a codebase. NOT_FOUND if there is none of that id for the caller.
+        """GetCodebase describes a codebase. NOT_FOUND if the caller has no codebase with that id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,58 +106,58 @@ class CodebaseServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCodebase(self, request, context):
-        """DeleteCodebase removes a codebase and its files; of a linked directory only the link.
-        FAILED_PRECONDITION while sandboxes are made of it.
+        """DeleteCodebase removes a codebase and its files. For a linked directory it removes only the
+        link. FAILED_PRECONDITION while sandboxes use it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadFiles(self, request_iterator, context):
-        """UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order.
-        RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error, and
-        when the client leaves, nothing is kept.
+        """UploadFiles stores one file: metadata first, then data. INVALID_ARGUMENT for another order;
+        RESOURCE_EXHAUSTED beyond a limit; FAILED_PRECONDITION for a linked codebase. After an error,
+        and when the client disconnects, nothing is kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DownloadFile(self, request, context):
-        """DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if there is none; INVALID_ARGUMENT for a
-        directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
+        """DownloadFile sends a file in pieces of 64 KiB. NOT_FOUND if it does not exist; INVALID_ARGUMENT
+        for a directory and a symbolic link; FAILED_PRECONDITION for a linked codebase.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListFiles(self, request, context):
-        """ListFiles lists a directory, or with recursive all that is below it. NOT_FOUND if there is none;
-        FAILED_PRECONDITION for a linked codebase.
+        """ListFiles lists a directory, or with recursive everything below it. NOT_FOUND if it does not
+        exist; FAILED_PRECONDITION for a linked codebase.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LinkCodebase(self, request, context):
-        """LinkCodebase makes a codebase of a directory of the server's host. The directory is never
-        changed except by Apply, and read through its sandboxes' views alone: calls on the codebase's
-        files answer FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
+        """LinkCodebase creates a codebase from a directory of the server's host. Only Apply changes the
+        directory, and clients read it only through its sandboxes' views: calls on the codebase's files
+        fail with FAILED_PRECONDITION. PERMISSION_DENIED for a token that has an owner.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadTree(self, request_iterator, context):
-        """UploadTree stores many files in one stream: metadata, then its data, then the next metadata.
-        What came before an error is stored.
+        """UploadTree stores many files in one stream: metadata, then its data, then the next metadata. If
+        an error occurs, the files before it remain stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteFile(self, request, context):
-        """DeleteFile removes a file, or a directory and all below it. NOT_FOUND if there is none;
-        FAILED_PRECONDITION for a linked codebase.
+        """DeleteFile removes a file, or a directory with everything below it. NOT_FOUND if it does not
+        exist; FAILED_PRECONDITION for a linked codebase.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -222,11 +224,12 @@ def add_CodebaseServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CodebaseService(object):
-    """CodebaseService keeps the directories that sandboxes are made of.
+    """CodebaseService manages the directories from which sandboxes are created.
 
-    A path, here and in SandboxService, is relative to the codebase's root or to the workspace; a
-    leading "/" means the same. A byte that is no UTF-8 is written "\\xNN", in two lower-case
-    hexadecimal digits, and the backslash of a name that itself spells such an escape "\\x5c".
+    In this service and in SandboxService, a path is relative to the codebase's root or to the
+    workspace, with or without a leading "/". A byte that is not UTF-8 is written "\\xNN", with two
+    lower-case hexadecimal digits. If a name itself contains such an escape, its backslash is written
+    "\\x5c".
     """
 
     @staticmethod

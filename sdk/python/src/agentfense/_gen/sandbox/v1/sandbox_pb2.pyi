@@ -116,7 +116,7 @@ class ResourceLimits(_message.Message):
     def __init__(self, memory_bytes: _Optional[int] = ..., cpu_quota: _Optional[int] = ..., cpu_shares: _Optional[int] = ..., pids_limit: _Optional[int] = ..., disk_bytes: _Optional[int] = ..., disk_inodes: _Optional[int] = ...) -> None: ...
 
 class Sandbox(_message.Message):
-    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace")
+    __slots__ = ("id", "codebase_id", "permissions", "status", "labels", "created_at", "started_at", "stopped_at", "expires_at", "runtime", "image", "resources", "status_reason", "name", "owner_id", "sync_held", "sync", "workspace", "home", "usage", "variables")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -142,6 +142,9 @@ class Sandbox(_message.Message):
     SYNC_HELD_FIELD_NUMBER: _ClassVar[int]
     SYNC_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    VARIABLES_FIELD_NUMBER: _ClassVar[int]
     id: str
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
@@ -160,11 +163,33 @@ class Sandbox(_message.Message):
     sync_held: bool
     sync: SyncMode
     workspace: str
-    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ...) -> None: ...
+    home: str
+    usage: SandboxUsage
+    variables: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., status: _Optional[_Union[_common_pb2.SandboxStatus, str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., stopped_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expires_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., status_reason: _Optional[str] = ..., name: _Optional[str] = ..., owner_id: _Optional[str] = ..., sync_held: bool = ..., sync: _Optional[_Union[SyncMode, str]] = ..., workspace: _Optional[str] = ..., home: _Optional[str] = ..., usage: _Optional[_Union[SandboxUsage, _Mapping]] = ..., variables: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SandboxUsage(_message.Message):
+    __slots__ = ("pending_changes", "pending_changes_more", "disk_bytes", "disk_bytes_more")
+    PENDING_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    PENDING_CHANGES_MORE_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_BYTES_MORE_FIELD_NUMBER: _ClassVar[int]
+    pending_changes: int
+    pending_changes_more: bool
+    disk_bytes: int
+    disk_bytes_more: bool
+    def __init__(self, pending_changes: _Optional[int] = ..., pending_changes_more: bool = ..., disk_bytes: _Optional[int] = ..., disk_bytes_more: bool = ...) -> None: ...
 
 class CreateSandboxRequest(_message.Message):
-    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user")
+    __slots__ = ("codebase_id", "permissions", "expires_in", "labels", "runtime", "image", "resources", "name", "user", "sync", "at_host_path", "git_user", "home", "env")
     class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +208,8 @@ class CreateSandboxRequest(_message.Message):
     SYNC_FIELD_NUMBER: _ClassVar[int]
     AT_HOST_PATH_FIELD_NUMBER: _ClassVar[int]
     GIT_USER_FIELD_NUMBER: _ClassVar[int]
+    HOME_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     permissions: _containers.RepeatedCompositeFieldContainer[_common_pb2.PermissionRule]
     expires_in: _duration_pb2.Duration
@@ -195,7 +222,9 @@ class CreateSandboxRequest(_message.Message):
     sync: SyncMode
     at_host_path: bool
     git_user: GitUser
-    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ...) -> None: ...
+    home: str
+    env: _containers.ScalarMap[str, str]
+    def __init__(self, codebase_id: _Optional[str] = ..., permissions: _Optional[_Iterable[_Union[_common_pb2.PermissionRule, _Mapping]]] = ..., expires_in: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., runtime: _Optional[_Union[RuntimeType, str]] = ..., image: _Optional[str] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., name: _Optional[str] = ..., user: _Optional[str] = ..., sync: _Optional[_Union[SyncMode, str]] = ..., at_host_path: bool = ..., git_user: _Optional[_Union[GitUser, _Mapping]] = ..., home: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class GitUser(_message.Message):
     __slots__ = ("name", "email")
@@ -212,7 +241,7 @@ class GetSandboxRequest(_message.Message):
     def __init__(self, sandbox_id: _Optional[str] = ...) -> None: ...
 
 class ListSandboxesRequest(_message.Message):
-    __slots__ = ("codebase_id", "page_size", "page_token", "labels", "owner_id", "name")
+    __slots__ = ("codebase_id", "page_size", "page_token", "labels", "owner_id", "name", "with_usage")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -226,13 +255,15 @@ class ListSandboxesRequest(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
+    WITH_USAGE_FIELD_NUMBER: _ClassVar[int]
     codebase_id: str
     page_size: int
     page_token: str
     labels: _containers.ScalarMap[str, str]
     owner_id: str
     name: str
-    def __init__(self, codebase_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., owner_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+    with_usage: bool
+    def __init__(self, codebase_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., owner_id: _Optional[str] = ..., name: _Optional[str] = ..., with_usage: bool = ...) -> None: ...
 
 class ListSandboxesResponse(_message.Message):
     __slots__ = ("sandboxes", "next_page_token")
@@ -394,8 +425,15 @@ class ExecOutput(_message.Message):
 class AttachRequest(_message.Message):
     __slots__ = ("start", "stdin", "stdin_end", "resize", "signal", "resume")
     class Start(_message.Message):
-        __slots__ = ("sandbox_id", "argv", "env", "workdir", "timeout", "terminal", "detach")
+        __slots__ = ("sandbox_id", "argv", "env", "workdir", "timeout", "terminal", "detach", "remember_env")
         class EnvEntry(_message.Message):
+            __slots__ = ("key", "value")
+            KEY_FIELD_NUMBER: _ClassVar[int]
+            VALUE_FIELD_NUMBER: _ClassVar[int]
+            key: str
+            value: str
+            def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+        class RememberEnvEntry(_message.Message):
             __slots__ = ("key", "value")
             KEY_FIELD_NUMBER: _ClassVar[int]
             VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -409,6 +447,7 @@ class AttachRequest(_message.Message):
         TIMEOUT_FIELD_NUMBER: _ClassVar[int]
         TERMINAL_FIELD_NUMBER: _ClassVar[int]
         DETACH_FIELD_NUMBER: _ClassVar[int]
+        REMEMBER_ENV_FIELD_NUMBER: _ClassVar[int]
         sandbox_id: str
         argv: _containers.RepeatedScalarFieldContainer[str]
         env: _containers.ScalarMap[str, str]
@@ -416,7 +455,8 @@ class AttachRequest(_message.Message):
         timeout: _duration_pb2.Duration
         terminal: AttachRequest.WindowSize
         detach: bool
-        def __init__(self, sandbox_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., terminal: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., detach: bool = ...) -> None: ...
+        remember_env: _containers.ScalarMap[str, str]
+        def __init__(self, sandbox_id: _Optional[str] = ..., argv: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., workdir: _Optional[str] = ..., timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., terminal: _Optional[_Union[AttachRequest.WindowSize, _Mapping]] = ..., detach: bool = ..., remember_env: _Optional[_Mapping[str, str]] = ...) -> None: ...
     class Resume(_message.Message):
         __slots__ = ("sandbox_id", "exec_id", "stdout_offset", "stderr_offset")
         SANDBOX_ID_FIELD_NUMBER: _ClassVar[int]

@@ -7,7 +7,7 @@ from agentfense._gen.sandbox.v1 import sandbox_pb2 as sandbox_dot_v1_dot_sandbox
 
 
 class SandboxServiceStub(object):
-    """SandboxService makes sandboxes and runs commands in them.
+    """SandboxService creates sandboxes and runs commands in them.
     """
 
     def __init__(self, channel):
@@ -159,13 +159,14 @@ class SandboxServiceStub(object):
 
 
 class SandboxServiceServicer(object):
-    """SandboxService makes sandboxes and runs commands in them.
+    """SandboxService creates sandboxes and runs commands in them.
     """
 
     def CreateSandbox(self, request, context):
-        """CreateSandbox makes a sandbox of a codebase; StartSandbox starts it. INVALID_ARGUMENT for a
-        malformed rule; ALREADY_EXISTS for a name that is taken; RESOURCE_EXHAUSTED if the owner has as many
-        as the server allows; FAILED_PRECONDITION for a runtime or a limit that this host does not have.
+        """CreateSandbox creates a sandbox from a codebase; StartSandbox starts it. INVALID_ARGUMENT for a
+        malformed rule; ALREADY_EXISTS if the name is in use; RESOURCE_EXHAUSTED if the owner has as
+        many sandboxes as the server allows; FAILED_PRECONDITION for a runtime or a limit that this
+        host does not support.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -186,23 +187,23 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StartSandbox(self, request, context):
-        """StartSandbox starts a sandbox. FAILED_PRECONDITION if it runs.
+        """StartSandbox starts a sandbox. FAILED_PRECONDITION if it is running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopSandbox(self, request, context):
-        """StopSandbox ends everything that runs in a sandbox; what it changed stays. FAILED_PRECONDITION
-        if it does not run.
+        """StopSandbox ends all processes of a sandbox and keeps its changes. FAILED_PRECONDITION if it is
+        not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DestroySandbox(self, request, context):
-        """DestroySandbox ends and forgets a sandbox, with the changes that are in its codebase neither by
-        Apply nor by its sync. The answer counts them.
+        """DestroySandbox stops and removes a sandbox, with all changes that neither Apply nor a sync
+        brought into its codebase. The answer has the number of these changes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,24 +211,24 @@ class SandboxServiceServicer(object):
 
     def Exec(self, request, context):
         """Exec runs a command and waits for it. DEADLINE_EXCEEDED if it takes longer than timeout;
-        INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox does not
-        run.
+        INVALID_ARGUMENT for a workdir that cannot be entered; FAILED_PRECONDITION if the sandbox is
+        not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExecStream(self, request, context):
-        """ExecStream is Exec with the output as it comes. A command that failed is no error: the last
-        message has its exit_code.
+        """ExecStream runs a command like Exec and sends its output as it is written. A command that fails
+        is not an error of the call: the last message has its exit_code.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSession(self, request, context):
-        """CreateSession starts a shell that stays. INVALID_ARGUMENT for a shell that cannot be started;
-        FAILED_PRECONDITION if the sandbox does not run.
+        """CreateSession starts a shell that runs several commands. INVALID_ARGUMENT for a shell that
+        cannot be started; FAILED_PRECONDITION if the sandbox is not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -248,7 +249,8 @@ class SandboxServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DestroySession(self, request, context):
-        """DestroySession ends a session's shell and all it started, and forgets it.
+        """DestroySession ends a session's shell with all processes that it started, and removes the
+        session.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -256,142 +258,145 @@ class SandboxServiceServicer(object):
 
     def SessionExec(self, request, context):
         """SessionExec runs a command in a session's shell. DEADLINE_EXCEEDED if it takes longer than
-        timeout, 30 s where none is given: the command is ended, the session stays.
-        FAILED_PRECONDITION if the session is closed.
+        timeout (default 30 s): the command is ended, and the session remains. FAILED_PRECONDITION if
+        the session is closed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SessionExecStream(self, request, context):
-        """SessionExecStream is SessionExec with the output as it comes.
+        """SessionExecStream runs a command like SessionExec and sends its output as it is written.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attach(self, request_iterator, context):
-        """Attach runs a command with its standard input, output and signals as they come, on a terminal
-        of its own where one is asked for; or takes up one that was left detached. The first message is
-        start or resume; the first answer has exec_id, the last one exit_code. When the client is gone,
-        the command is ended, unless it is detached. NOT_FOUND for one that is not kept.
+        """Attach runs a command and transfers its standard input, output and signals, on a new terminal
+        if the request asks for one. It can also reconnect to a detached command. The first message
+        must be start or resume. The first answer has exec_id, the last one exit_code. When the client
+        disconnects, the command ends, unless it is detached. NOT_FOUND for a command that is no longer
+        kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListExecs(self, request, context):
-        """ListExecs lists a running sandbox's detached commands, the oldest first: those that run, and
-        the last ones that have ended. FAILED_PRECONDITION if the sandbox does not run.
+        """ListExecs lists a running sandbox's detached commands, the oldest first: those that are
+        running, and the last ones that have ended. FAILED_PRECONDITION if the sandbox is not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Diff(self, request, context):
-        """Diff says what a sandbox changed against its source, in pages: files that could act on the host
-        once applied first, then by path.
+        """Diff lists, in pages, what a sandbox changed against its source. Files that could act on the
+        host after they are applied come first; then the order is by path.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadChanges(self, request, context):
-        """ReadChanges sends changes with their contents, for a client that brings them into the directory
-        that it uploaded: parents before children, of each a header and, of a regular file, its content in
-        pieces of 64 KiB. NOT_FOUND as Apply.
+        """ReadChanges sends changes with their contents, for a client that applies them to the directory
+        that it uploaded. Parents come before children. For each change it sends a header and, for a
+        regular file, the content in pieces of 64 KiB. NOT_FOUND as in Apply.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Apply(self, request, context):
-        """Apply brings changes into the source. FAILED_PRECONDITION if one of them conflicts with what is
-        there or may not be written by the sandbox: then nothing is applied, the status has the paths as a
-        google.rpc.PreconditionFailure, and a dry run tells what stands in the way. Without such paths it
-        failed midway, because the source or a running sandbox changed one of them just then. NOT_FOUND for a path at which nothing changed.
+        """Apply applies changes to the source. FAILED_PRECONDITION if a change conflicts with the source,
+        or if the sandbox may not write it: then nothing is applied, the status lists the paths in a
+        google.rpc.PreconditionFailure, and a dry run reports the reasons. If the status lists no
+        paths, Apply failed midway, because the source or a running sandbox changed a file at that
+        moment. NOT_FOUND for a path without a change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Discard(self, request, context):
-        """Discard forgets changes: the sandbox shows the source's files again. NOT_FOUND for a path at
-        which nothing changed.
+        """Discard deletes changes from the sandbox, which then shows the source's files again. NOT_FOUND
+        for a path without a change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """SetPolicy replaces the rules of a sandbox, of a running one at once: it returns when nothing
-        is answered by the old ones any more. INVALID_ARGUMENT for a malformed rule, and then the old
-        ones stay.
+        """SetPolicy replaces the rules of a sandbox. In a running sandbox this takes effect at once: when
+        the call returns, no operation is decided by the old rules. INVALID_ARGUMENT for a malformed
+        rule; the old rules then remain.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExplainPolicy(self, request, context):
-        """ExplainPolicy says what a path is to a sandbox, and by which rule. The answer depends on the
-        rules alone, never on what exists.
+        """ExplainPolicy returns the permission of a path in a sandbox, and the rule that decides it. The
+        answer depends only on the rules, never on which files exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListView(self, request, context):
-        """ListView lists a directory of a sandbox's view, or describes a file: what a command inside would
-        see, whether the sandbox runs or not. NOT_FOUND also for what the policy hides.
+        """ListView lists a directory of a sandbox's view, or describes a file, as a command inside would
+        see it. The sandbox need not be running. NOT_FOUND also for a path that the policy hides.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadView(self, request, context):
-        """ReadView sends a file of a sandbox's view in pieces of 64 KiB, also by way of symbolic links
-        within the workspace. PERMISSION_DENIED for one of which the policy shows the name alone, and
-        for a link that leads out.
+        """ReadView sends a file of a sandbox's view in pieces of 64 KiB. It follows symbolic links within
+        the workspace. PERMISSION_DENIED for a file with the permission view, and for a link that leads
+        out of the workspace.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchView(self, request, context):
-        """WatchView sends what changes in a running sandbox's view, from its first answer's header on until
-        the sandbox is stopped or the client is gone. Of what the policy hides nothing is told.
-        FAILED_PRECONDITION if the sandbox does not run; RESOURCE_EXHAUSTED if 64 watch it already.
+        """WatchView sends the changes in a running sandbox's view, from the first answer's header until
+        the sandbox stops or the client disconnects. It does not report paths that the policy hides.
+        FAILED_PRECONDITION if the sandbox is not running; RESOURCE_EXHAUSTED if it already has 64
+        watches.
 
-        What commands do is told at once, and so is what the server does: uploads, what other sandboxes of
-        the codebase change, and discarded changes. What others do to the codebase's files is told of
-        directories that something in the sandbox has looked into. Changes of a path that come in quick
-        succession are one, and one that leaves all as it was may be told, so a client looks at what it
-        needs to know. A rename is a deletion and a creation, of a directory these two alone. What another
-        policy shows or hides is not told.
+        Changes by commands and by the server are reported at once: uploads, changes of other sandboxes
+        of the codebase, and discarded changes. Changes that other programs make to the codebase's
+        files are reported for directories that a process in the sandbox has looked into. Changes of a
+        path in quick succession become one. A change without effect may be reported, so a client must
+        read what it needs to know. A rename is a deletion and a creation; for a directory, nothing is
+        reported for its entries. Paths that a new policy shows or hides are not reported.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Audit(self, request, context):
-        """Audit sends a sandbox's audit events, the oldest first; with follow also those to come, until
-        the sandbox is destroyed or the client is gone.
+        """Audit sends a sandbox's audit events, the oldest first. With follow it continues with new
+        events, until the sandbox is destroyed or the client disconnects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Logs(self, request, context):
-        """Logs sends what the detached commands of a sandbox wrote, the oldest first, whether it runs or
-        not: the last 8 to 16 MiB are kept until it is destroyed. With follow it goes on with what comes,
-        until the last of these commands has ended or the client is gone.
+        """Logs sends the output of a sandbox's detached commands, the oldest first. The sandbox need not
+        be running. The last 8 to 16 MiB are kept until it is destroyed. With follow it continues with
+        new output, until the last of these commands has ended or the client disconnects.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """GetStats says what a running sandbox uses. FAILED_PRECONDITION if it does not run.
+        """GetStats returns what a running sandbox uses. FAILED_PRECONDITION if it is not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -548,7 +553,7 @@ def add_SandboxServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SandboxService(object):
-    """SandboxService makes sandboxes and runs commands in them.
+    """SandboxService creates sandboxes and runs commands in them.
     """
 
     @staticmethod
