@@ -172,8 +172,8 @@ func TestUploadsAtOnceCannotPassTheBoundTogether(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	stored := int64(0)
-	for range 4 {
-		c := o.create("me")
+	// All are there before the first upload: the test's map of owners has no lock.
+	for _, c := range []*Codebase{o.create("me"), o.create("me"), o.create("me"), o.create("me")} {
 		for g := range 4 {
 			all.Go(func() {
 				for i := range 20 {
