@@ -157,6 +157,28 @@ func TestAnUploadTakesWhatTheSandboxChanged(t *testing.T) {
 	}
 }
 
+// An apply that was killed after the directory had everything is done again: the
+// codebase takes what is told as there, and gets nothing of what is not told.
+func TestWhatTheDirectoryHasAlreadyIsTold(t *testing.T) {
+	_, u := uploaded(t, map[string]string{"a": "one", "d/x": "x", "gone": "g", "run": "#!"})
+	all := []sent{
+		{"/a", changes.Modified, aFile, "two"}, {"/d/x", changes.Deleted, 0, ""}, {"/gone", changes.Deleted, 0, ""},
+		{"/new", changes.Added, aDir, ""}, {"/new/f", changes.Added, aFile, "f"}, {"/new/l", changes.Added, aLink, "../a"},
+		{"/run", changes.Modified, unix.S_IFREG | 0o755, "#!"},
+	}
+	for _, want := range []apply.Outcome{apply.Applied, apply.Present} {
+		outcomes, err := bringBack(t, u, all...)
+		if err != nil {
+			t.Fatal(err, outcomes)
+		}
+		for _, s := range all {
+			if got := outcomes[s.path]; got != want {
+				t.Errorf("%s is %q, want %q", s.path, got, want)
+			}
+		}
+	}
+}
+
 // Nothing that a server says is trusted with what was not uploaded, has changed
 // here since, is closed by the policy, or is outside.
 func TestAHostileServerReachesOnlyWhatWasUploaded(t *testing.T) {

@@ -88,6 +88,7 @@ type staging struct {
 	// there is nothing to do.
 	told map[vpath.Path]PathResult
 	sums map[vpath.Path]sum // of regular files and of links
+	carried []CarriedChange
 	// gone are directories that are deleted, modes those that get one, once all else
 	// is done; parents first.
 	gone  []vpath.Path
@@ -132,6 +133,7 @@ func (st *staging) put(c CarriedChange, content io.Reader) error {
 		st.tell(c, c.Outcome, c.Reason)
 		return nil
 	}
+	st.carried = append(st.carried, c)
 	return st.settle(c, st.place(c, content))
 }
 
@@ -308,11 +310,33 @@ func (st *staging) stopped() bool {
 	return false
 }
 
-// merge adds what was told to the outcomes in the directory.
-func (st *staging) merge(paths []PathResult) []PathResult {
-	for p := range maps.Keys(st.told) {
-		paths = append(paths, st.told[p])
+// merge adds to the outcomes in the directory what was told, which counts where both
+// say something, and what was carried and changes nothing there: an apply that was
+// killed has brought it over, and the codebase lacks it still.
+func (st *staging) merge(tried []PathResult) []PathResult {
+	paths := slices.Collect(maps.Values(st.told))
+	known := map[vpath.Path]bool{}
+	for p := range st.told {
+		known[p] = true
+	}
+	for _, r := range tried {
+		if !known[r.Path] {
+			paths, known[r.Path] = append(paths, r), true
+		}
+	}
+	above := map[vpath.Path]bool{}
+	for _, c := range st.carried {
+		for dir := range c.Path.Ancestors() {
+			above[dir] = true
+		}
+	}
+	for _, c := range st.carried {
+		if !known[c.Path] {
+			paths = append(paths, PathResult{
+				Path: c.Path, Status: c.Status, Outcome: Present, Reason: "the directory has it already", Implied: above[c.Path],
+			})
+		}
 	}
 	slices.SortFunc(paths, func(a, b PathResult) int { return cmp.Compare(a.Path, b.Path) })
-	return slices.CompactFunc(paths, func(a, b PathResult) bool { return a.Path == b.Path })
+	return paths
 }
