@@ -45,40 +45,9 @@ func (e ViewEntry) IsDir() bool { return e.Mode.IsDir() }
 
 func entryFrom(e *sandboxv1.ViewEntry) ViewEntry {
 	return ViewEntry{
-		Path: vpath.DecodeText(e.Path), Permission: permissionFrom(e.Permission), Mode: modeOf(e.Mode), SizeBytes: e.Size,
+		Path: vpath.DecodeText(e.Path), Permission: permissionFrom(e.Permission), Mode: stream.FileMode(e.Mode), SizeBytes: e.Size,
 		ModifiedAt: timeFrom(e.ModifiedAt), SymlinkTarget: vpath.DecodeText(e.SymlinkTarget), Changed: e.Origin == sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
 	}
-}
-
-// The types of a st_mode (inode(7)).
-const (
-	typeMask = 0o170000
-	typeDir  = 0o040000
-	typeLink = 0o120000
-	typeFile = 0o100000
-	setUID   = 0o4000
-	setGID   = 0o2000
-	sticky   = 0o1000
-)
-
-// modeOf is a st_mode as Go has it.
-func modeOf(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode) & fs.ModePerm
-	switch mode & typeMask {
-	case typeDir:
-		m |= fs.ModeDir
-	case typeLink:
-		m |= fs.ModeSymlink
-	case typeFile, 0:
-	default:
-		m |= fs.ModeIrregular
-	}
-	for bit, is := range map[uint32]fs.FileMode{setUID: fs.ModeSetuid, setGID: fs.ModeSetgid, sticky: fs.ModeSticky} {
-		if mode&bit != 0 {
-			m |= is
-		}
-	}
-	return m
 }
 
 func (f SandboxFiles) view(ctx context.Context, operation, name string, itself bool) ([]ViewEntry, error) {

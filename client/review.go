@@ -6,6 +6,7 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // FileDiff is one path that a sandbox changed. A rename is a deletion and an
@@ -59,7 +60,7 @@ func stateFrom(f *sandboxv1.FileState) *FileState {
 	if f == nil {
 		return nil
 	}
-	return &FileState{modeOf(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget), f.Sha256}
+	return &FileState{stream.FileMode(f.Mode), f.Size, vpath.DecodeText(f.SymlinkTarget), f.Sha256}
 }
 
 func changeFrom(f *sandboxv1.FileDiff) FileDiff {

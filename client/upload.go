@@ -144,7 +144,7 @@ func (c *Client) ListFiles(ctx context.Context, codebaseID, name string, recursi
 	for i, f := range got.Files {
 		files[i] = FileInfo{
 			Path: vpath.DecodeText(f.Path), IsDir: f.IsDir, SizeBytes: f.Size, ModifiedAt: f.ModifiedAt.AsTime(),
-			Mode: modeOf(f.Mode), SymlinkTarget: vpath.DecodeText(f.SymlinkTarget),
+			Mode: stream.FileMode(f.Mode), SymlinkTarget: vpath.DecodeText(f.SymlinkTarget),
 		}
 	}
 	return files, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
 type applyOptions struct {
@@ -181,7 +182,7 @@ func applyWith(ctx context.Context, sb *record.Sandbox, o apply.Options, p *prog
 		return result, errdefs.New(errdefs.Precondition, "sandbox %s: codebase %s is managed by a server: run apply with --endpoint", sb.Name(), record.Served.CodebaseID)
 	}
 	o.Progress = p.count
-	if o.Drop, err = dropLive(ctx, sb); err != nil {
+	if o.Drop, err = api.DropLive(ctx, sb.Dir()); err != nil {
 		return result, err
 	}
 	return apply.Changes(ctx, sb, o)

@@ -7,11 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
@@ -51,7 +48,7 @@ func runDiscard(ctx context.Context, e *env, name string, paths []vpath.Path, o 
 	if done, err := e.asOwner(ctx, sb, e.args); done || err != nil {
 		return err
 	}
-	drop, err := dropLive(ctx, sb)
+	drop, err := api.DropLive(ctx, sb.Dir())
 	if err != nil {
 		return err
 	}
@@ -151,19 +148,6 @@ func (l discardList) of(paths []vpath.Path) (single []vpath.Path, groups []revie
 		lines[g.Name] = g.Lines
 	}
 	return single, review.GroupsOf(inGroups, func(name string) []string { return lines[name] })
-}
-
-// dropLive returns what tells a live supervisor to forget entries of the
-// delta, nil if the sandbox does not run.
-func dropLive(ctx context.Context, sb *record.Sandbox) (func([]changes.Version) ([]vpath.Path, error), error) {
-	c, err := api.Reach(ctx, sb.Dir())
-	if errdefs.Is(err, errdefs.NotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
 }
 
 func (e *env) sayWrittenAgain(paths []vpath.Path) {

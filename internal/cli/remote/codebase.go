@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
@@ -13,7 +12,6 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
-	"golang.org/x/sys/unix"
 )
 
 func codebaseOf(c *sandboxv1.Codebase) backend.Codebase {
@@ -74,21 +72,9 @@ func (c *Client) Files(ctx context.Context, id string, dir vpath.Path, recursive
 		if err != nil {
 			return nil, err
 		}
-		files[i] = scan.File{Path: f.Path, Mode: modeOf(f.Mode), SizeBytes: f.SizeBytes, Target: f.LinkTarget}
+		files[i] = scan.File{Path: f.Path, Mode: stream.FileMode(f.Mode), SizeBytes: f.SizeBytes, Target: f.LinkTarget}
 	}
 	return files, nil
-}
-
-// modeOf is a mode of inode(7) as Go has it, of the types that a codebase holds.
-func modeOf(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode) & fs.ModePerm
-	switch mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return m | fs.ModeDir
-	case unix.S_IFLNK:
-		return m | fs.ModeSymlink
-	}
-	return m
 }
 
 // Download writes a file of a codebase to w.

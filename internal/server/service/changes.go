@@ -8,7 +8,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/server/codebase"
@@ -33,19 +32,6 @@ func selection(paths []string) ([]vpath.Path, error) {
 	return list, nil
 }
 
-// dropLive has a live supervisor forget entries of the delta; it is nil for a
-// sandbox that does not run.
-func dropLive(ctx context.Context, sb *record.Sandbox) (func([]changes.Version) ([]vpath.Path, error), error) {
-	client, err := api.Reach(ctx, sb.Dir())
-	if errdefs.Is(err, errdefs.NotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }, nil
-}
-
 // Apply brings changes into the codebase. What stands in the way is an error,
 // but the answer of a dry run.
 func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*sandboxv1.ApplyResponse, error) {
@@ -59,7 +45,7 @@ func (c *sandboxServer) Apply(ctx context.Context, r *sandboxv1.ApplyRequest) (*
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	if o.Drop, err = dropLive(ctx, sb); err != nil {
+	if o.Drop, err = api.DropLive(ctx, sb.Dir()); err != nil {
 		return nil, err
 	}
 	result, err := s.apply(ctx, sb, o)
@@ -116,7 +102,7 @@ func (c *sandboxServer) Discard(ctx context.Context, r *sandboxv1.DiscardRequest
 	if o.Paths, err = selection(r.Paths); err != nil {
 		return nil, err
 	}
-	if o.Drop, err = dropLive(context.WithoutCancel(ctx), sb); err != nil {
+	if o.Drop, err = api.DropLive(context.WithoutCancel(ctx), sb.Dir()); err != nil {
 		return nil, err
 	}
 	result, err := apply.Discard(sb, o)

@@ -167,6 +167,19 @@ func (c *Client) Drop(ctx context.Context, versions []changes.Version) (stale []
 	return ToPaths(answer.Stale)
 }
 
+// DropLive returns what tells the live supervisor of a sandbox to forget entries of the
+// delta, nil if the sandbox does not run. Errors: those of Reach but NotFound.
+func DropLive(ctx context.Context, dir string) (func([]changes.Version) ([]vpath.Path, error), error) {
+	c, err := Reach(ctx, dir)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(v []changes.Version) ([]vpath.Path, error) { return c.Drop(ctx, v) }, nil
+}
+
 // HasChanges reports whether the delta holds anything.
 func (c *Client) HasChanges(ctx context.Context) (bool, error) {
 	answer, err := c.call(ctx, Request{Op: OpDelta})
