@@ -45,8 +45,9 @@ var inside = map[string]string{
 	// client
 	"client": "",
 	// cli
-	"cli":            "backend",
+	"cli":            "backend present",
 	"cli/backend":    "",
+	"cli/present":    "",
 	"cli/remote":     "backend",
 	"cli/tokenstore": "backend",
 	// server
@@ -68,7 +69,8 @@ var inside = map[string]string{
 	"sandbox/gitindex":         "",
 	"sandbox/outlog":           "",
 	"sandbox/record":           "audit config gitconfig gitindex",
-	"sandbox/review":           "audit changes githistory gitindex record risk",
+	"sandbox/review":           "changes githistory gitindex record risk",
+	"sandbox/review/gitpatch":  "changes record review",
 	"sandbox/risk":             "",
 	"sandbox/supervise":        "audit changes gitconfig outlog record review supervise/api supervise/launch",
 	"sandbox/supervise/api":    "changes",

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
@@ -225,16 +226,16 @@ type appliedPath struct {
 }
 
 type applied struct {
-	SchemaVersion int                `json:"schema_version"`
-	DryRun        bool               `json:"dry_run"`
-	Results       []appliedPath      `json:"results"`
-	Groups        []review.JSONGroup `json:"groups,omitempty"`
-	WrittenAgain  []string           `json:"written_again,omitempty"`
+	SchemaVersion int                 `json:"schema_version"`
+	DryRun        bool                `json:"dry_run"`
+	Results       []appliedPath       `json:"results"`
+	Groups        []present.JSONGroup `json:"groups,omitempty"`
+	WrittenAgain  []string            `json:"written_again,omitempty"`
 }
 
 func applyDocument(result apply.Result, dryRun bool) applied {
-	doc := applied{SchemaVersion: review.ReviewVersion, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
-	doc.Groups = review.JSONGroups(result.Groups)
+	doc := applied{SchemaVersion: present.Version, DryRun: dryRun, Results: []appliedPath{}, WrittenAgain: escaped(result.Changed)}
+	doc.Groups = present.JSONGroups(result.Groups)
 	for _, p := range result.Listed() {
 		doc.Results = append(doc.Results, appliedPath{
 			Path: shown(p.Path), Status: p.Status, Outcome: p.Outcome, Reason: vpath.Escape(p.Reason), RiskFlag: p.Mark, Group: p.Group,

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
@@ -160,18 +161,18 @@ func (e *env) showDiff(o diffOptions, compare func() (*review.Review, error), ba
 	}
 	switch {
 	case o.JSON:
-		digest, err := r.WriteJSON(e.stdout, remember)
+		digest, err := present.JSON(e.stdout, r, remember)
 		if err == nil {
 			err = note(digest)
 		}
 		return err
 	case o.NameStatus:
-		return r.WriteNameStatus(e.stdout)
+		return present.NameStatus(e.stdout, r)
 	case o.Stat:
-		return r.WriteStat(e.stdout, o.Verbose)
+		return present.Stat(e.stdout, r, o.Verbose)
 	}
 	colour := e.getenv("NO_COLOR") == "" && term.IsTerminal(int(e.stdout.Fd()))
-	if err := r.WritePatch(e.stdout, review.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
+	if err := present.Patch(e.stdout, r, present.PatchOptions{Raw: o.Raw, Colour: colour, Verbose: o.Verbose}); err != nil {
 		return err
 	}
 	p.stop()
@@ -207,4 +208,4 @@ func workspacePaths(args []string) ([]vpath.Path, error) {
 }
 
 // shown is a path as listings print it: relative to the workspace, escaped.
-func shown(p vpath.Path) string { return review.Written(p) }
+func shown(p vpath.Path) string { return present.Written(p) }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
@@ -94,12 +95,12 @@ func (e *env) tellDiscarded(list discardList, result apply.DiscardResult, err er
 	single, groups := list.of(result.Paths)
 	if o.JSON {
 		return e.printJSON(struct {
-			SchemaVersion int                `json:"schema_version"`
-			DryRun        bool               `json:"dry_run"`
-			Paths         []string           `json:"paths"`
-			WrittenAgain  []string           `json:"written_again,omitempty"`
-			Groups        []review.JSONGroup `json:"groups,omitempty"`
-		}{review.ReviewVersion, o.DryRun, escaped(result.Paths), escaped(result.Changed), review.JSONGroups(groups)})
+			SchemaVersion int                 `json:"schema_version"`
+			DryRun        bool                `json:"dry_run"`
+			Paths         []string            `json:"paths"`
+			WrittenAgain  []string            `json:"written_again,omitempty"`
+			Groups        []present.JSONGroup `json:"groups,omitempty"`
+		}{present.Version, o.DryRun, escaped(result.Paths), escaped(result.Changed), present.JSONGroups(groups)})
 	}
 	lines := append(escaped(single), groupLines(groups)...)
 	if o.Verbose {

@@ -5,10 +5,10 @@ import (
 	"errors"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -59,12 +59,12 @@ func (e *env) leaveNothingOnServer(ctx context.Context, s backend.Server, m *mad
 }
 
 // summariseOnServer is printSummary of a server's sandbox.
-func (e *env) summariseOnServer(ctx context.Context, s backend.Server, m *made, before uint64, toGo bool) (sum review.Summary, err error) {
+func (e *env) summariseOnServer(ctx context.Context, s backend.Server, m *made, before uint64, toGo bool) (sum present.Summary, err error) {
 	r, err := s.Review(ctx, m.Sandbox, nil, true, "")
 	if err != nil {
 		return sum, err
 	}
-	sum = review.Summary{Files: r.Files(), Groups: r.Groups()}
+	sum = present.Summary{Files: r.Files(), Groups: r.Groups()}
 	err = sum.AddDenials(func(do func(audit.Record) error) error {
 		return s.Audit(ctx, m.id(), before, false, do)
 	})

@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -65,7 +65,7 @@ func (e *env) tellRefused(name string, refusals []audit.PermissionDenied, change
 			r.RuleSource = audit.Text(rules[r.RuleIndex].Source)
 		}
 	}
-	sum := review.RefusedTo(refusals, changed)
+	sum := present.RefusedTo(refusals, changed)
 	e.printDenials(sum.Denials, summaryLines)
 	if isKnown {
 		e.sayLines(advice(sum.Refused, rules, reserved, isDir, widening(name)))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/cli/present"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
@@ -42,7 +43,7 @@ func lastSeq(path string) (uint64, error) {
 // sandbox is to go with its changes. It says nothing where nothing happened.
 func (e *env) printSummary(sb *record.Sandbox, afterSeq uint64, toGo bool) error {
 	p := e.progress("looking at what changed")
-	s, err := review.Summarise(sb, afterSeq)
+	s, err := present.Summarise(sb, afterSeq)
 	p.stop()
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (e *env) printSummary(sb *record.Sandbox, afterSeq uint64, toGo bool) error
 
 // saySummary prints the summary; helping are the lines that tell what would permit
 // what was refused.
-func (e *env) saySummary(name string, s review.Summary, helping []string, toGo bool) {
+func (e *env) saySummary(name string, s present.Summary, helping []string, toGo bool) {
 	if len(s.Files) == 0 {
 		e.printDenials(s.Denials, summaryLines-len(helping))
 		e.sayLines(helping)
@@ -145,7 +146,7 @@ func (e *env) printFiles(files []review.FileDiff, room int) {
 func groupLines(groups []review.Group) []string {
 	var lines []string
 	for _, g := range groups {
-		lines = append(lines, g.Title()+marksOf(&g))
+		lines = append(lines, present.GroupTitle(&g)+marksOf(&g))
 		for _, more := range g.Lines[min(1, len(g.Lines)):] {
 			lines = append(lines, g.Name+": "+more)
 		}
@@ -164,7 +165,7 @@ func fewGroupLines(groups []review.Group) []string {
 	slices.SortStableFunc(groups, func(a, b review.Group) int { return riskOf(&b) - riskOf(&a) })
 	var titles []string
 	for _, g := range groups[:min(len(groups), summaryGroups-1)] {
-		titles = append(titles, g.Title()+marksOf(&g))
+		titles = append(titles, present.GroupTitle(&g)+marksOf(&g))
 	}
 	for _, line := range lines {
 		if len(titles) < summaryGroups-1 && !slices.Contains(titles, line) {
@@ -205,7 +206,7 @@ func marksOf(g *review.Group) string {
 
 // printDenials says what was refused, by rule, in at most room lines, and returns
 // how many it took.
-func (e *env) printDenials(groups []review.DenialGroup, room int) int {
+func (e *env) printDenials(groups []present.DenialGroup, room int) int {
 	for i, g := range groups {
 		if i == room-1 && len(groups) > room {
 			e.say("… and by %d more rules", len(groups)-i)

@@ -14,7 +14,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/failpoint"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -299,5 +298,5 @@ func (a *applier) place(b *batch, s *step, e changes.Entry) error {
 	case unix.S_IFIFO:
 		return e.MakeFIFO(l)
 	}
-	return errdefs.New(errdefs.Unsupported, "a %s cannot be applied", review.TypeName(s.Info.Mode))
+	return errdefs.New(errdefs.Unsupported, "a %s cannot be applied", record.TypeName(s.Info.Mode))
 }

@@ -2,7 +2,7 @@ package apply_test
 
 import (
 	"bytes"
-	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,14 +16,13 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
-	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// written returns what a method of a Review writes.
-func (b *bench) written(write func(*review.Review, *bytes.Buffer) error, paths ...vpath.Path) string {
+// patch returns what a server sends of the changes.
+func (b *bench) patch(paths ...vpath.Path) string {
 	b.t.Helper()
 	r, err := review.Open(b.box, paths...)
 	if err != nil {
@@ -31,15 +30,12 @@ func (b *bench) written(write func(*review.Review, *bytes.Buffer) error, paths .
 	}
 	defer r.Close()
 	var out bytes.Buffer
-	if err := write(r, &out); err != nil {
-		b.t.Fatal(err)
+	for i := range r.Files() {
+		if _, err := gitpatch.Write(&out, r, &r.Files()[i]); err != nil {
+			b.t.Fatal(err)
+		}
 	}
 	return out.String()
-}
-
-func (b *bench) patch(o review.PatchOptions, paths ...vpath.Path) string {
-	b.t.Helper()
-	return b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WritePatch(w, o) }, paths...)
 }
 
 func TestPatch(t *testing.T) {
@@ -80,12 +76,6 @@ func TestPatch(t *testing.T) {
 			tree{"f": "1\n"},
 			func(a *agent) { a.chmod("/f", 0o600) },
 			"diff --git a/f b/f\nold mode 100644\nnew mode 100600\n",
-		},
-		{
-			"a rename without another change",
-			tree{"f": "1\n"},
-			func(a *agent) { a.rename("/f", "/g") },
-			"diff --git a/f b/g\nsimilarity index 100%\nrename from f\nrename to g\n",
 		},
 		{
 			"a rename with another change is a deletion and an addition",
@@ -137,43 +127,51 @@ func TestPatch(t *testing.T) {
 			func(a *agent) { a.write("/a b", "1\n") },
 			"diff --git a/a b b/a b\nnew file mode 100644\n--- /dev/null\n+++ b/a b\t\n@@ -0,0 +1 @@\n+1\n",
 		},
-		{
-			"contents that could deceive are escaped, and then it is no patch",
-			tree{},
-			func(a *agent) { a.write("/f", "\x1b[2Jok\u202e\n") },
-			"diff --git a/f b/f\nnew file mode 100644\n--- /dev/null\n+++ b/f\n" +
-				"# control characters are shown escaped: this is no patch\n@@ -0,0 +1 @@\n+\\x1b[2Jok\\u{202e}\n",
-		},
-		{
-			"what can act on the host comes first",
-			tree{},
-			func(a *agent) {
-				a.mkdir("/.git")
-				a.mkdir("/.git/hooks")
-				a.write("/a", "")
-				a.write("/b.sh", "")
-				a.chmod("/b.sh", 0o755)
-				a.write("/.git/hooks/post-merge", "")
-				a.write("/.envrc", "")
-				a.symlink("../../etc", "/out")
-			},
-			"# runs on the host: .git/hooks/post-merge (git hook)\n# runs on the host: b.sh (executable)\n" +
-				"# trusted later: .envrc (environment of a directory)\n# trusted later: out (link out of the source)\n\n" +
-				"diff --git a/.git/hooks/post-merge b/.git/hooks/post-merge\nnew file mode 100644\n" +
-				"diff --git a/b.sh b/b.sh\nnew file mode 100755\n" +
-				"diff --git a/.envrc b/.envrc\nnew file mode 100644\n" +
-				"diff --git a/out b/out\nnew file mode 120000\n--- /dev/null\n+++ b/out\n@@ -0,0 +1 @@\n+../../etc\n\\ No newline at end of file\n" +
-				"diff --git a/a b/a\nnew file mode 100644\n",
-		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, tt.source)
 			b.agent(tt.agent)
-			if diff := cmp.Diff(tt.want, b.patch(review.PatchOptions{})); diff != "" {
+			if diff := cmp.Diff(tt.want, b.patch()); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestWhatCanActOnTheHostComesFirst(t *testing.T) {
+	b := newBench(t, tree{"f": "1\n"})
+	b.agent(func(a *agent) {
+		a.mkdir("/.git")
+		a.mkdir("/.git/hooks")
+		a.write("/a", "")
+		a.write("/b.sh", "")
+		a.chmod("/b.sh", 0o755)
+		a.write("/.git/hooks/post-merge", "")
+		a.write("/.envrc", "")
+		a.symlink("../../etc", "/out")
+		a.rename("/f", "/g")
+	})
+	r, err := review.Open(b.box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var got []string
+	for _, f := range r.Files() {
+		line := string(f.Path)
+		if f.Mark != nil {
+			line += fmt.Sprintf(" %s: %s", f.Mark.Risk, f.Mark.Reason)
+		}
+		got = append(got, line+strings.TrimRight(fmt.Sprintf(" %s %s", f.RenamedFrom, f.RenamedTo), " "))
+	}
+	want := []string{
+		"/.git/hooks/post-merge runs on the host: git hook", "/b.sh runs on the host: executable",
+		"/.envrc trusted later: environment of a directory", "/out trusted later: link out of the source",
+		"/a", "/f  /g", "/g /f",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
 
@@ -215,18 +213,11 @@ func TestGitAppliesThePatch(t *testing.T) {
 	}
 	b := newBench(t, source)
 	b.agent(change)
-	raw := b.patch(review.PatchOptions{Raw: true})
-	shown := b.patch(review.PatchOptions{})
+	patch := b.patch()
 	other := t.TempDir()
 	build(t, other, source)
-	if err := gitApply(t, other, shown); err == nil {
-		t.Error("git applied a patch whose contents are escaped")
-	}
-	if diff := cmp.Diff(source, withoutDirs(snapshot(t, other))); diff != "" {
-		t.Errorf("git applied a part of it:\n%s", diff)
-	}
-	if err := gitApply(t, other, raw); err != nil {
-		t.Fatalf("%v\n%s", err, raw)
+	if err := gitApply(t, other, patch); err != nil {
+		t.Fatalf("%v\n%s", err, patch)
 	}
 	b.apply()
 	if diff := cmp.Diff(withoutDirs(snapshot(t, b.dir)), withoutDirs(snapshot(t, other))); diff != "" {
@@ -253,72 +244,11 @@ func TestDiffIsAgainstWhatTheSandboxSaw(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := "# the source has changed since: big\n" +
-		"diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes, now with SHA-256 7aa7a5359173d05b63cfd682e3c38487f3cb4f7f1d60659fe59fab1505977d4c\n" +
-		"# the source has changed since: f\n" +
+	want := "diff --git a/big b/big\nBinary files a/big and b/big differ\n# larger than 1048576 bytes, not shown: 1048592 to 4 bytes, now with SHA-256 7aa7a5359173d05b63cfd682e3c38487f3cb4f7f1d60659fe59fab1505977d4c\n" +
 		"diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
-	got := strings.Replace(b.patch(review.PatchOptions{}), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
+	got := strings.Replace(b.patch(), "what the sandbox saw was not kept: ", "larger than 1048576 bytes, not shown: ", 1)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
-	}
-}
-
-func TestStatAndNameStatus(t *testing.T) {
-	b := newBench(t, tree{"README.md": "1\n", "m": "1\n2\n3\n", "b": "\x00"})
-	b.agent(func(a *agent) {
-		a.remove("/README.md")
-		a.write("/m", "1\n4\n5\n6\n")
-		a.write("/b", "\x00\x00")
-		a.write("/run\x1b", "#!\n")
-		a.chmod("/run\x1b", 0o755)
-	})
-	names := b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WriteNameStatus(w) })
-	if want := "A\t\"run\\033\"\nD\tREADME.md\nM\tb\nM\tm\n"; names != want {
-		t.Errorf("name-status = %q, want %q", names, want)
-	}
-	stat := b.written(func(r *review.Review, w *bytes.Buffer) error { return r.WriteStat(w, false) })
-	want := " \"run\\033\" | 1 +  [runs on the host: executable]\n README.md | 1 -\n b         | Bin 1 -> 2 bytes\n m         | 5 +++--\n" +
-		" 4 files changed, 4 inserted, 3 deleted\n"
-	if diff := cmp.Diff(want, stat); diff != "" {
-		t.Errorf("stat (-want +got):\n%s", diff)
-	}
-}
-
-func TestDiffJSON(t *testing.T) {
-	b := newBench(t, tree{"f": "1\n"})
-	b.agent(func(a *agent) { a.write("/f", "2\n\xff"); a.symlink("/etc\xff", "/l") })
-	var got struct {
-		SchemaVersion int `json:"schema_version"`
-		Sandbox, ID   string
-		Files         []struct {
-			Path, Status string
-			Risk         string
-			RiskReason   string `json:"risk_reason"`
-			Old, New     *struct {
-				Mode   string
-				Target string `json:"symlink_target"`
-			}
-			Inserted int
-			Hunks    []struct{ Lines []map[string]string }
-		}
-	}
-	text := b.written(func(r *review.Review, w *bytes.Buffer) error {
-		_, err := r.WriteJSON(w, func() (string, error) { return r.Remember("", r.Files()) })
-		return err
-	})
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
-	if got.SchemaVersion != 2 || got.Sandbox != "fix" || got.ID != string(b.box.ID()) || len(got.Files) != 2 {
-		t.Fatalf("JSON is %s", text)
-	}
-	link, file := got.Files[0], got.Files[1]
-	if link.Path != "l" || link.Status != "added" || link.Old != nil || link.New.Target != `/etc\xff` || link.Risk != "trusted_later" || link.RiskReason != "link out of the source" {
-		t.Errorf("link = %+v", link)
-	}
-	wantLines := []map[string]string{{"op": "-", "text": "1\n"}, {"op": "+", "text": "2\n"}, {"op": "+", "base64": "/w=="}}
-	if file.Path != "f" || file.Old.Mode != "100644" || file.Inserted != 2 || !cmp.Equal(file.Hunks[0].Lines, wantLines) {
-		t.Errorf("file = %+v", file)
 	}
 }
 
@@ -335,26 +265,11 @@ func TestReviewOfPaths(t *testing.T) {
 	}
 }
 
-func TestColourIsOnlyAdded(t *testing.T) {
-	b := newBench(t, tree{"f": "1\n2"})
-	b.agent(func(a *agent) { a.write("/f", "1\n3\n"); a.write("/.envrc", "x") })
-	coloured := b.patch(review.PatchOptions{Colour: true})
-	for _, code := range []string{"\x1b[m", "\x1b[1m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[36m"} {
-		if !strings.Contains(coloured, code) {
-			t.Errorf("the patch has no %q", code)
-		}
-		coloured = strings.ReplaceAll(coloured, code, "")
-	}
-	if diff := cmp.Diff(b.patch(review.PatchOptions{}), coloured); diff != "" {
-		t.Errorf("without the colours (-plain +coloured):\n%s", diff)
-	}
-}
-
 func TestAHugeMinifiedLineIsShown(t *testing.T) {
 	line := strings.Repeat("x();", textdiff.SizeLimit/4-1)
 	b := newBench(t, tree{"min.js": line})
 	b.agent(func(a *agent) { a.write("/min.js", line+"y()") })
-	if got := b.patch(review.PatchOptions{}); !strings.Contains(got, "y()") {
+	if got := b.patch(); !strings.Contains(got, "y()") {
 		t.Errorf("the patch of a long line has %d bytes and not the change", len(got))
 	}
 }
@@ -407,42 +322,6 @@ func TestDiscard(t *testing.T) {
 			t.Errorf("source (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestSummarise(t *testing.T) {
-	b := newBench(t, tree{"f": "1"})
-	b.agent(func(a *agent) { a.write("/f", "2"); a.write("/.envrc", "x") })
-	log, err := audit.Open(b.box.AuditPath(), audit.Options{Sandbox: "fix", ID: string(b.box.ID())})
-	if err != nil {
-		t.Fatal(err)
-	}
-	denied := func(path, rule string, n int) audit.Event {
-		return audit.PermissionDenied{Path: audit.Path(path), Operation: "open", Permission: "none", Rule: audit.Text(rule), RuleSource: "preset development", Count: n}
-	}
-	err = log.Append(denied("/.env", "**/.env*", 1), denied("/x\n", "", 1), denied("/.env", "**/.env*", 3), denied("/.env.local", "**/.env*", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got, err := review.Summarise(b.box, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []review.DenialGroup{
-		{Rule: "**/.env*", Source: "preset development", Count: 5, Paths: []string{".env", ".env.local"}},
-		{Source: "preset development", Count: 1, Paths: []string{`x\x0a`}},
-	}
-	if diff := cmp.Diff(want, got.Denials); diff != "" {
-		t.Errorf("denials (-want +got):\n%s", diff)
-	}
-	if got.CountStatus(changes.Added) != 1 || got.CountStatus(changes.Modified) != 1 || got.Files[0].Path != "/.envrc" {
-		t.Errorf("files = %v", got.Files)
-	}
-	if late, err := review.Summarise(b.box, 100); err != nil || len(late.Denials) != 0 {
-		t.Errorf("denials of a later run: %v, %v", late.Denials, err)
-	}
 }
 
 func TestASandboxThatNeverRanHasNoChanges(t *testing.T) {

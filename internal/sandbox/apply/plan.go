@@ -202,7 +202,7 @@ func (s *step) keepFor(below *step) {
 		s.stop(Kept, "it holds %s, which is kept", changes.Quote(below.Path))
 		s.done = true
 	case becameOther:
-		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", changes.Quote(below.Path), review.TypeName(s.Info.Mode))
+		s.stop(Conflict, "a directory that holds %s, which is not the sandbox's to delete, became a %s", changes.Quote(below.Path), record.TypeName(s.Info.Mode))
 	}
 }
 

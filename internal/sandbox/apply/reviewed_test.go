@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -26,8 +27,10 @@ func (b *bench) shown(base string, paths ...vpath.Path) string {
 		b.t.Fatal(err)
 	}
 	defer r.Close()
-	if err := r.WritePatch(io.Discard, review.PatchOptions{}); err != nil {
-		b.t.Fatal(err)
+	for i := range r.Files() {
+		if _, err := gitpatch.Write(io.Discard, r, &r.Files()[i]); err != nil {
+			b.t.Fatal(err)
+		}
 	}
 	digest, err := r.Remember(base, r.Files())
 	if err != nil {

@@ -166,3 +166,20 @@ func UnlessDenied(err error) error {
 	}
 	return err
 }
+
+// TypeName names the type of file of a mode.
+func TypeName(mode uint32) string {
+	switch mode & TypeBits {
+	case unix.S_IFREG:
+		return "file"
+	case unix.S_IFDIR:
+		return "directory"
+	case unix.S_IFLNK:
+		return "symbolic link"
+	case unix.S_IFIFO:
+		return "fifo"
+	case unix.S_IFSOCK:
+		return "socket"
+	}
+	return "device"
+}

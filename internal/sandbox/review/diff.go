@@ -1,6 +1,6 @@
-// Package review shows the changes of a sandbox to a person: as a list, a patch, a
-// summary or JSON, with groups, renames, risk marks and what they do to git. A
-// review has a digest, so that apply takes what was shown and nothing else.
+// Package review finds what a person is to know of a sandbox's changes: their contents,
+// groups, renames, risk marks and what they do to git. A review has a digest, so that
+// apply takes what was shown and nothing else. How it looks is not decided here.
 package review
 
 import (
@@ -53,6 +53,14 @@ type Side struct {
 	Target    string // of a symbolic link
 }
 
+// Size returns the size in bytes, 0 for a side that is absent.
+func (s *Side) Size() int64 {
+	if s == nil {
+		return 0
+	}
+	return s.SizeBytes
+}
+
 // Content is how the content of a file changed.
 type Content struct {
 	Hunks             []textdiff.Hunk
@@ -65,10 +73,10 @@ type Content struct {
 	SHA256 string
 }
 
-// isShown reports whether the hunks are all there is to the content.
-func (c *Content) isShown() bool { return !c.Binary && !c.TooLarge && !c.Unknown }
+// IsShown reports whether the hunks are all there is to the content.
+func (c *Content) IsShown() bool { return !c.Binary && !c.TooLarge && !c.Unknown }
 
-// Review shows what a sandbox changed. It only reads, also beside a running
+// Review is what a sandbox changed. It only reads, also beside a running
 // supervisor.
 type Review struct {
 	name  string // the sandbox's
@@ -121,6 +129,12 @@ func (r *Review) Close() error {
 	}
 	return r.work.Close()
 }
+
+// Name returns the name of the sandbox.
+func (r *Review) Name() string { return r.name }
+
+// ID returns the id of the sandbox.
+func (r *Review) ID() record.ID { return r.id }
 
 // Files returns the changed paths: those in no group first, and of them those
 // that remove hidden files from git, then those marked RunsOnHost, then those
@@ -236,6 +250,33 @@ func sides(w *changes.Work, c *changes.Change) (before, after *Side) {
 	return before, after
 }
 
+// Parts returns f, or for a change of type the deletion and the addition that
+// it is to git.
+func (f *FileDiff) Parts() []FileDiff {
+	if f.Status != changes.Retyped {
+		return []FileDiff{*f}
+	}
+	gone, made := *f, *f
+	gone.New, made.Old = nil, nil
+	return []FileDiff{gone, made}
+}
+
+// NoteShown counts f as shown without a comparison: its path, and by the digest what
+// it holds.
+func (r *Review) NoteShown(f *FileDiff) error {
+	if r.work == nil {
+		return nil
+	}
+	e, err := entryNow(r.work, &f.Change)
+	switch {
+	case err == nil && (!e.IsRegular() || e.SHA256 != ""):
+		r.shown[f.Path] = e
+	case errdefs.Is(err, errdefs.NotFound), errdefs.Is(err, errdefs.Precondition), errdefs.Is(err, errdefs.Denied):
+		return nil // gone again, from a live sandbox: it is not shown
+	}
+	return err
+}
+
 // Content compares the contents of f. A side that is neither a regular file
 // nor a symbolic link has none.
 func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
@@ -263,7 +304,7 @@ func (r *Review) compare(f *FileDiff) (Content, error) {
 		c = Content{SHA256: after.sum} // only the mode differs
 	case textdiff.IsBinary(before.head) || textdiff.IsBinary(after.head):
 		c = Content{Binary: true, SHA256: after.sum}
-	case c.isShown():
+	case c.IsShown():
 		c.Hunks = textdiff.Hunks(before.head, after.head)
 		c.Inserted, c.Deleted = textdiff.Count(c.Hunks)
 	}

@@ -170,15 +170,6 @@ func (g *Group) add(f *FileDiff) {
 	g.Marks = append(g.Marks, GroupMark{mark, []vpath.Path{f.Path}})
 }
 
-// Title is the first line that shows the group.
-func (g *Group) Title() string {
-	title := fmt.Sprintf("%s: %s", g.Name, Count(g.Count, "file"))
-	if len(g.Lines) > 0 {
-		title += ", " + g.Lines[0]
-	}
-	return title
-}
-
 // place puts f into its group, if it has one.
 func (g *grouper) place(f *FileDiff) {
 	if f.Stale || f.Status == changes.Retyped {
@@ -296,4 +287,12 @@ func (g *grouper) isNew(dir vpath.Path) bool {
 	}
 	g.news[dir] = is
 	return is
+}
+
+// Count writes a number with its unit: "1 file", "3 files".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

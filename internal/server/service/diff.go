@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
@@ -105,7 +105,7 @@ func fileDiff(r *review.Review, f *review.FileDiff, namesOnly bool) (*sandboxv1.
 		return d, nil
 	}
 	patch := &kept{most: maxResultBytes}
-	content, err := r.WriteFilePatch(io.Writer(patch), f, review.PatchOptions{Raw: true})
+	content, err := gitpatch.Write(patch, r, f)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/review/gitpatch"
 )
 
 func sumOf(text string) string {
@@ -49,7 +50,7 @@ func TestContentSurvives(t *testing.T) {
 			f := review.FileDiff{Path: "a", Status: status, Old: c.old, New: file}
 			r := review.Of("test", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c.content, nil })
 			var patch bytes.Buffer
-			sum, err := r.WriteFilePatch(&patch, &f, review.PatchOptions{Raw: true})
+			sum, err := gitpatch.Write(&patch, r, &f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +73,7 @@ func TestAnotherTextThanNamedIsRefused(t *testing.T) {
 	c := textContent("", "a\n")
 	r := review.Of("test", "", "", []review.FileDiff{f}, nil, func(*review.FileDiff) (review.Content, error) { return c, nil })
 	var patch bytes.Buffer
-	if _, err := r.WriteFilePatch(&patch, &f, review.PatchOptions{Raw: true}); err != nil {
+	if _, err := gitpatch.Write(&patch, r, &f); err != nil {
 		t.Fatal(err)
 	}
 	m := EncodeFileDiff(&f)

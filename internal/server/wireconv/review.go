@@ -91,7 +91,7 @@ func DecodeGroups(sent []*sandboxv1.ChangeGroup, files []review.FileDiff) []revi
 	return review.GroupsOf(files, func(name string) []string { return lines[name] })
 }
 
-// EncodeContent adds to a message what review.WriteFilePatch returned of its file, and,
+// EncodeContent adds to a message what gitpatch.Write returned of its file, and,
 // where all of the content is shown, the patch that it wrote.
 func EncodeContent(m *sandboxv1.FileDiff, c review.Content, patch []byte) {
 	if m.New != nil {

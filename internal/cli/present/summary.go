@@ -1,7 +1,8 @@
-package review
+package present
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -10,15 +11,16 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
 // Summary is what a person is told when a run has ended.
 type Summary struct {
-	// Files are the changed paths, as Review.Files has them.
-	Files []FileDiff
+	// Files are the changed paths, as review.Review.Files has them.
+	Files []review.FileDiff
 	// Groups are what some of them are shown in.
-	Groups []Group
+	Groups []review.Group
 	// Denials are what the policy refused, by rule, the most frequent first.
 	Denials []DenialGroup
 	// Refused are the paths of these refusals, each once, as far as they are kept.
@@ -55,7 +57,7 @@ func (s *Summary) CountStatus(status changes.Status) int {
 // the audit record with the number afterSeq (0: since ever).
 func Summarise(s *record.Sandbox, afterSeq uint64) (Summary, error) {
 	var sum Summary
-	r, err := Open(s)
+	r, err := review.Open(s)
 	if err != nil {
 		return sum, err
 	}
@@ -83,7 +85,7 @@ func Summarise(s *record.Sandbox, afterSeq uint64) (Summary, error) {
 func RefusedTo(refusals []audit.PermissionDenied, changed []vpath.Path) Summary {
 	var sum Summary
 	for _, p := range changed { // where the policy hides one, it is an own entry
-		sum.Files = append(sum.Files, FileDiff{Path: p, Status: changes.Added, Own: true})
+		sum.Files = append(sum.Files, review.FileDiff{Path: p, Status: changes.Added, Own: true})
 	}
 	d := denials{groups: map[denialKey]*DenialGroup{}, at: map[vpath.Path]int{}, own: sum.ownPaths()}
 	for _, r := range refusals {
@@ -217,4 +219,13 @@ func (d *denials) list() []DenialGroup {
 		list = append(list, DenialGroup{Count: d.omitted, Omitted: true})
 	}
 	return list
+}
+
+// GroupTitle is the first line that shows a group.
+func GroupTitle(g *review.Group) string {
+	title := fmt.Sprintf("%s: %s", g.Name, review.Count(g.Count, "file"))
+	if len(g.Lines) > 0 {
+		title += ", " + g.Lines[0]
+	}
+	return title
 }
