@@ -11,10 +11,10 @@ import (
 // skip-worktree bits set. These bits are ours: they count for nothing in a
 // review, and apply takes them off.
 
-// IndexStandIns shows the sandbox the indexes of git repositories with the
+// IndexSubstitutes shows the sandbox the indexes of git repositories with the
 // entries skipped that hidden reports.
-func IndexStandIns(hidden func(vpath.Path) bool) *layer.StandIns {
-	return &layer.StandIns{
+func IndexSubstitutes(hidden func(vpath.Path) bool) *layer.Substitutes {
+	return &layer.Substitutes{
 		Wants: func(p vpath.Path) bool { _, ok := gitindex.WorkTreeOf(p); return ok },
 		Make: func(p vpath.Path, content []byte) []byte {
 			root, _ := gitindex.WorkTreeOf(p)

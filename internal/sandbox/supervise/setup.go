@@ -158,7 +158,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		return err
 	}
 	s.policy.Store(p)
-	options.StandIns = review.IndexStandIns(s.hides)
+	options.Substitutes = review.IndexSubstitutes(s.hides)
 	if s.stack, err = layer.Open(options); err != nil {
 		return err
 	}

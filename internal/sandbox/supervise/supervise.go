@@ -210,7 +210,7 @@ func (s *supervisor) setPolicy(rules []policy.Rule) error {
 	}
 	s.policy.Store(p)
 	s.view.SetPolicy(p)
-	s.view.Invalidate(s.stack.ForgetStandIns()...)
+	s.view.Invalidate(s.stack.ForgetSubstitutes()...)
 	s.mu.Lock()
 	s.record.Rules = rules
 	s.mu.Unlock()

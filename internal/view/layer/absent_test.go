@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// newLeaving makes a bench whose source has entries that are left out: those
+// newLeaving makes a bench with a source of which Options.Absent hides entries: those
 // called "out", and directories called "dir".
 func newLeaving(t *testing.T, files map[string]string) *bench {
 	t.Helper()
@@ -87,8 +87,8 @@ func TestSomethingIsMadeInPlaceOfWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestStackBehavesAsIfWhatIsLeftOutWereNotThere compares it with a copy of the
-// source without that.
+// TestStackBehavesAsIfWhatIsLeftOutWereNotThere compares a stack that hides entries with a
+// stack over a copy of the source without them.
 func TestStackBehavesAsIfWhatIsLeftOutWereNotThere(t *testing.T) {
 	base := t.TempDir()
 	n := 0

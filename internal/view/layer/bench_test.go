@@ -93,9 +93,8 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// perFile times do for each of n files of 4 KiB, on a stack of its own each
-// round, and reports what it takes for the median file: a disk makes some wait
-// for what others write.
+// perFile times do for each of n files of 4 KiB, on a new stack each round, and reports the
+// median, because the disk delays some files by the writes of others.
 func perFile(b *testing.B, n int, prepare, do func(s *bench, p vpath.Path)) {
 	b.Helper()
 	files := map[string]string{}
@@ -116,7 +115,7 @@ func perFile(b *testing.B, n int, prepare, do func(s *bench, p vpath.Path)) {
 			each(prepare)
 		}
 		unix.Sync()
-		time.Sleep(tick) // so that none is too young to be copied at once
+		time.Sleep(tick) // so that awaitTick does not wait for any file
 		b.StartTimer()
 		each(func(s *bench, p vpath.Path) {
 			start := time.Now()
@@ -158,7 +157,7 @@ func BenchmarkTruncateSource(b *testing.B) {
 	})
 }
 
-// BenchmarkReadLog reads what is recorded of 5,000 files with their contents.
+// BenchmarkReadLog reads the records of 5,000 files with their contents.
 func BenchmarkReadLog(b *testing.B) {
 	s := newBench(b, manyFiles(1))
 	for i := range 5000 {
@@ -222,7 +221,7 @@ func BenchmarkWriteAt(b *testing.B) {
 	}
 }
 
-// BenchmarkDrop forgets 3,000 changes at once, as after applying them.
+// BenchmarkDrop drops 3,000 changes at once, as after applying them.
 func BenchmarkDrop(b *testing.B) {
 	const n = 3000
 	for _, shape := range []struct {

@@ -11,29 +11,28 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// casefold tells whether a directory of the source finds an entry by more than its
-// exact name: in another case (casefold of ext4, FAT, NTFS, SMB), by a short name or
-// with a dot appended. The policy decides on the name that the program used, so
-// that an entry with another name must not be found.
+// casefold records whether a directory of the source finds an entry under names other than
+// its exact one: in another case (casefold of ext4, FAT, NTFS, SMB), by a short name or
+// with a dot appended. The policy decides on the name that the program used, so the stack
+// must not return an entry that has another name.
 type casefold struct {
 	exact  atomic.Bool // the directory finds exact names only
 	mu     sync.Mutex
-	names  map[string]struct{} // as they were listed last
+	names  map[string]struct{} // from the last listing
 	readAt time.Time
 }
 
-// casefolds are what a read-only stack, which caches no mergedDir, knows of the
-// directories that it looks into: without them each lookup of a name that has
-// no letters would list its directory.
+// casefolds caches casefold for a read-only stack, which caches no mergedDir. Without the
+// cache, each lookup of a name without letters would list its directory.
 type casefolds struct {
 	mu sync.Mutex
 	m  map[vpath.Path]*casefold
 }
 
-// maxCasefolds bounds the directories that are known at a time.
+// maxCasefolds is the maximum number of cached directories.
 const maxCasefolds = 16
 
-// casefold returns what is known of the source's directory p.
+// casefold returns the casefold of the source's directory p.
 func (s *Stack) casefold(p vpath.Path) *casefold {
 	if !s.o.ReadOnly {
 		return &casefold{} // kept with the mergedDir
@@ -51,9 +50,9 @@ func (s *Stack) casefold(p vpath.Path) *casefold {
 	return c.m[p]
 }
 
-// isExact reports whether the directory dir has the entry st, which was found as
-// name, by just that name. A name with a letter settles the question for all
-// of the directory if it is not found by the letter's other case.
+// isExact reports whether name is the exact name of the entry st, which was found by name
+// in the directory dir. If a name with a letter is not found in the other case of that
+// letter, the whole directory is exact.
 func (s *casefold) isExact(dir int, name string, st *stat) (bool, error) {
 	if s.exact.Load() {
 		return true, nil
@@ -71,8 +70,8 @@ func (s *casefold) isExact(dir int, name string, st *stat) (bool, error) {
 	return s.listed(dir, name)
 }
 
-// listed looks for name in the directory's list. A name that is not in it may
-// be new.
+// listed reports whether the directory lists name. It lists the directory again if the last
+// listing does not have name, because name may be new.
 func (s *casefold) listed(dir int, name string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +87,8 @@ func (s *casefold) listed(dir int, name string) (bool, error) {
 	return ok, err
 }
 
-// swapCase changes the case of every ASCII letter, the letters that every
-// file system which folds any folds.
+// swapCase changes the case of every ASCII letter. Every case-insensitive file system folds
+// these letters.
 func swapCase(name string) string {
 	b := []byte(name)
 	for i, c := range b {

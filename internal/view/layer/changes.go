@@ -10,35 +10,35 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// ChangeKind says what became of a path.
+// ChangeKind is the way in which a path changed.
 type ChangeKind uint8
 
 // The kinds.
 const (
-	Created  ChangeKind = iota + 1 // nothing is recorded of it in the source
-	Modified                       // its copy or what replaced it is in the delta
+	Created  ChangeKind = iota + 1 // the source had nothing at the path
+	Modified                       // the delta has its copy or its replacement
 	Deleted                        // the source has it and the view does not
 )
 
-// Change is a path at which the view differs from what the source was, or may
-// differ: a file that was opened for writing and not written is Modified.
+// Change is a path at which the view differs, or may differ, from the original source. A
+// file that was opened for writing but not written is Modified.
 //
-// A nil Base means that the sandbox did not remove the path itself: below a
-// deleted or replaced directory, what it never saw (hidden by policy, or newer
-// than the deletion); elsewhere, a record that a crash lost. Either way it must
-// be left alone. A Created path has an Absent Base, which does not match if
-// the source has something there.
+// A nil Base means that the sandbox did not remove the path itself. Below a deleted or
+// replaced directory, the sandbox never saw the path: the policy hid it, or it is newer
+// than the deletion. Elsewhere, a crash lost the record. The caller must leave such a path
+// alone in both cases. A Created path has an Absent Base, which matches only if the source
+// has nothing there.
 type Change struct {
 	Path        vpath.Path
 	Kind        ChangeKind
-	Info        Info // of the delta's entry; of the source's if Deleted
+	Info        Info // the delta's entry, or the source's if Deleted
 	Base        *Base
-	TypeChanged bool // Modified, and of another type than its Base
+	TypeChanged bool // Modified, and its type differs from its Base's
 }
 
-// Changes lists what the layers above the source change, parents before
-// children and otherwise ordered by name. A directory that is in the delta
-// only as the way to its content is not listed. Errors: Internal.
+// Changes lists the changes that the layers above the source make, parents before children
+// and otherwise ordered by name. It omits a directory that is in the delta only because it
+// contains changes. Errors: Internal.
 func (s *Stack) Changes() ([]Change, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
@@ -57,8 +57,8 @@ func (s *Stack) HasChanges() (bool, error) {
 	return len(w.changes) > 0, wrap("look for changes of", vpath.Root, err)
 }
 
-// IsUntouched reports whether the layers above the source hold nothing at all,
-// so that Changes would list nothing. It is found out at once. Errors: Internal.
+// IsUntouched reports whether the layers above the source are empty, so that Changes would
+// list nothing. It only looks at their top directories. Errors: Internal.
 func (s *Stack) IsUntouched() (bool, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
@@ -84,20 +84,20 @@ type changeWalk struct {
 	s       *Stack
 	bases   map[vpath.Path]Base
 	changes []Change
-	first   bool // stop at the first directory that has any
+	first   bool // stop at the first directory that has a change
 }
 
-// beneath says what becomes of the source below a directory of a delta.
+// beneath is what a directory of a delta shows of the source.
 type beneath uint8
 
 const (
 	sourceAbsent beneath = iota // the source has no such directory
-	sourceShown                 // it shows through, except for whiteouts
+	sourceShown                 // the source's directory shows through, except for whiteouts
 	sourceHidden                // the directory is opaque
 )
 
-// changeDir is a directory still to be visited: the delta layers that make it
-// up, top-most first, and what is below.
+// changeDir is a directory that the walk has yet to visit: its delta layers, topmost first,
+// and what the source has below.
 type changeDir struct {
 	path   vpath.Path
 	layers []int
@@ -138,8 +138,8 @@ func (w *changeWalk) run() error {
 	return nil
 }
 
-// recorded reports as deleted what was recorded, and neither the source nor the
-// view has now.
+// recorded reports as deleted each recorded path that neither the source nor the view has
+// now.
 func (w *changeWalk) recorded() error {
 	told := make(map[vpath.Path]bool, len(w.changes))
 	for _, c := range w.changes {
@@ -173,13 +173,13 @@ func (w *changeWalk) root() error {
 
 func (w *changeWalk) add(c Change) { w.changes = append(w.changes, c) }
 
-// decision is what the delta layers together say about a name.
+// decision is the combined effect of the delta layers on a name.
 type decision struct {
 	deleted bool
-	layers  []int // of a directory all that merge, else the one that has it
+	layers  []int // for a directory all layers that merge, else the one that has the name
 	isDir   bool
-	st      stat // of the top-most
-	closed  bool // lower layers do not count any more
+	st      stat // of the topmost layer
+	closed  bool // lower layers no longer count
 }
 
 func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
@@ -217,7 +217,7 @@ func (w *changeWalk) dir(d changeDir) ([]changeDir, error) {
 	return dirs, nil
 }
 
-// decide adds what layer n says about the names in directory p.
+// decide adds the effect of layer n on the names in directory p.
 func (w *changeWalk) decide(names map[string]*decision, p vpath.Path, n int) error {
 	fd, err := openDirAt(w.s.layers[n].root, nameenc.Path(p))
 	if err != nil {
@@ -285,7 +285,7 @@ func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) (
 	}
 	if dec.deleted {
 		if below == nil || d.source == sourceHidden {
-			return nil, nil // hidden reports it
+			return nil, nil // hidden reports the deletion
 		}
 		return nil, w.deleted(p, below)
 	}
@@ -307,7 +307,7 @@ func (w *changeWalk) name(d changeDir, source int, name string, dec *decision) (
 	return []changeDir{sub}, nil
 }
 
-// below is what the source's directory shows at p; nil for nothing.
+// below returns the source's entry at p, or nil if none shows.
 func (w *changeWalk) below(source int, name string, p vpath.Path) (*stat, error) {
 	if source < 0 || vpath.IsOwnName(name) {
 		return nil, nil
@@ -322,8 +322,7 @@ func (w *changeWalk) below(source int, name string, p vpath.Path) (*stat, error)
 	return &st, nil
 }
 
-// entry reports an entry of the delta, unless it is a directory that is only
-// the way to its content.
+// entry reports an entry of the delta, unless it is a directory that only contains changes.
 func (w *changeWalk) entry(p vpath.Path, dec *decision) {
 	c := Change{Path: p, Kind: Created, Base: &Base{Absent: true}}
 	c.Info = w.s.info(p, w.s.layers[dec.layers[0]].origin, &dec.st)
@@ -337,7 +336,7 @@ func (w *changeWalk) entry(p vpath.Path, dec *decision) {
 	w.add(c)
 }
 
-// hidden reports what the source has in a directory that is opaque.
+// hidden reports as deleted the source's entries in an opaque directory.
 func (w *changeWalk) hidden(d changeDir, source int, names map[string]*decision) error {
 	return safefs.ReadNames(source, func(raw []byte, _ uint32, _ uint64) error {
 		name := string(raw)
@@ -352,7 +351,7 @@ func (w *changeWalk) hidden(d changeDir, source int, names map[string]*decision)
 	})
 }
 
-// deleted reports that the source's p is gone, with all below.
+// deleted reports the source's entry p as deleted, with everything below it.
 func (w *changeWalk) deleted(p vpath.Path, st *stat) error {
 	c := Change{Path: p, Kind: Deleted, Info: w.s.info(p, Source, st)}
 	if base, ok := w.bases[p]; ok {
@@ -365,7 +364,7 @@ func (w *changeWalk) deleted(p vpath.Path, st *stat) error {
 	return w.deletedBelow(p)
 }
 
-// deletedBelow reports all that the source has below p as gone.
+// deletedBelow reports everything that the source has below p as deleted.
 func (w *changeWalk) deletedBelow(p vpath.Path) error {
 	pending := []vpath.Path{p}
 	for len(pending) > 0 {
@@ -374,7 +373,7 @@ func (w *changeWalk) deletedBelow(p vpath.Path) error {
 		fd, err := w.s.sourceDirAt(dir)
 		if err != nil {
 			if isAbsent(err) || err == unix.EXDEV || err == unix.EACCES {
-				continue // gone meanwhile, or never seen by the sandbox
+				continue // removed meanwhile, or never seen by the sandbox
 			}
 			return err
 		}
@@ -406,7 +405,7 @@ func isAbsent(err error) bool {
 	return err == unix.ENOENT || err == unix.ENOTDIR || err == unix.ELOOP
 }
 
-// orAbsent forgives what went away while it was looked at.
+// orAbsent returns nil for the error of an entry that was removed during the walk.
 func orAbsent(err error) error {
 	if isAbsent(err) {
 		return nil

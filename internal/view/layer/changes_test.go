@@ -217,8 +217,8 @@ func TestDropIfLeavesNoMomentForAWrite(t *testing.T) {
 	}
 }
 
-// A process that is killed in the middle of a drop has taken changes out of the
-// delta of which the log still records the base.
+// A process that is killed during a drop has removed changes from the delta, but the log
+// still records their bases.
 func TestADropThatWasKilledHasDroppedSome(t *testing.T) {
 	b := newBench(t, map[string]string{"d/one": "1", "d/two": "2", "gone": "g"})
 	b.write("/d/one", "one")
@@ -226,7 +226,7 @@ func TestADropThatWasKilledHasDroppedSome(t *testing.T) {
 	b.unlink("/gone")
 	log, err := os.ReadFile(filepath.Join(b.dir, logName))
 	must(t, err)
-	log = bytes.TrimRight(log, "\x00") // the room behind it
+	log = bytes.TrimRight(log, "\x00") // the preallocated zeros
 	must(t, b.Drop("/d/one", "/gone"))
 	b.changeLog(func(after []byte) []byte {
 		if !bytes.HasPrefix(after, log) || len(after) == len(log) {

@@ -9,10 +9,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// copyContent makes the first size bytes of l the content of the empty file
-// dst: blocks are shared where the file system can, else copied, and holes stay
-// holes. It returns the whole content of a file of the source that is to be
-// kept as it is, nil for others.
+// copyContent copies the first size bytes of l to the empty file dst. It shares blocks
+// where the file system can, and keeps holes. It returns the whole content of a source file
+// whose content the journal keeps, else nil.
 func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err error) {
 	if l.unread {
 		return nil, nil
@@ -22,8 +21,8 @@ func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err 
 			return nil, err
 		}
 	}
-	if l.standIn >= 0 {
-		return content, copyData(dst, l.standIn, size)
+	if l.substitute >= 0 {
+		return content, copyData(dst, l.substitute, size)
 	}
 	cloned, err := s.clone(dst, l, size)
 	if cloned || err != nil {
@@ -35,8 +34,8 @@ func (s *Stack) copyContent(dst int, l *lower, size int64) (content []byte, err 
 	return content, copyData(dst, l.fd, size)
 }
 
-// clone shares the blocks of l with dst if all of it is wanted and the file
-// system can. That it cannot is remembered for the source, which is one.
+// clone shares the blocks of l with dst if the whole file is wanted and the file system
+// can. A failure for the source is remembered: the source is one file system.
 func (s *Stack) clone(dst int, l *lower, size int64) (bool, error) {
 	if size != l.st.size || size == 0 || l.origin == Source && s.noClone.Load() {
 		return false, nil
@@ -51,8 +50,7 @@ func (s *Stack) clone(dst int, l *lower, size int64) (bool, error) {
 	return false, nil
 }
 
-// copyData makes the first size bytes of src the content of the empty file
-// dst. Holes stay holes.
+// copyData copies the first size bytes of src to the empty file dst. It keeps holes.
 func copyData(dst, src int, size int64) error {
 	if err := unix.Ftruncate(dst, size); err != nil {
 		return err
@@ -67,9 +65,8 @@ func copyData(dst, src int, size int64) error {
 	return nil
 }
 
-// nextData returns the first range of data from off on, below size; an empty
-// range at size if only a hole is left. A file system that knows no holes has
-// one range.
+// nextData returns the first range of data between off and size, or an empty range at size
+// if only a hole is left. On a file system without holes there is one range.
 func nextData(fd int, off, size int64) (start, end int64) {
 	start, err := unix.Seek(fd, off, unix.SEEK_DATA)
 	if err == unix.ENXIO {
@@ -85,9 +82,9 @@ func nextData(fd int, off, size int64) (start, end int64) {
 	return min(start, size), end
 }
 
-// copyRange copies the bytes from start to end in the kernel, or through a
-// buffer where the two file systems do not let it. A source that became
-// shorter ends the copy; the caller compares its identity afterwards.
+// copyRange copies the bytes from start to end in the kernel, or through a buffer where the
+// kernel cannot copy between the two file systems. The copy ends early if the source became
+// shorter; the caller compares the source's identity afterwards.
 func copyRange(dst, src int, start, end int64) error {
 	for start < end {
 		in, out := start, start

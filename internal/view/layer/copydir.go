@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// keepingTimes runs do, which changes names in dir but nothing that the view
-// shows, and gives dir its modification time back.
+// keepingTimes runs do, then restores the modification time of dir. do changes names in dir
+// that the view does not show.
 func keepingTimes(dir int, do func() error) error {
 	st, err := statFd(dir)
 	if err != nil {
@@ -20,8 +20,8 @@ func keepingTimes(dir int, do func() error) error {
 	return setTimes(dir, ".", nil, &st.mtime)
 }
 
-// takeAttributes gives work/name the owner (as far as this process may), mode
-// and times of the file it is a copy of.
+// takeAttributes gives dir/name the mode and times of from, of which it is a copy, and the
+// owner where this process may set it.
 func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
 	st, err := statAt(dir, name)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *Stack) takeAttributes(dir int, name string, from *stat) error {
 	return giveAttributes(dir, name, &st, from)
 }
 
-// giveAttributes is takeAttributes for a file that has those of st.
+// giveAttributes is takeAttributes for a file with the attributes st.
 func giveAttributes(dir int, name string, st, from *stat) error {
 	if st.uid != from.uid || st.gid != from.gid {
 		err := unix.Fchownat(dir, name, int(from.uid), int(from.gid), unix.AT_SYMLINK_NOFOLLOW)
@@ -46,8 +46,9 @@ func giveAttributes(dir int, name string, st, from *stat) error {
 	return setTimes(dir, name, &from.atime, &from.mtime)
 }
 
-// ensureDir brings the directory p into the delta, empty, so that it merges
-// with what is below, and returns it merged. The caller holds ns exclusively.
+// ensureDir makes the directory p in the delta if it is absent there, empty, so that it
+// merges with the lower layers. It returns the merged directory. The caller holds ns
+// exclusively.
 func (s *Stack) ensureDir(p vpath.Path) (*mergedDir, error) {
 	v, err := s.mergedDir(p)
 	if err != nil || v.inTop() {
@@ -57,7 +58,7 @@ func (s *Stack) ensureDir(p vpath.Path) (*mergedDir, error) {
 	if v.sealed {
 		return nil, unix.EROFS
 	}
-	l := &lower{origin: v.parts[0].origin, fd: -1, standIn: -1}
+	l := &lower{origin: v.parts[0].origin, fd: -1, substitute: -1}
 	if l.st, err = statFd(v.parts[0].fd); err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (s *Stack) ensureDir(p vpath.Path) (*mergedDir, error) {
 	return s.mergedDir(p)
 }
 
-// makeMerged makes the delta's directory at pl that merges with l.
+// makeMerged makes a directory at pl in the delta, which merges with l.
 func (s *Stack) makeMerged(pl *place, l *lower) error {
 	name := s.temp()
 	err := unix.Mkdirat(s.work, name, 0o700)
@@ -105,7 +106,7 @@ func (s *Stack) makeMerged(pl *place, l *lower) error {
 	return err
 }
 
-// touchRoot lets the delta speak for the root's mode and times.
+// touchRoot makes the delta's root determine the root's mode and times.
 func (s *Stack) touchRoot() error {
 	if s.rootTouched {
 		return nil

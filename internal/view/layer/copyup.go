@@ -16,11 +16,10 @@ var (
 	errChanged  = errors.New("changed while it was copied")
 )
 
-// CopyUp makes sure that p is in the delta, as it is. A file of the source is
-// on disk, with the record of what it was, before it takes its name; a crash
-// leaves the old file or the new. Errors: NotFound; Denied (a device, or what
-// the user may not read); Exhausted; Unavailable (EBUSY) if the source kept
-// changing meanwhile.
+// CopyUp copies p to the delta unchanged, if the delta does not have it. The copy of a
+// source file and the record of its base are durable before the copy gets its name, so that
+// a crash leaves the old file or the new one. Errors: NotFound; Denied (a device, or a file
+// that the user may not read); Exhausted; Unavailable (EBUSY) if the source kept changing.
 func (s *Stack) CopyUp(p vpath.Path) (Info, error) {
 	if err := s.copyUp(p, -1); err != nil {
 		return Info{}, wrap("copy up", p, err)
@@ -34,8 +33,8 @@ type flights struct {
 	m  map[vpath.Path]chan struct{}
 }
 
-// enter returns the function that ends the flight, or, after somebody else's
-// flight has ended, nil.
+// enter starts a flight for p and returns the function that ends it. If another caller's
+// flight is under way, enter waits for its end and returns nil.
 func (f *flights) enter(p vpath.Path) (leave func()) {
 	f.mu.Lock()
 	if other, ok := f.m[p]; ok {
@@ -57,8 +56,8 @@ func (f *flights) enter(p vpath.Path) (leave func()) {
 	}
 }
 
-// copyUp copies p into the delta if it is not there. Of a regular file only
-// the first size bytes are wanted, all if size is negative.
+// copyUp copies p to the delta if the delta does not have it. For a regular file it copies
+// the first size bytes, or all if size is negative.
 func (s *Stack) copyUp(p vpath.Path, size int64) error {
 	if err := s.writable(); err != nil || p.IsRoot() {
 		return err
@@ -79,7 +78,7 @@ func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
 	defer l.close()
 	leave := s.flights.enter(p)
 	if leave == nil {
-		return errChanged // or done: the next round tells
+		return errChanged // or another caller copied it: the next round finds out
 	}
 	defer leave()
 	if l.st.isDir() {
@@ -98,29 +97,29 @@ func (s *Stack) copyUpOnce(p vpath.Path, size int64) error {
 	return s.copyUpSpecial(p, l)
 }
 
-// lower is a file of a lower layer that is about to be copied.
+// lower is a file of a lower layer that will be copied up.
 type lower struct {
 	st     stat
 	origin Origin
 	fd     int    // of a regular file, else -1
 	target string // of a symbolic link
 	placed bool   // its directory is in the delta
-	unread bool   // the user may not read the file, and nothing of it is wanted
+	unread bool   // the user may not read the file, and no content is wanted
 
-	standIn int  // what stands for the file, see StandIns; -1: nothing
-	shown   stat // of standIn
+	substitute int  // the replacement content, see Substitutes; -1: none
+	shown      stat // of substitute
 }
 
 func (l *lower) close() {
-	for _, fd := range []int{l.fd, l.standIn} {
+	for _, fd := range []int{l.fd, l.substitute} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
 	}
 }
 
-// copyMode are the permission bits of the copy. The user owns it, and goes on to
-// have the rights to it that came from another class of the original's.
+// copyMode returns the permission bits of the copy. The user owns the copy, so rights that
+// came from the group or other class of the original move to the owner's bits.
 func (l *lower) copyMode() uint32 {
 	mode := l.st.mode & modeMask
 	if l.st.rights.foreign {
@@ -131,14 +130,14 @@ func (l *lower) copyMode() uint32 {
 
 // content is the file to copy.
 func (l *lower) content() (fd int, st *stat) {
-	if l.standIn >= 0 {
-		return l.standIn, &l.shown
+	if l.substitute >= 0 {
+		return l.substitute, &l.shown
 	}
 	return l.fd, &l.st
 }
 
-// openLower returns what p is below the delta, nil if p is in the delta. size is
-// how much of its content is wanted, as for copyUp.
+// openLower opens p in the layers below the delta. It returns nil if p is in the delta.
+// size is as in copyUp.
 func (s *Stack) openLower(p vpath.Path, size int64) (*lower, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
@@ -150,7 +149,7 @@ func (s *Stack) openLower(p vpath.Path, size int64) (*lower, error) {
 	if e.part.layer == top {
 		return nil, nil
 	}
-	l := &lower{st: e.st, origin: e.part.origin, fd: -1, standIn: -1, placed: v.inTop()}
+	l := &lower{st: e.st, origin: e.part.origin, fd: -1, substitute: -1, placed: v.inTop()}
 	switch {
 	case e.st.mounted && l.origin == Source:
 		return nil, unix.EROFS
@@ -167,11 +166,12 @@ func (s *Stack) openLower(p vpath.Path, size int64) (*lower, error) {
 	return l, nil
 }
 
-// openToCopy opens the regular file e and what stands for it.
+// openToCopy opens the regular file e and its replacement content, if any.
 func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower, size int64) (err error) {
 	l.fd, l.st, err = s.openEntry(e, false)
 	if err == unix.EACCES && (size == 0 || e.st.size == 0) {
-		// Who may write a file and not read it can truncate it, and fill an empty one.
+		// A user who may write a file but not read it can truncate it, and write to an
+		// empty one.
 		l.unread = true
 		l.fd, l.st, err = openRegular(e, unix.O_PATH)
 	}
@@ -182,9 +182,9 @@ func (s *Stack) openToCopy(p vpath.Path, e entry, l *lower, size int64) (err err
 		unix.Close(l.fd)
 		return errChanged
 	}
-	fd, x, ok, err := s.openStandIn(p, &e)
+	fd, x, ok, err := s.openSubstitute(p, &e)
 	if err == nil && ok {
-		l.standIn, l.shown = fd, x.is
+		l.substitute, l.shown = fd, x.is
 		if !x.of.unchanged(&l.st) {
 			err = errChanged
 		}
@@ -206,8 +206,8 @@ func (s *Stack) copyUpDir(p vpath.Path) error {
 	return nil
 }
 
-// copyUpSpecial copies a symbolic link, a FIFO or a socket: made in work like
-// the others, but small enough not to be synced.
+// copyUpSpecial copies a symbolic link, a FIFO or a socket. It makes the copy in work, like
+// copyUpRegular, but does not sync it.
 func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
 	if err := s.quota.Reserve(entryBytes); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *Stack) copyUpSpecial(p vpath.Path, l *lower) error {
 	return err
 }
 
-// abandon removes a copy that got no name.
+// abandon removes an unfinished copy.
 func (s *Stack) abandon(name string) {
 	st, err := statAt(s.work, name)
 	if err == nil {
@@ -318,12 +318,12 @@ func (s *Stack) fillCopy(p vpath.Path, l *lower, fd int, name string, size int64
 	return s.commitCopy(p, l, name)
 }
 
-// tick bounds how coarse the kernel's file times are (CONFIG_HZ_100; since
-// Linux 6.13 they are finer where somebody looks).
+// tick is the coarsest resolution of the kernel's file times (CONFIG_HZ_100; since Linux
+// 6.13 they are finer for files that somebody stats).
 const tick = 10 * time.Millisecond
 
-// awaitTick waits until a change to the file would show in its times, so that
-// one that comes while it is copied cannot pass unseen.
+// awaitTick waits until a change to the file would change its times, so that a change
+// during the copy does not go unnoticed.
 func awaitTick(st *stat) {
 	changed := time.Unix(st.ctime.Sec, st.ctime.Nsec)
 	if age := time.Since(changed); age < tick {
@@ -331,9 +331,9 @@ func awaitTick(st *stat) {
 	}
 }
 
-// recordDurably makes durable the copy, open as fd, and what p was and which
-// number the copy shows: with one flush of the disk where the log allows it. An
-// empty copy has nothing that a crash could leave half.
+// recordDurably makes the copy (open as fd), the base of p and the inode number of the copy
+// durable, with one flush of the disk where the journal allows it. An empty copy needs no
+// sync.
 func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Base) error {
 	at, err := s.record(p, l, st, base)
 	if err != nil {
@@ -341,7 +341,7 @@ func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Bas
 	}
 	landed := false
 	if st.size > 0 {
-		_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // is on its way while the log is waited for
+		_ = unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // writes back the copy while the log syncs
 		landed = s.journal.WriteOut(at)
 		if err := unix.Fdatasync(fd); err != nil {
 			return err
@@ -354,7 +354,7 @@ func (s *Stack) recordDurably(p vpath.Path, l *lower, fd int, st *stat, base Bas
 	return s.journal.Sync(at)
 }
 
-// record appends what is to be known of the copy st of l.
+// record appends the records for the copy st of l.
 func (s *Stack) record(p vpath.Path, l *lower, st *stat, base Base) (journal.Span, error) {
 	alias := journal.Alias{Birth: st.birth, Shown: s.info(p, l.origin, &l.st).Ino}
 	records := []journal.Record{journal.AliasRecord(st.ino, alias)}
@@ -382,9 +382,9 @@ func (s *Stack) commit(p vpath.Path, l *lower, name string, base Base) error {
 	return s.commitCopy(p, l, name)
 }
 
-// commitCopy moves the recorded copy work/name to p if p is still what was
-// copied. If it is not, the record stays and says what p was; at worst it makes
-// applying something made at p later a conflict.
+// commitCopy moves the recorded copy work/name to p if p is unchanged since it was copied.
+// If p has changed, the record stays. At worst, the record later causes a conflict when an
+// entry made at p is applied.
 func (s *Stack) commitCopy(p vpath.Path, l *lower, name string) error {
 	s.ns.Lock()
 	defer s.ns.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// crashEnv makes the test binary the process that is killed.
+// crashEnv makes the test binary run crashLoop in the given directory.
 const crashEnv = "AGENTFENSE_TEST_CRASH_DIR"
 
 const (
@@ -31,9 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// crashLoop changes everything again and again until it is killed: each file
-// goes from version to version by being rewritten under another name and moved
-// over, each directory changes its name.
+// crashLoop changes everything repeatedly until it is killed. It writes each new version of
+// a file under another name and moves it over the old one, and it renames each directory.
 func crashLoop(root string) {
 	source, err := os.Open(filepath.Join(root, "source"))
 	check(err)
@@ -85,7 +84,7 @@ func check(err error) {
 	}
 }
 
-// crashDir is where the directory of file i is by now: x or y, then a number.
+// crashDir returns the present path of the directory of file i: x or y, then a number.
 func crashDir(s *Stack, i int) vpath.Path {
 	for _, name := range []string{"x", "y"} {
 		p := vpath.Root.Child(fmt.Sprint(name, i%4))
@@ -142,7 +141,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// checkAfterCrash opens the stack; all files are there, whole, in one place.
+// checkAfterCrash opens the stack and checks that each file exists once, with a whole
+// version.
 func checkAfterCrash(t *testing.T, root string, kill int) {
 	t.Helper()
 	b := &bench{t: t, source: filepath.Join(root, "source"), dir: filepath.Join(root, "layers")}
@@ -156,7 +156,7 @@ func checkAfterCrash(t *testing.T, root string, kill int) {
 		dir := crashDir(b.Stack, i)
 		content, err := readView(b.Stack, dir.Child(fmt.Sprint("f", i)))
 		if err != nil {
-			missing++ // killed between its removal and its making
+			missing++ // killed between removing and making it
 			continue
 		}
 		if len(content) != crashSize || strings.Count(content, content[:1]) != crashSize {
@@ -166,7 +166,7 @@ func checkAfterCrash(t *testing.T, root string, kill int) {
 	if missing > 1 {
 		t.Fatalf("kill %d: %d files are gone", kill, missing)
 	}
-	for i := range crashFiles { // make the one again for the next round
+	for i := range crashFiles { // make the missing file again for the next round
 		p := crashDir(b.Stack, i).Child(fmt.Sprint("f", i))
 		if _, err := b.Lookup(p); err != nil {
 			b.write(string(p), strings.Repeat("r", crashSize))

@@ -44,9 +44,10 @@ func (s *Stack) Mkdir(p vpath.Path, mode uint32) (Info, error) {
 	}, mode&modeMask)
 }
 
-// MkdirOver is Mkdir where lower layers may have at p what does not show and is no
-// directory. The new one hides that, and the answer does not depend on it. Nothing
-// is recorded of it, so that an apply finds it in the way.
+// MkdirOver is Mkdir at a path where the lower layers may have a non-directory that the
+// view does not show. The new directory hides that entry, and the result does not depend on
+// it. MkdirOver records no base for the entry, so that applying the directory is a
+// conflict.
 func (s *Stack) MkdirOver(p vpath.Path, mode uint32) (Info, error) {
 	i, err := s.Mkdir(p, mode)
 	if !errdefs.Is(err, errdefs.Exists) {
@@ -57,8 +58,8 @@ func (s *Stack) MkdirOver(p vpath.Path, mode uint32) (Info, error) {
 	}, mode&modeMask)
 }
 
-// mkdirOpaque makes a directory that hides what lower layers have in its
-// place: whole in work, then renamed in.
+// mkdirOpaque makes a directory that hides what lower layers have at its path. It makes the
+// directory in work, then renames it into place.
 func (s *Stack) mkdirOpaque(pl *place, mode uint32) error {
 	name := s.temp()
 	if err := unix.Mkdirat(s.work, name, 0o700); err != nil {
@@ -77,7 +78,7 @@ func (s *Stack) mkdirOpaque(pl *place, mode uint32) error {
 	return err
 }
 
-// makeMarker puts the opaque marker into the directory name of dir.
+// makeMarker makes the opaque marker in the directory dir/name.
 func makeMarker(dir int, name string) error {
 	fd, err := openDir(dir, name)
 	if err != nil {
@@ -87,7 +88,7 @@ func makeMarker(dir int, name string) error {
 	return makeEmpty(fd, nameenc.OpaqueMarker)
 }
 
-// makeEmpty makes an empty file; one that is there already will do.
+// makeEmpty makes an empty file if name does not exist.
 func makeEmpty(dir int, name string) error {
 	err := unix.Mknodat(dir, name, unix.S_IFREG|0o600, 0)
 	if err == unix.EEXIST {
@@ -96,8 +97,8 @@ func makeEmpty(dir int, name string) error {
 	return err
 }
 
-// Mknod makes a regular file, a FIFO or a socket, which nothing here ever
-// opens. Errors: as Create; Denied for devices.
+// Mknod makes a regular file, a FIFO or a socket. This package never opens FIFOs and
+// sockets. Errors: as Create; Denied for devices.
 func (s *Stack) Mknod(p vpath.Path, mode uint32) (Info, error) {
 	kind := mode & typeMask
 	if kind == 0 {
@@ -138,7 +139,7 @@ func (s *Stack) Link(old, p vpath.Path) (Info, error) {
 	return Info{}, wrap("link", old, unix.EBUSY)
 }
 
-// copyUpToLink copies up what may have a further name.
+// copyUpToLink copies up p, after checking that it may have another name.
 func (s *Stack) copyUpToLink(p vpath.Path) error {
 	s.ns.RLock()
 	v, e, err := s.locate(p)
@@ -190,15 +191,15 @@ func (s *Stack) linkOnce(old, p vpath.Path) (Info, error) {
 	return s.info(p, Delta, &st), wrap("link", p, err)
 }
 
-// keepMode tells make not to set the permission bits.
+// keepMode as a mode tells make not to set the permission bits.
 const keepMode = ^uint32(0)
 
-// make runs do for a name that does not exist and describes what it made.
+// make checks that p does not exist, runs do, and returns the Info of the new entry.
 func (s *Stack) make(operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
 	return s.makeIn(s.place, operation, p, do, mode)
 }
 
-// makeIn is make at the place that find finds.
+// makeIn is make with the place that find returns.
 func (s *Stack) makeIn(find func(vpath.Path) (*place, error), operation string, p vpath.Path, do func(*place) error, mode uint32) (Info, error) {
 	if err := s.writable(); err != nil {
 		return Info{}, wrap(operation, p, err)
@@ -233,7 +234,7 @@ func (s *Stack) makeLocked(find func(vpath.Path) (*place, error), p vpath.Path, 
 	}
 	st, err := statAt(pl.dir, pl.stored)
 	if err == nil && mode != keepMode && st.mode&0o7777 != mode {
-		// The umask, a setgid bit or an ACL of the directory had a say.
+		// The umask, a setgid bit or an ACL of the directory changed the mode.
 		err = unix.Fchmodat(pl.dir, pl.stored, mode, 0)
 		st.mode = st.kind() | mode
 	}
@@ -252,8 +253,8 @@ func (s *Stack) makeLocked(find func(vpath.Path) (*place, error), p vpath.Path, 
 	return s.info(p, Delta, &st), nil
 }
 
-// place is where a new name goes: a directory of the delta in which the view
-// has no such name.
+// place is where a new entry goes: a name that the view does not have yet, in a directory
+// of the delta.
 type place struct {
 	v      *mergedDir
 	path   vpath.Path
@@ -271,9 +272,9 @@ func newPlace(v *mergedDir, p vpath.Path) *place {
 	return pl
 }
 
-// place finds the place of p and brings its directory into the delta. The
-// caller holds ns exclusively and releases place.v. Errors: EEXIST, ENOENT,
-// ENOTDIR, EACCES, EROFS below a nested mount.
+// place returns the place of p and copies its directory up. The caller holds ns exclusively
+// and releases place.v. Errors: EEXIST, ENOENT, ENOTDIR, EACCES, EROFS below a nested
+// mount.
 func (s *Stack) place(p vpath.Path) (*place, error) {
 	if p.IsRoot() {
 		return nil, unix.EEXIST
@@ -314,8 +315,7 @@ func (s *Stack) place(p vpath.Path) (*place, error) {
 	return pl, nil
 }
 
-// placeOver is place where what only lower layers have, and is no directory, does
-// not count.
+// placeOver is place, except that it ignores a non-directory of the lower layers at p.
 func (s *Stack) placeOver(p vpath.Path) (*place, error) {
 	pl, err := s.place(p)
 	if err != unix.EEXIST {
@@ -339,9 +339,9 @@ func (s *Stack) placeOver(p vpath.Path) (*place, error) {
 	return newPlace(v, p), nil
 }
 
-// vacant makes sure that v has no such name and says whether a whiteout of
-// the delta is the reason. In a directory of the delta alone it leaves the
-// first question to the kernel.
+// vacant returns EEXIST if v has the name. covers reports whether a whiteout of the delta
+// hides the name. If only the delta has the directory, vacant does not look: the kernel
+// refuses an existing name.
 func (s *Stack) vacant(v *mergedDir, name string) (covers bool, err error) {
 	if v.sealed {
 		return false, unix.EROFS
@@ -363,7 +363,7 @@ func orExist(err error) error {
 	return err
 }
 
-// before prepares the name: a hashed one is written down first.
+// before makes the name link of a hashed name, before the entry is made.
 func (pl *place) before() error {
 	if !pl.hashed {
 		return nil
@@ -375,7 +375,7 @@ func (pl *place) before() error {
 	return err
 }
 
-// after drops the whiteout that the new name stands before.
+// after removes the whiteout that the new entry replaces.
 func (pl *place) after() error {
 	if !pl.covers {
 		return nil
@@ -383,8 +383,8 @@ func (pl *place) after() error {
 	return dropWhiteout(pl.dir, pl.name)
 }
 
-// locate finds the entry at p with the directory it is in, which the caller
-// releases. The root cannot be located.
+// locate returns the entry at p and its directory, which the caller releases. p is not the
+// root.
 func (s *Stack) locate(p vpath.Path) (*mergedDir, entry, error) {
 	if p.IsRoot() {
 		return nil, entry{}, unix.EBUSY

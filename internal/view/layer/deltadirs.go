@@ -7,10 +7,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// OpenDeltaDirs opens what the layers above the source have of the directory
-// p, the topmost first. A name in them is as it is stored, see
-// docs/adr/0002-delta-format.md. The handles are good for opening what lies
-// beneath, and the caller's to close. Errors: Internal.
+// OpenDeltaDirs opens the directory p in each layer above the source that has it, the
+// topmost first. Names in them are stored names, see docs/adr/0002-delta-format.md. The
+// caller closes the handles. Errors: Internal.
 func (s *Stack) OpenDeltaDirs(p vpath.Path) ([]*os.File, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()

@@ -12,22 +12,20 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// Drop forgets what the layers above the source say of exactly these paths,
-// so that the view shows the source again: after applying them, or to discard
-// them. A path below a directory that is deleted as a whole is taken out of
-// the deletion. A directory that still holds other changes stays as the way to
-// them, with the source's present mode; one that held nothing else goes, and
-// so do directories above that were only the way. Frozen layers are merged into
-// the delta first. Files open for writing become stale, as after Freeze.
-// Errors: Exhausted, Internal.
+// Drop removes the changes at exactly these paths, so that the view shows the source again:
+// after applying them, or to discard them. If a path is below a deleted directory, the rest
+// of the directory stays deleted. A directory that contains other changes stays, with the
+// source's present mode. Directories that contain no other change are removed, also those
+// above the paths. Drop first merges frozen layers into the delta. Files open for writing
+// become stale, as after Freeze. Errors: Exhausted, Internal.
 func (s *Stack) Drop(paths ...vpath.Path) error {
 	_, err := s.DropMatching(nil, nil, paths...)
 	return err
 }
 
-// DropMatching drops the paths for which holds returns true, and returns the others.
-// holds gets the result of Lookup. It is called while the stack is locked and must not
-// use it. A nil holds is true for every path.
+// DropMatching drops the paths for which holds returns true, and returns the others. holds
+// gets the path and the result of Lookup. DropMatching calls it with the stack locked, so
+// holds must not use the stack. A nil holds is true for every path.
 //
 // The other paths have changed since they were applied. If the source still is what the
 // apply made of it (applied; an Absent Base: the apply removed it), DropMatching
@@ -81,13 +79,13 @@ func (s *Stack) lookupLocked(p vpath.Path) (Info, error) {
 type dropping struct {
 	s       *Stack
 	bases   map[vpath.Path]Base
-	aliases map[uint64][]uint64     // backing inodes by the number they show, at the start
-	open    map[vpath.Path]bool     // directories that nothing hides below
+	aliases map[uint64][]uint64     // backing inodes by the number that they showed at the start
+	open    map[vpath.Path]bool     // directories below which nothing is hidden
 	parents map[vpath.Path]struct{} // directories in which something was dropped
 }
 
-// dropAll drops paths, those below a directory before it, and then the
-// directories that were only the way to them. It says where it failed.
+// dropAll drops paths, children before their directory, and then the directories that
+// contain no other change. at is the path that failed.
 func (d *dropping) dropAll(paths []vpath.Path) (at vpath.Path, err error) {
 	d.open, d.parents = map[vpath.Path]bool{}, map[vpath.Path]struct{}{}
 	d.s.journal.Defer()
@@ -122,8 +120,8 @@ func (d *dropping) drop(p vpath.Path) error {
 		return err
 	}
 	if _, rebased := d.bases[p]; !rebased {
-		// Not earlier: after a crash a change without a base could not be
-		// applied, while a base without a change is superseded by the next.
+		// Only now: after a crash, a change without a base could not be applied, while the
+		// next change supersedes a base without a change.
 		if err := s.journal.AppendDeferred(journal.DropRecord(p)); err != nil {
 			return err
 		}
@@ -133,8 +131,8 @@ func (d *dropping) drop(p vpath.Path) error {
 	return d.renumber(p)
 }
 
-// renumber gives a file of the delta that came from p and was moved a number
-// of its own, now that the source's file shows its number again.
+// renumber gives a new inode number to a file of the delta that came from p and was moved,
+// because the source's file shows its own number again.
 func (d *dropping) renumber(p vpath.Path) error {
 	s := d.s
 	if len(d.aliases) == 0 {
@@ -142,7 +140,7 @@ func (d *dropping) renumber(p vpath.Path) error {
 	}
 	i, err := s.SourceInfo(p)
 	if err != nil {
-		return nil // nothing shows at p
+		return nil // the view has nothing at p
 	}
 	for _, ino := range d.aliases[i.Ino] {
 		alias, ok := s.inodes.unalias(ino, i.Ino)
@@ -156,7 +154,7 @@ func (d *dropping) renumber(p vpath.Path) error {
 	return nil
 }
 
-// remove takes what the delta says of p out of it.
+// remove removes the entry or whiteout of p from the delta.
 func (d *dropping) remove(p vpath.Path) error {
 	s := d.s
 	if !p.IsOwn() {
@@ -189,8 +187,8 @@ func (a *at) entry() entry {
 	return entry{part: part{layer: top, fd: a.dir}, stored: a.stored, st: a.st}
 }
 
-// isEmpty reports whether the delta's directory p, which merges with the
-// source's, neither has nor hides anything.
+// isEmpty reports whether the delta's directory p, which merges with the source's, has no
+// entries and hides nothing.
 func (d *dropping) isEmpty(p vpath.Path, at *at) (bool, error) {
 	fd, err := openDir(at.dir, at.stored)
 	if err != nil {
@@ -222,8 +220,8 @@ func (d *dropping) isEmpty(p vpath.Path, at *at) (bool, error) {
 	return true, nil
 }
 
-// rebase makes a directory that still holds changes no change of its own, if
-// the source has one there too.
+// rebase gives a directory that contains changes the attributes of the source's directory,
+// so that the directory itself is no longer a change.
 func (d *dropping) rebase(p vpath.Path, at *at) error {
 	s := d.s
 	var now stat
@@ -244,8 +242,8 @@ func (d *dropping) rebase(p vpath.Path, at *at) error {
 	return s.journal.AppendDeferred(journal.BaseRecord(p, baseOf(&now)))
 }
 
-// prune removes p and the directories above it from the delta where they are
-// no change and the way to none.
+// prune removes p and the directories above it from the delta if they neither are changes
+// nor contain any.
 func (d *dropping) prune(p vpath.Path) error {
 	for ; !p.IsRoot(); p = p.Dir() {
 		base, ok := d.bases[p]
@@ -267,14 +265,14 @@ func (d *dropping) prune(p vpath.Path) error {
 	return nil
 }
 
-// pruneOne removes the directory p from the delta if it merges, is empty and
-// has its base's mode. It says whether the delta has nothing at p now.
+// pruneOne removes the directory p from the delta if it merges, is empty and has its base's
+// mode. It reports whether the delta has nothing at p afterwards.
 func (d *dropping) pruneOne(p vpath.Path, base *Base) (bool, error) {
 	at, err := d.at(p)
 	if err != nil {
 		return false, err
 	}
-	if at == nil { // below what the delta does not have, or has a file in place of
+	if at == nil { // the delta does not have the parent directory
 		_, err := d.s.lookup(p)
 		return err == nil, nil
 	}

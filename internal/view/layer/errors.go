@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// kindOf says which fault an errno of the backing file system is. The errno
-// itself stays reachable by errors.As, and fusefs answers with it.
+// kindOf maps an errno of the backing file system to a kind of error. errors.As still finds
+// the errno, with which fusefs replies.
 var kindOf = map[unix.Errno]errdefs.Kind{
 	unix.ENOENT:       errdefs.NotFound,
 	unix.EEXIST:       errdefs.Exists,
@@ -40,8 +40,8 @@ var kindOf = map[unix.Errno]errdefs.Kind{
 	unix.EOPNOTSUPP:   errdefs.Unsupported,
 }
 
-// wrap gives a bare errno its kind and the text "operation path: cause". A
-// fault passes as it is; nil stays nil.
+// wrap gives an errno its kind and the text "operation path: cause". It returns an error of
+// errdefs, and nil, unchanged.
 func wrap(operation string, p vpath.Path, err error) error {
 	if err == nil {
 		return nil

@@ -11,28 +11,28 @@ import (
 // File is an open regular file of the view. It is safe for concurrent use,
 // but the caller must not close it while using it.
 type File struct {
-	s        *Stack
-	fd       int
-	path     vpath.Path // where it was opened, for messages and numbers
-	origin   Origin     // when it was opened
-	writable bool
-	gen      uint64
-	stands   *Info // describes what stands for the source's file, see StandIns
-	closed   atomic.Bool
+	s          *Stack
+	fd         int
+	path       vpath.Path // at which it was opened, for messages and inode numbers
+	origin     Origin     // when it was opened
+	writable   bool
+	gen        uint64
+	substitute *Info // describes the replacement content, see Substitutes
+	closed     atomic.Bool
 }
 
 func (s *Stack) newFile(fd int, p vpath.Path, o Origin, writable bool) *File {
 	return &File{s: s, fd: fd, path: p, origin: o, writable: writable, gen: s.gen.Load()}
 }
 
-// tries bounds how often an operation starts again because names or contents
-// changed while it copied without a lock.
+// tries is how often an operation starts again if names or contents change while it copies
+// without a lock.
 const tries = 8
 
-// Open opens the regular file p, for writing in the delta, where it is copied
-// first if need be. The descriptor is never O_APPEND. Errors: NotFound;
-// Precondition (EISDIR); Invalid (ELOOP) for a symbolic link; Unsupported
-// (ENXIO) for what else is no regular file; Denied.
+// Open opens the regular file p. With write it opens the file of the delta, and first
+// copies p up if necessary. The descriptor is never O_APPEND. Errors: NotFound;
+// Precondition (EISDIR); Invalid (ELOOP) for a symbolic link; Unsupported (ENXIO) for any
+// other file that is not regular; Denied.
 func (s *Stack) Open(p vpath.Path, write bool) (*File, Info, error) {
 	if write {
 		if err := s.writable(); err != nil {
@@ -65,7 +65,7 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 	if write && e.part.layer != top {
 		return nil, Info{}, e.mayWrite()
 	}
-	if f, i, err := s.openStandInFile(p, &e); f != nil || err != nil {
+	if f, i, err := s.openSubstituteFile(p, &e); f != nil || err != nil {
 		return f, i, err
 	}
 	fd, st, err := s.openEntry(e, write)
@@ -75,7 +75,7 @@ func (s *Stack) openOnce(p vpath.Path, write bool) (*File, Info, error) {
 	return s.newFile(fd, p, e.part.origin, write), s.info(p, e.part.origin, &st), nil
 }
 
-// openEntry opens the regular file e and describes what was opened.
+// openEntry opens the regular file e and returns the attributes of the open file.
 func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 	if err := onlyRegular(&e.st); err != nil {
 		return -1, stat{}, err
@@ -90,7 +90,7 @@ func (s *Stack) openEntry(e entry, write bool) (int, stat, error) {
 	return openRegular(e, flags)
 }
 
-// openRegular opens e and describes what was opened.
+// openRegular opens e and returns the attributes of the open file.
 func openRegular(e entry, flags int) (int, stat, error) {
 	fd, err := openat2(e.part.fd, e.stored, flags, 0)
 	if err != nil {
@@ -120,9 +120,8 @@ func onlyRegular(st *stat) error {
 	return unix.ENXIO
 }
 
-// Fd returns the descriptor for reading, lseek and fsync. Writing goes through
-// WriteAt and Allocate, which keep the quota and a freeze. It is valid until
-// Close.
+// Fd returns the descriptor, for reading, lseek and fsync. To write, use WriteAt and
+// Allocate, which respect the quota and Freeze. The descriptor is valid until Close.
 func (f *File) Fd() int { return f.fd }
 
 // Writable reports whether the file was opened for writing.
@@ -136,10 +135,10 @@ func (f *File) Close() error {
 	return unix.Close(f.fd)
 }
 
-// Stat describes the open file, whatever its name is by now.
+// Stat describes the open file, whatever its present name.
 func (f *File) Stat() (Info, error) {
-	if f.stands != nil {
-		return *f.stands, nil
+	if f.substitute != nil {
+		return *f.substitute, nil
 	}
 	st, err := statFd(f.fd)
 	if err != nil {
@@ -151,8 +150,8 @@ func (f *File) Stat() (Info, error) {
 	return f.s.info(f.path, f.origin, &st), nil
 }
 
-// ReadAt reads into b from the byte off on. It returns fewer bytes only at the
-// end of the file, without an error.
+// ReadAt reads into b from offset off. It returns fewer bytes than len(b), and no error,
+// only at the end of the file.
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	n := 0
 	for n < len(b) {
@@ -171,9 +170,9 @@ func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// WriteAt writes b at the byte off. Errors: Precondition (ESTALE) if the file
-// was frozen meanwhile: open it again; (EBADF) if not opened for writing;
-// Exhausted. What is counted as written is written.
+// WriteAt writes b at offset off and returns how many bytes it wrote. Errors: Precondition
+// (ESTALE) if the file was frozen meanwhile: open it again; Precondition (EBADF) if it was
+// not opened for writing; Exhausted.
 func (f *File) WriteAt(b []byte, off int64) (int, error) {
 	n := 0
 	err := f.change(off, int64(len(b)), func() error {
@@ -208,8 +207,8 @@ func (f *File) Allocate(mode uint32, off, length int64) error {
 	}))
 }
 
-// change runs do, which stores at most length bytes from off on, within quota
-// and not during a freeze.
+// change runs do, which stores at most length bytes from off. It checks the quota, and
+// excludes Freeze while do runs.
 func (f *File) change(off, length int64, do func() error) error {
 	s := f.s
 	s.writers.RLock()

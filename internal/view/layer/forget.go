@@ -23,10 +23,9 @@ func (s *Stack) checkEmpty(p vpath.Path, visible func(name string) bool) error {
 	return err
 }
 
-// forgetHidden forgets what the sandbox recorded of the children that are left
-// in the directory p, which is about to go: whoever removes it does not see
-// them, so it is not the sandbox that removes them from the source. What it
-// removed there before stays recorded.
+// forgetHidden drops the records of the children that remain in the directory p before p is
+// removed. The program that removes p does not see them, so it does not remove them from
+// the source. The records of children that it removed earlier stay.
 func (s *Stack) forgetHidden(p vpath.Path) error {
 	dir, err := s.mergedDir(p)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// What the policy hides survives its directory's end in the source, also if
-// the sandbox changed it while it was not hidden yet.
+// What the policy hides stays in the source when the sandbox removes its directory, even if
+// the sandbox changed it before the policy hid it.
 func TestHiddenChildrenAreForgottenWithTheirDirectory(t *testing.T) {
 	visible := func(p vpath.Path) bool { return !p.Within("/dir/hidden") && !p.Within("/dir/.env") }
 	ends := map[string]func(b *bench){

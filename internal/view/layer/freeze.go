@@ -10,11 +10,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// Freeze puts an empty delta above the present one, which is never written
-// again: a snapshot, in constant time. Writable files become stale: their next
-// write is ESTALE, and opening them again copies them up. So what a process
-// inside has mapped shared and writable goes to the new delta from then on.
-// Errors: Exhausted, Internal.
+// Freeze puts an empty delta above the present one, which is never written again: a
+// snapshot, in constant time. Writable files become stale: their next write fails with
+// ESTALE, and opening them again copies them up. So writes through a shared mapping go to
+// the new delta from then on. Errors: Exhausted, Internal.
 func (s *Stack) Freeze() error {
 	if err := s.writable(); err != nil {
 		return wrap("freeze", vpath.Root, err)
@@ -49,8 +48,8 @@ func (s *Stack) freeze() error {
 	return nil
 }
 
-// newTop makes and opens the delta's directory; below is the frozen layer
-// whose root mode and times it goes on with, nil if there is none.
+// newTop makes and opens the delta's directory. It takes the root's mode and times from the
+// frozen layer below, which may be nil.
 func (s *Stack) newTop(below *layer) (*layer, error) {
 	if err := safefs.MakePrivateDir(s.home, "top"); err != nil {
 		return nil, err
@@ -84,9 +83,8 @@ func lastFrozen(frozen int) int {
 	return last
 }
 
-// linkFrozenNames gives the copy at pl of the frozen file st its other names
-// too, as far as the view still shows them, so that what was one file in the
-// frozen layer stays one.
+// linkFrozenNames links the copy at pl of the frozen file st to its other names that the
+// view still shows, so that the names stay names of one file.
 func (s *Stack) linkFrozenNames(p vpath.Path, layer int, st *stat, pl *place) error {
 	names, err := s.frozenNames(layer, st.ino)
 	if err != nil {
@@ -126,8 +124,8 @@ func (s *Stack) linkFrozenName(q vpath.Path, pl *place) error {
 	})
 }
 
-// frozenNames returns the names of a file in a frozen layer. The layer is
-// walked once, when the first of its files with several names is copied up.
+// frozenNames returns the names of a file in a frozen layer. It walks the layer once, when
+// the first file with several names is copied up.
 func (s *Stack) frozenNames(n int, ino uint64) ([]vpath.Path, error) {
 	l := s.layers[n]
 	if l.links == nil {

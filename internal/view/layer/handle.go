@@ -25,10 +25,10 @@ func openDirAt(dir int, rel string) (int, error) {
 	return safefs.OpenDir(dir, rel, unix.O_PATH|unix.O_NOFOLLOW)
 }
 
-// stat is what statx(2) says of one file.
+// stat has the attributes that statx(2) returns for a file.
 type stat struct {
 	dev, ino     uint64
-	birth        int64 // nanoseconds, 0 where the file system does not say
+	birth        int64 // nanoseconds; 0 if the file system does not report it
 	size, blocks int64
 	mode         uint32
 	nlink        uint32
@@ -37,15 +37,15 @@ type stat struct {
 	atime        unix.Timespec
 	mtime, ctime unix.Timespec
 	mounted      bool   // something is mounted here
-	rights       rights // of the source; set where it was asked for
+	rights       rights // of a source file; set only by callers that need it
 }
 
 func (s *stat) kind() uint32    { return s.mode & unix.S_IFMT }
 func (s *stat) isDir() bool     { return s.kind() == unix.S_IFDIR }
 func (s *stat) isRegular() bool { return s.kind() == unix.S_IFREG }
 
-// unchanged reports whether b shows the same file with the same content and
-// mode as s, as far as its identity tells.
+// unchanged reports whether s and b are the same file with the same content and mode,
+// judged by identity and times.
 func (s *stat) unchanged(b *stat) bool {
 	return s.dev == b.dev && s.ino == b.ino && s.size == b.size && s.mode == b.mode &&
 		s.mtime == b.mtime && s.ctime == b.ctime
@@ -53,12 +53,12 @@ func (s *stat) unchanged(b *stat) bool {
 
 const statMask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 
-// statAt describes name in dir, not following a link and mounting nothing.
+// statAt describes name in dir. It follows no symbolic link and triggers no automount.
 func statAt(dir int, name string) (stat, error) {
 	return statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
 }
 
-// statFd describes what fd is open on.
+// statFd describes the open file fd.
 func statFd(fd int) (stat, error) { return statx(fd, "", unix.AT_EMPTY_PATH) }
 
 func statx(dir int, name string, flags int) (stat, error) {
@@ -90,7 +90,7 @@ func timespec(t unix.StatxTimestamp) unix.Timespec {
 	return unix.Timespec{Sec: t.Sec, Nsec: int64(t.Nsec)}
 }
 
-// exists reports whether name is in dir, as anything.
+// exists reports whether dir has an entry name, of any type.
 func exists(dir int, name string) (bool, error) {
 	_, err := statAt(dir, name)
 	switch err {
@@ -139,14 +139,13 @@ func isRemote(fd int) (bool, error) {
 	return remoteTypes[uint32(st.Type)], nil
 }
 
-// writesInPlace reports whether the file system of fd is known to write over a
-// file's blocks where they are: ext4 (and ext2, ext3), which has no other way.
-// Others share blocks or write elsewhere, if only now and then.
+// writesInPlace reports whether the file system of fd always overwrites a file's blocks in
+// place. That is known of ext4, ext3 and ext2. Others may share blocks or write new ones.
 func writesInPlace(fd int) bool {
 	var st unix.Statfs_t
 	return unix.Fstatfs(fd, &st) == nil && st.Type == unix.EXT4_SUPER_MAGIC
 }
 
-// asOS turns a descriptor that the caller gets into an *os.File. The name is
-// for messages only and says nothing of the host.
+// asOS turns a descriptor into an *os.File for the caller. The name is for messages only
+// and contains no host path.
 func asOS(fd int, name string) *os.File { return os.NewFile(uintptr(fd), name) }

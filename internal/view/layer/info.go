@@ -6,35 +6,35 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Origin says which kind of layer an entry comes from.
+// Origin is the kind of layer that an entry comes from.
 type Origin uint8
 
 // The origins.
 const (
 	Source Origin = iota // unchanged
-	Frozen               // changed before a Freeze
-	Delta                // changed since
+	Frozen               // changed before the last Freeze
+	Delta                // changed after it
 )
 
-// FileID tells one backing file from every other; it does not survive a
-// copy-up. A descriptor opened again must have the FileID it had.
+// FileID identifies a backing file. A copy-up changes it. A file that is opened again must
+// have the same FileID.
 type FileID struct {
 	Dev, Ino uint64
-	Birth    int64 // nanoseconds, 0 where the file system does not say
+	Birth    int64 // nanoseconds; 0 if the file system does not report it
 }
 
 // Info describes an entry of the view.
 //
-// Ino is the number to show: the source's for a directory or a file with one
-// name of the source's own file system, and for its copy in the delta; else a
-// number of our own, with the highest bit set. It stays over copy-up, rename
-// and restart.
+// Ino is the inode number to show. It is the source's number for a directory, for a file
+// with one name on the source's own file system, and for their copies in the delta.
+// Otherwise it is a generated number, with the highest bit set. It does not change over
+// copy-up, rename and restart.
 type Info struct {
 	Mode    uint32 // type and permission bits, never setuid or setgid in a delta; see User
 	Ino     uint64
 	Size    int64  // bytes
 	Blocks  int64  // of 512 bytes
-	Nlink   uint32 // names made inside, at least 1; 0 for an orphan
+	Nlink   uint32 // names made in the sandbox, at least 1; 0 for an orphan
 	UID     uint32
 	GID     uint32
 	Rdev    uint32
@@ -43,8 +43,8 @@ type Info struct {
 	Ctime   unix.Timespec
 	Origin  Origin
 	ID      FileID
-	Shared  bool // of the source, and changes may come without an event: several names, network or FUSE
-	Mounted bool // a mount nested in the source: a directory shows as empty and nothing can be made in it, a file cannot be opened
+	Shared  bool // a source file that may change without an inotify event: it has several names, or is on a network or FUSE file system
+	Mounted bool // a mount nested in the source: a directory is shown empty and read-only, a file cannot be opened
 }
 
 // IsDir reports whether the entry is a directory.

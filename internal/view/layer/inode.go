@@ -11,7 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// ownBit marks numbers that are not the source's; hashBit those among them
+// ownBit marks numbers that are not the source's. Among these, hashBit marks the numbers
 // that are derived from a path.
 const (
 	ownBit  = 1 << 63
@@ -26,8 +26,8 @@ func (s *Stack) sourceIno(p vpath.Path, st *stat) uint64 {
 	return hashNumber(st.dev, st.ino, string(p))
 }
 
-// NumbersOf returns the numbers by which what b recorded at p may have shown: also
-// where the source is another directory now, or has another file there.
+// NumbersOf returns the inode numbers that the entry recorded as b at p may have shown.
+// They do not depend on the present source.
 func NumbersOf(p vpath.Path, b *Base) []uint64 {
 	if b == nil || b.Absent {
 		return nil
@@ -39,7 +39,7 @@ func NumbersOf(p vpath.Path, b *Base) []uint64 {
 	return numbers
 }
 
-// hashNumber derives a number of our own.
+// hashNumber derives a generated number.
 func hashNumber(a, b uint64, c string) uint64 {
 	h := fnv.New64a()
 	var words [16]byte
@@ -50,19 +50,18 @@ func hashNumber(a, b uint64, c string) uint64 {
 	return h.Sum64() | ownBit | hashBit
 }
 
-// ownNumber is shown for a file made in the delta.
+// ownNumber returns the number to show for a file made in the delta.
 func ownNumber(ino uint64) uint64 { return ino&^hashBit | ownBit }
 
-// inodes remembers which number is shown for a backing file of a delta, where
-// it is not the one derived from its own.
+// inodes holds the shown numbers of the delta's backing files that do not show ownNumber.
 type inodes struct {
 	mu    sync.RWMutex
 	m     map[uint64]journal.Alias
-	taken map[uint64]int // how many of m show that number
+	taken map[uint64]int // how many entries of m show that number
 }
 
-// shown returns the number to show for a file of a delta. A backing number
-// that was given to another file since has another birth.
+// shown returns the number to show for a file of a delta. It compares the birth time,
+// because the file system may have reused the backing number.
 func (n *inodes) shown(st *stat) uint64 {
 	n.mu.RLock()
 	a, ok := n.m[st.ino]
@@ -73,8 +72,7 @@ func (n *inodes) shown(st *stat) uint64 {
 	return ownNumber(st.ino)
 }
 
-// has reports whether the backing file ino may show another number than its
-// own.
+// has reports whether the backing file ino may show another number than ownNumber.
 func (n *inodes) has(ino uint64) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -82,16 +80,17 @@ func (n *inodes) has(ino uint64) bool {
 	return ok
 }
 
-// isTaken reports whether some other file shows what a new file would show:
-// the copy of a frozen file that is gone, whose backing number came up again.
+// isTaken reports whether another file shows the number that a new file would show. This
+// happens when the file system reuses the backing number of a removed frozen file whose
+// copy still shows it.
 func (n *inodes) isTaken(shown uint64) bool {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.taken[shown] > 0
 }
 
-// byShown returns the backing files by the numbers they show; files that are
-// gone may be among them.
+// byShown returns the backing files by the numbers that they show. It may include removed
+// files.
 func (n *inodes) byShown() map[uint64][]uint64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -102,8 +101,8 @@ func (n *inodes) byShown() map[uint64][]uint64 {
 	return m
 }
 
-// unalias lets the backing file ino show another number, if it shows the given
-// one, and returns what is to be recorded.
+// unalias gives the backing file ino another number if it shows the given one. It returns
+// the alias to record.
 func (n *inodes) unalias(ino, shown uint64) (journal.Alias, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -138,8 +137,8 @@ func (n *inodes) reset(m map[uint64]journal.Alias) {
 	}
 }
 
-// forget drops what is known of a backing file whose last name is gone, and
-// says whether anything was.
+// forget removes the entry of a backing file that lost its last name. It reports whether
+// there was one.
 func (n *inodes) forget(ino uint64) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +157,7 @@ func (n *inodes) forgetLocked(ino uint64) bool {
 	return true
 }
 
-// number makes sure that a file just made shows a number nobody else shows.
+// number makes sure that a new file shows a number that no other file shows.
 func (s *Stack) number(st *stat) error {
 	if !s.inodes.isTaken(ownNumber(st.ino)) {
 		return nil
@@ -171,8 +170,8 @@ func (s *Stack) number(st *stat) error {
 // forgetNumber drops the number of a backing file that is gone.
 func (s *Stack) forgetNumber(ino uint64) {
 	if s.inodes.forget(ino) {
-		// Births are as coarse as the kernel's tick, so the next file of this
-		// number could pass for it. A lost record costs no more than that.
+		// Birth times are as coarse as the kernel's tick, so the next file with this number
+		// could be mistaken for it. A lost record has no other effect.
 		_ = s.journal.AppendDeferred(journal.UnaliasRecord(ino))
 	}
 }

@@ -45,7 +45,7 @@ const (
 	logHeader = "agentfense-base 2\n"
 )
 
-// logSize is the size of the log in bytes, without the zeros behind it.
+// logSize is the size of the log in bytes, without the preallocated zeros.
 func (b *bench) logSize() int64 {
 	b.t.Helper()
 	log, err := os.ReadFile(filepath.Join(b.dir, logName))
@@ -64,8 +64,7 @@ func forge(t *testing.T, r journal.Record) []byte {
 	return bytes.TrimPrefix(log, []byte(logHeader))
 }
 
-// changeLog puts what change makes of the log in its place, while the stack is
-// closed.
+// changeLog replaces the log by the result of change, while the stack is closed.
 func (b *bench) changeLog(change func(log []byte) []byte) {
 	b.t.Helper()
 	b.close()
@@ -196,7 +195,7 @@ func TestLogThatLostItsHeaderIsMadeAnew(t *testing.T) {
 }
 
 func TestCompactingDropsContentsThatNothingHas(t *testing.T) {
-	const slackBytes = 4 << 20 // below that nothing is compacted
+	const slackBytes = 4 << 20 // a log with less waste is not compacted
 	long := strings.Repeat("y", journal.InlineMax)
 	files := map[string]string{"kept": long}
 	for i := range 2 * slackBytes / journal.InlineMax {

@@ -8,26 +8,26 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// keepCovered records the content of the source's file at p, which a whiteout hides
-// and which a new entry is about to replace.
+// keepCovered records the content of the source's file at p before a new entry replaces the
+// whiteout that hides it.
 func (s *Stack) keepCovered(p vpath.Path, v *mergedDir) error {
 	last := v.parts[len(v.parts)-1]
 	if last.origin != Source {
 		return nil
 	}
 	if _, ok := s.covered[p]; ok {
-		return nil // else making and removing it for ever would fill the log
+		return nil // once only: a program that makes and removes p repeatedly must not fill the log
 	}
 	st, err := statAt(last.fd, p.Base())
 	if err != nil || !st.isRegular() {
-		return nil // gone meanwhile, or nothing to merge with later
+		return nil // removed meanwhile, or not a file that could be merged later
 	}
 	s.covered[p] = struct{}{}
 	return s.keepReplaced(p, entry{part: last, stored: p.Base(), st: st}, journal.LaterBaseRecord)
 }
 
-// keepReplaced records e, which is the source's entry at p, with its content if that
-// can be read. The record is made by record.
+// keepReplaced records e, the source's entry at p, with its content if it is readable.
+// record makes the record.
 func (s *Stack) keepReplaced(p vpath.Path, e entry, record func(vpath.Path, Base) journal.Record) error {
 	base := baseOf(&e.st)
 	if e.st.isRegular() {
@@ -36,8 +36,8 @@ func (s *Stack) keepReplaced(p vpath.Path, e entry, record func(vpath.Path, Base
 	return s.journal.Append(record(p, base))
 }
 
-// addContent adds the content of e to base. Without it, as where it cannot be read or
-// kept, a later merge is not possible.
+// addContent adds the content of e to base. If the content cannot be read or kept, a later
+// merge is not possible.
 func (s *Stack) addContent(base *Base, e entry) {
 	fd, st, err := s.openEntry(e, false)
 	if err != nil {

@@ -7,11 +7,11 @@
 // numbers stay with a file over copy-up, rename and restart. Package journal keeps
 // what paths were in the source. Policy, FUSE and merging are left to others.
 //
-// A Stack is safe for concurrent use. Lock order: flights (one copy-up per path),
-// Stack.ns (shared by look-ups, exclusive for changes of names), Orphan.mu,
-// Stack.writers (shared by writes, exclusive for Freeze), the journal's, and the
-// leaves dirCache.mu, quota.mu, inodes.mu, orphanMu, garbageMu and standIns.mu.
-// Contents are copied up without Stack.ns. No goroutine outlives a call.
+// A Stack is safe for concurrent use. Lock order: flights (one copy-up per path), Stack.ns
+// (shared by look-ups, exclusive for changes of names), Orphan.mu, Stack.writers (shared by
+// writes, exclusive for Freeze), the journal's, and the leaves dirCache.mu, quota.mu,
+// inodes.mu, orphanMu, garbageMu and substitutes.mu. Contents are copied up without
+// Stack.ns. No goroutine outlives a call.
 package layer
 
 import (
@@ -31,40 +31,42 @@ import (
 
 // Options says what Open opens. Source and Dir cannot be missing.
 type Options struct {
-	// Source is a handle (O_PATH|O_DIRECTORY is enough) on the directory at
-	// the bottom. It stays the caller's, who closes it after Close.
+	// Source is a handle (O_PATH|O_DIRECTORY is enough) on the source directory. The caller
+	// closes it after Close.
 	Source *os.File
-	// Dir is the host path of the stack's own directory, made 0700 if it is
-	// absent. Its parent exists. One writer at a time: the caller holds a lock.
+	// Dir is the host path of the stack's own directory. Open makes it with mode 0700 if it
+	// is absent; its parent must exist. The caller's lock must ensure that only one writer
+	// has the stack open.
 	Dir string
-	// Quota bounds what the stack stores.
+	// Quota limits what the stack stores.
 	Quota Quota
 	// QuotaOf is a stack on the same file system with which this one shares the quota, in
 	// place of Quota. At most one stack shares another's, and it records no contents: its
 	// source is empty.
 	QuotaOf *Stack
-	// ReadOnly opens beside a live writer: nothing is written, nothing is
-	// swept, nothing is cached from call to call.
+	// ReadOnly opens the stack while another process may write to it. The stack then writes
+	// nothing, sweeps nothing and caches nothing between calls.
 	ReadOnly bool
-	// User refuses what the user may not do with the source, where this process has
-	// the capability to do it, or would do it in the delta. Nil checks nothing.
+	// User is the user whose rights to the source apply. The stack refuses what that user
+	// may not do, although this process has the capability to do it, or would do it in the
+	// delta. With nil the stack checks nothing.
 	User *User
-	// Absent says what of the source counts as not being there: entries at these
-	// paths, and all below, for which it is not asked. The layers above may have something in their
-	// place. Changes, applying and what asks for the source itself see it all the same. Nil:
-	// nothing.
+	// Absent reports whether the view hides the source's entry at a path, with everything
+	// below it. The stack does not call Absent for paths below. The layers above may have
+	// another entry at the path. Changes, an apply and the methods that read the source
+	// ignore Absent. Nil hides nothing.
 	Absent func(p vpath.Path, isDir bool) bool
-	// StandIns shows files of the source with another content. Nil: none. A
-	// ReadOnly stack shows the source's.
-	StandIns *StandIns
-	// Elsewhere says that Source is another directory than the changes were made
-	// over. Changes then lists as deleted also what Source does not have, as long
-	// as it is recorded. It goes with ReadOnly.
+	// Substitutes shows files of the source with another content. Nil substitutes nothing.
+	// A ReadOnly stack ignores it.
+	Substitutes *Substitutes
+	// Elsewhere says that Source is not the directory on which the changes were made.
+	// Changes then also lists as deleted every recorded path that Source does not have. It
+	// needs ReadOnly.
 	Elsewhere bool
 }
 
-// Quota bounds the delta, the frozen layers and the recorded contents
-// together. Zero is no bound. Reaching one answers EDQUOT.
+// Quota limits the delta, the frozen layers and the recorded contents together. Zero means
+// no limit. An operation that would exceed a limit fails with EDQUOT.
 type Quota struct {
 	Bytes  int64 // bytes of allocated blocks; making an entry needs room for two
 	Inodes int64 // files, directories, links and special files; not whiteouts
@@ -74,7 +76,7 @@ type Quota struct {
 type Stack struct {
 	o       Options
 	home    int      // handle on Options.Dir
-	work    int      // half-made things, swept at Open
+	work    int      // unfinished files, swept at Open
 	orphans int      // files without a name, swept at Open
 	layers  []*layer // 0 is the delta, the last is the source
 
@@ -82,24 +84,24 @@ type Stack struct {
 	writers sync.RWMutex
 	gen     atomic.Uint64 // counts freezes; changes under ns and writers
 
-	dirs      dirCache
-	quota     quota
-	inodes    inodes
-	journal   *journal.Journal
-	casefolds casefolds
-	flights   flights
-	standIns  standIns
-	seq       atomic.Uint64 // names in work and orphans
-	noClone   atomic.Bool   // blocks cannot be shared with the source
-	pins      atomic.Int64  // handles of orphans
-	maxPins   int64         // of pins
+	dirs        dirCache
+	quota       quota
+	inodes      inodes
+	journal     *journal.Journal
+	casefolds   casefolds
+	flights     flights
+	substitutes substitutes
+	seq         atomic.Uint64 // names in work and orphans
+	noClone     atomic.Bool   // blocks cannot be shared with the source
+	pins        atomic.Int64  // handles of orphans
+	maxPins     int64         // of pins
 
 	sourceRoot   int // handle; also the last layer's root
 	sourceDev    uint64
 	sourceRemote bool
-	covered      map[vpath.Path]struct{} // whose hidden content keepCovered has seen; guarded by ns
-	rootTouched  bool                    // the delta speaks for the root's own mode; guarded by ns
-	blank        string                  // in work/, an empty file that whiteouts are names of; guarded by ns
+	covered      map[vpath.Path]struct{} // paths that keepCovered has recorded; guarded by ns
+	rootTouched  bool                    // the delta determines the root's mode; guarded by ns
+	blank        string                  // in work/, an empty file of which whiteouts are hard links; guarded by ns
 
 	orphanMu    sync.Mutex
 	orphanLinks map[uint64]uint32 // names in orphan/ by backing inode
@@ -112,17 +114,17 @@ type Stack struct {
 type layer struct {
 	root   int // O_PATH handle
 	origin Origin
-	links  map[uint64][]vpath.Path // of a frozen layer, see frozenNames
+	links  map[uint64][]vpath.Path // only for a frozen layer, see frozenNames
 }
 
-// sourceTTL bounds for how long a directory of the source that somebody moved
-// away may still answer under its old path without Invalidate: as long as the
-// kernel is told to believe an attribute that nobody watches (DESIGN §5).
+// sourceTTL is how long a directory that was moved in the source may still be found at its
+// old path, unless the owner calls Invalidate. It equals the time-out of kernel attributes
+// that no watch covers.
 const sourceTTL = time.Second
 
-// Open opens or makes the stack in o.Dir. Unless ReadOnly it first removes
-// what a crash left half-made or nameless. Errors: Invalid, Unsupported (the
-// kernel lacks openat2), Denied, Exhausted, Internal.
+// Open opens or makes the stack in o.Dir. Unless ReadOnly is set, it first removes
+// unfinished files and orphans that a crash left. Errors: Invalid, Unsupported (the kernel
+// lacks openat2), Denied, Exhausted, Internal.
 func Open(o Options) (*Stack, error) {
 	s := &Stack{o: o, home: -1, work: -1, orphans: -1, orphanLinks: map[uint64]uint32{}, covered: map[vpath.Path]struct{}{}, maxPins: pinLimit()}
 	s.quota.ledger = &ledger{}
@@ -131,7 +133,7 @@ func Open(o Options) (*Stack, error) {
 	}
 	if err := s.open(); err != nil {
 		if s.journal != nil {
-			_ = s.journal.Close() // the error that counts is err
+			_ = s.journal.Close() // err is the error to report
 		}
 		s.closeHandles()
 		return nil, wrap("open layers of", vpath.Root, err)
@@ -201,7 +203,8 @@ func (s *Stack) openHome() error {
 	return emptyDir(s.orphans, s.work, &s.seq)
 }
 
-// privateDir makes name in the stack's directory if need be and opens it.
+// privateDir opens the directory name in the stack's directory, which it makes if it is
+// absent.
 func (s *Stack) privateDir(name string) (int, error) {
 	if err := safefs.MakePrivateDir(s.home, name); err != nil {
 		return -1, err
@@ -225,9 +228,9 @@ func (s *Stack) openSource() error {
 	return err
 }
 
-// openLayers opens top and frozen/N, the newest first. A writer makes top if
-// it is absent: the stack is new, or a crash came between the two steps of
-// Freeze. A reader may meet a stack that has no directories yet.
+// openLayers opens top and frozen/N, the newest first. A writer makes top if it is absent:
+// the stack is new, or a crash came between the two steps of Freeze. A reader may find a
+// stack that has no directories yet.
 func (s *Stack) openLayers() error {
 	fd, err := openDir(s.home, "top")
 	if err == nil {
@@ -273,8 +276,8 @@ func (s *Stack) openFrozen() error {
 	return nil
 }
 
-// Close releases every handle. Files and orphans of the stack are unusable
-// afterwards. It does not wait for calls that are still running.
+// Close closes every handle. Files and orphans of the stack are unusable afterwards. It
+// does not wait for running calls.
 func (s *Stack) Close() error {
 	s.ns.Lock()
 	defer s.ns.Unlock()
@@ -288,10 +291,10 @@ func (s *Stack) Close() error {
 
 func (s *Stack) closeHandles() {
 	s.dirs.purge(vpath.Root)
-	s.ForgetStandIns()
+	s.ForgetSubstitutes()
 	for _, l := range s.layers {
 		unix.Close(l.root)
-		l.root = -1 // so that a late call is answered EBADF
+		l.root = -1 // so that a late call fails with EBADF
 	}
 	s.sourceRoot = -1
 	for _, fd := range []*int{&s.home, &s.work, &s.orphans} {
@@ -307,7 +310,7 @@ const top = 0
 
 func (s *Stack) bottom() int { return len(s.layers) - 1 }
 
-// writable refuses what a second opener may not do.
+// writable returns an error if the stack is read-only.
 func (s *Stack) writable() error {
 	if s.o.ReadOnly {
 		return unix.EROFS
@@ -315,5 +318,5 @@ func (s *Stack) writable() error {
 	return nil
 }
 
-// temp returns a name that nothing in work or orphans has.
+// temp returns a name that is unused in work and orphans.
 func (s *Stack) temp() string { return strconv.FormatUint(s.seq.Add(1), 10) }

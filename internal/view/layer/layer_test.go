@@ -53,7 +53,7 @@ func (b *bench) open() {
 	must(b.t, err)
 }
 
-// Base returns what is recorded for p, nil if nothing is.
+// Base returns the recorded base of p, or nil.
 func (b *bench) Base(p vpath.Path) (*Base, error) {
 	bases, err := b.Bases()
 	if base, ok := bases[p]; ok {
@@ -76,7 +76,7 @@ func (b *bench) reopen() {
 	b.open()
 }
 
-// src is the host path of p in the source, top in the delta.
+// src returns the host path of p in the source, and top that in the delta.
 func (b *bench) src(p string) string { return filepath.Join(b.source, p) }
 func (b *bench) top(p string) string { return filepath.Join(b.dir, "top", p) }
 

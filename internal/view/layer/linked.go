@@ -27,7 +27,7 @@ func (s *Stack) Linked() (map[FileID][]vpath.Path, error) {
 			if id := (FileID{st.dev, st.ino, st.birth}); err == nil && shown.ID == id {
 				linked[id] = append(linked[id], p)
 			}
-			return nil // else another layer has the name, or hides it
+			return nil // on an error or another id, another layer has the name or hides it
 		})
 		if err != nil {
 			return nil, wrap("list links", vpath.Root, err)
@@ -35,7 +35,7 @@ func (s *Stack) Linked() (map[FileID][]vpath.Path, error) {
 	}
 	for id, names := range linked {
 		if len(names) < 2 {
-			delete(linked, id) // its other name is an orphan's
+			delete(linked, id) // its other names are orphans
 		}
 	}
 	return linked, nil

@@ -6,8 +6,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Lookup describes the entry at p. Errors: NotFound; Precondition (ENOTDIR)
-// below what is no directory; Denied where the source may not be searched.
+// Lookup describes the entry at p. Errors: NotFound; Precondition (ENOTDIR) if a parent is
+// not a directory; Denied if the user may not search a directory of the source.
 func (s *Stack) Lookup(p vpath.Path) (Info, error) {
 	if !p.IsRoot() {
 		return s.LookupIn(p.Dir(), p.Base())
@@ -35,11 +35,11 @@ func (s *Stack) lookup(p vpath.Path) (Info, error) {
 	}
 	defer s.dirs.release(v)
 	i := s.info(p, e.part.origin, &e.st)
-	s.standFor(p, &e, &i)
+	s.substituteInfo(p, &e, &i)
 	return i, s.showRights(p, &e, &i)
 }
 
-// rootInfo describes the root: the source's, until its mode was changed.
+// rootInfo describes the root. The source's root counts until the sandbox changes its mode.
 func (s *Stack) rootInfo() (Info, error) {
 	src, err := statFd(s.layers[s.bottom()].root)
 	if err != nil {
@@ -59,8 +59,8 @@ func (s *Stack) rootInfo() (Info, error) {
 	return i, nil
 }
 
-// Readlink returns the target of the symbolic link at p. Errors: NotFound;
-// Invalid for what is no link.
+// Readlink returns the target of the symbolic link at p. Errors: NotFound; Invalid if p is
+// not a symbolic link.
 func (s *Stack) Readlink(p vpath.Path) (string, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
@@ -80,8 +80,8 @@ func (s *Stack) readlink(p vpath.Path) (string, error) {
 	return readlinkAt(e.part.fd, e.stored)
 }
 
-// ReadDir lists the directory p without "." and "..", in no order that means
-// anything. Errors: NotFound, Precondition (ENOTDIR), Denied.
+// ReadDir lists the directory p without "." and "..", in no particular order. Errors:
+// NotFound, Precondition (ENOTDIR), Denied.
 func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
 	s.ns.RLock()
 	defer s.ns.RUnlock()
@@ -97,9 +97,8 @@ func (s *Stack) ReadDir(p vpath.Path) ([]DirEntry, error) {
 	return entries, wrap("list", p, err)
 }
 
-// Invalidate forgets what is cached of the source's directories at and below
-// the paths: somebody moved or removed them there. Without it the stack
-// notices within a second.
+// Invalidate drops the cached source directories at and below the paths, after they were
+// moved or removed in the source. Without the call the stack notices within a second.
 func (s *Stack) Invalidate(paths ...vpath.Path) {
 	for _, p := range paths {
 		s.dirs.purge(p)

@@ -253,7 +253,7 @@ func TestSpecialFilesAreNeverOpened(t *testing.T) {
 	_, err := b.Mknod("/mine", unix.S_IFIFO|0o600)
 	must(t, err)
 	for _, p := range []vpath.Path{"/fifo", "/mine"} {
-		for _, write := range []bool{false, true} { // either would wait for the other end for ever
+		for _, write := range []bool{false, true} { // opening a FIFO would block
 			_, _, err := b.Open(p, write)
 			wantErr(t, "open a FIFO", err, unix.ENXIO)
 		}

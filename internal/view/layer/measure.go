@@ -2,9 +2,9 @@ package layer
 
 import "github.com/agentfense/agentfense/internal/lib/vpath"
 
-// Measure returns what the stack stores: from the quota's books where it bounds
-// bytes, else by a look at every file of the deltas, during which no name
-// changes. Errors: Internal.
+// Measure returns what the stack stores. With a quota of bytes it returns the quota's
+// counts. Otherwise it visits every file of the deltas, and names cannot change meanwhile.
+// Errors: Internal.
 func (s *Stack) Measure() (Usage, error) {
 	if s.quota.limitsBytes() {
 		return s.Statfs(), nil

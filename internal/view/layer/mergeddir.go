@@ -16,26 +16,26 @@ import (
 type mergedDir struct {
 	path   vpath.Path
 	parts  []part
-	sealed bool // a mount nested in the source: empty, nothing can be made
+	sealed bool // a mount nested in the source: empty and read-only
 
-	readAt time.Time // of the oldest look at the source in the chain from the root
+	readAt time.Time // when the source was first read for this directory or a parent of it
 	refs   int       // guarded by dirCache.mu
 	stale  bool      // not in the cache any more; guarded by dirCache.mu
 }
 
-// part is what one layer has of a directory.
+// part is the directory of one layer in a mergedDir.
 type part struct {
 	layer    int
 	origin   Origin
 	fd       int                                // O_PATH
 	rights   rights                             // of a source directory
-	sticky   bool                               // a source directory, in which others' names are not to be removed
+	sticky   bool                               // a source directory with the sticky bit, see mayRemove
 	casefold *casefold                          // of a source directory
 	absent   func(name string, isDir bool) bool // of a source directory, nil for nothing
 }
 
-// leavesOut reports whether an entry of a source directory counts as not being
-// there.
+// leavesOut reports whether the view hides an entry of a source directory, see
+// Options.Absent.
 func (pt *part) leavesOut(name string, isDir bool) bool {
 	return pt.absent != nil && pt.absent(name, isDir)
 }
@@ -43,8 +43,8 @@ func (pt *part) leavesOut(name string, isDir bool) bool {
 // inTop reports whether the directory is in the delta.
 func (v *mergedDir) inTop() bool { return len(v.parts) > 0 && v.parts[0].layer == top }
 
-// maxDirFds bounds the handles that cached directories hold; a quarter of what the
-// process may have does too.
+// maxDirFds is the maximum number of handles of cached directories. A quarter of the
+// process's descriptor limit is the other bound.
 const maxDirFds = 512
 
 func dirFdLimit() int {
@@ -55,9 +55,8 @@ func dirFdLimit() int {
 	return int(max(8, min(lim.Cur/4, maxDirFds)))
 }
 
-// dirCache is a bounded LRU of directories by path. An entry expires ttl after the
-// oldest look at the source it rests on, so that directories which somebody
-// moves in the source are noticed.
+// dirCache is a bounded LRU of directories by path. An entry expires ttl after its readAt,
+// so that the stack notices directories that were moved in the source.
 type dirCache struct {
 	mu  sync.Mutex
 	ttl time.Duration
@@ -91,8 +90,8 @@ func (c *dirCache) get(p vpath.Path) *mergedDir {
 	return v
 }
 
-// put caches v and returns it with a reference. If another caller was
-// quicker, v is closed and the other's returned.
+// put caches v and returns it with a reference. If another caller has cached the directory
+// already, put closes v and returns the cached one.
 func (c *dirCache) put(v *mergedDir) *mergedDir {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +130,7 @@ func (c *dirCache) dropLocked(e *list.Element) {
 	}
 }
 
-// purge forgets the directory p and everything below.
+// purge drops the directory p and everything below from the cache.
 func (c *dirCache) purge(p vpath.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +143,7 @@ func (c *dirCache) purge(p vpath.Path) {
 	}
 }
 
-// forget drops the directory p alone.
+// forget drops the directory p alone from the cache.
 func (c *dirCache) forget(p vpath.Path) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -201,7 +200,7 @@ func (s *Stack) mergedRoot() (*mergedDir, error) {
 	return v, nil
 }
 
-// addPart appends fd, which then belongs to v or is closed.
+// addPart appends fd to v, which then owns it. On an error it closes fd.
 func (s *Stack) addPart(v *mergedDir, n, fd int) error {
 	pt := part{layer: n, origin: s.layers[n].origin, fd: fd}
 	if pt.origin == Source {
@@ -250,7 +249,7 @@ func (s *Stack) descend(parent *mergedDir, p vpath.Path) (*mergedDir, error) {
 	return v, nil
 }
 
-// descendDelta adds a delta's part and says whether lower layers count too.
+// descendDelta adds a delta's part. more reports whether lower layers count too.
 func (s *Stack) descendDelta(v *mergedDir, pt part, name string) (more bool, err error) {
 	stored, _ := nameenc.Entry(name)
 	fd, err := openDir(pt.fd, stored)
@@ -283,7 +282,7 @@ func (s *Stack) descendSource(v *mergedDir, pt part, name string) error {
 		return unix.EACCES
 	}
 	if pt.leavesOut(name, true) {
-		return nil // what is no directory there is left out by find, if it is
+		return nil // find decides whether the view hides an entry that is not a directory
 	}
 	fd, err := openDir(pt.fd, name)
 	switch err {
@@ -303,7 +302,8 @@ func (s *Stack) descendSource(v *mergedDir, pt part, name string) error {
 	return err
 }
 
-// addIfExact adds the source's directory fd, found in pt, if that is its exact name.
+// addIfExact adds the source's directory fd, found in pt as name, if name is its exact
+// name.
 func (s *Stack) addIfExact(v *mergedDir, pt part, name string, fd int) error {
 	st, err := statFd(fd)
 	if err == nil {
@@ -333,15 +333,15 @@ type entry struct {
 	stored string // the name in that layer
 	st     stat
 
-	covered bool // there is none, since a whiteout of the delta hides it
+	covered bool // not found, because a whiteout of the delta hides the name
 }
 
-// isDots refuses what a vpath.Path never has, but would lead out of a
-// directory if it had.
+// isDots reports whether name would not name an entry of its directory. A vpath.Path has no
+// such element.
 func isDots(name string) bool { return name == "" || name == "." || name == ".." }
 
-// find looks name up in the layers of v from number from on. Errors: ENOENT,
-// where entry.covered says whether the delta hides the name; those of statx.
+// find looks name up in the layers of v, beginning with layer number from. Errors: ENOENT,
+// and then entry.covered reports whether the delta hides the name; those of statx.
 func (s *Stack) find(v *mergedDir, name string, from int) (entry, error) {
 	if isDots(name) {
 		return entry{}, unix.EINVAL
@@ -368,7 +368,7 @@ func (s *Stack) find(v *mergedDir, name string, from int) (entry, error) {
 			return entry{}, err
 		}
 		if i+1 == len(v.parts) {
-			break // nothing that a whiteout could hide
+			break // a whiteout would hide nothing
 		}
 		hidden, err := hasWhiteout(pt.fd, name)
 		if err != nil {

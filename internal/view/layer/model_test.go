@@ -106,7 +106,7 @@ func (m *model) path(t *rapid.T) vpath.Path {
 	p := vpath.Root
 	for range rapid.IntRange(1, 3).Draw(t, "depth") {
 		if i, err := os.Lstat(m.host(p)); err == nil && i.Mode()&fs.ModeSymlink != 0 {
-			break // the kernel follows links before it asks a stack
+			break // the kernel follows links before it calls a stack
 		}
 		p = p.Child(modelNames[rapid.IntRange(0, len(modelNames)-1).Draw(t, "name")])
 	}
@@ -133,7 +133,7 @@ func isDirNode(n node) bool { return strings.HasPrefix(n.Mode, "d") }
 
 func (m *model) host(p vpath.Path) string { return filepath.Join(m.plain, string(p)) }
 
-// same fails unless both sides answered with the same errno.
+// same fails unless both sides returned the same errno.
 func (m *model) same(t *rapid.T, what string, p vpath.Path, got, want error) bool {
 	var g, w syscall.Errno
 	errors.As(got, &g)
@@ -274,7 +274,7 @@ func (m *model) content(t *rapid.T, p vpath.Path) (string, error) {
 	return content, nil
 }
 
-// useOrphan reads, writes and reads again a file that has no name.
+// useOrphan reads, writes and again reads a file that has no name.
 func (m *model) useOrphan(t *rapid.T, o *Orphan, want string) {
 	for _, write := range []bool{false, true} {
 		f, i, err := o.Open(write)

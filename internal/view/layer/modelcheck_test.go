@@ -20,8 +20,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// compareApplied makes the listed changes in a copy of the source, which must
-// then be what the view shows.
+// compareApplied makes the listed changes in a copy of the source and compares it with the
+// view.
 func (m *model) compareApplied(t *rapid.T) {
 	target := m.plain + "-applied"
 	defer os.RemoveAll(target)
@@ -274,8 +274,8 @@ func (m *model) dropSome(t *rapid.T) {
 	m.inos = nil
 }
 
-// restore gives the plain directory the source's p, with the directories
-// above it if they are gone. It says no if something else is in their place.
+// restore copies the source's p to the plain directory, with missing parents. It returns
+// false if a parent is not a directory there.
 func (m *model) restore(p vpath.Path) bool {
 	for a := range p.Ancestors() {
 		if i, err := os.Lstat(m.host(a)); err == nil && !i.IsDir() {

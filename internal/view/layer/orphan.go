@@ -9,20 +9,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Orphan is a file without a name in the view: unlinked or replaced while
-// somebody still uses it, or made without one (O_TMPFILE). The owner calls
-// Forget in the end; what a crash leaves, Open removes.
+// Orphan is a file without a name in the view: it was unlinked or replaced while in use, or
+// made without a name (O_TMPFILE). The caller calls Forget at the end. Open removes the
+// orphans that a crash left.
 type Orphan struct {
 	s *Stack
 
 	mu     sync.Mutex
 	path   vpath.Path // the last name it had
-	name   string     // in orphan/, "" while it is not of the delta
-	pinned int        // handle on a lower layer's file; -1 if it is of the delta or unreadable
+	name   string     // in orphan/; "" for a file of a lower layer
+	pinned int        // handle on the file of a lower layer; -1 for a file of the delta or an unreadable one
 	origin Origin     // of the pinned file
 	st     stat       // of the pinned file when it was pinned
 	target string     // of a pinned symbolic link
-	sole   uint64     // backing inode of a file of the delta that has no other name, else 0
+	sole   uint64     // backing inode of a file of the delta without other names, else 0
 	spent  bool
 }
 
@@ -52,9 +52,9 @@ func (s *Stack) CreateOrphan(mode uint32) (*Orphan, error) {
 	return o, nil
 }
 
-// LinkOrphan gives an orphan of the delta the name p; the orphan is then spent
-// and p is the file's name. Errors: as Create; NotFound for a spent orphan or
-// one whose file is not of the delta.
+// LinkOrphan gives an orphan of the delta the name p. The orphan is unusable afterwards.
+// Errors: as Create; NotFound if the orphan is unusable, or if its file is not of the
+// delta.
 func (s *Stack) LinkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 	s.ns.Lock()
 	defer s.ns.Unlock()
@@ -88,8 +88,8 @@ func (s *Stack) linkOrphan(o *Orphan, p vpath.Path) (Info, error) {
 	return s.info(p, Delta, &st), pl.after()
 }
 
-// pin prepares the orphan of e, whose name p is about to go. A file of a lower
-// layer is held by a handle; one of the delta is moved by adopt. Errors: as hold.
+// pin returns an orphan for e before its name p is removed. The orphan has a handle on a
+// file of a lower layer; the caller moves a file of the delta with moveIn. Errors: as hold.
 func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 	o := &Orphan{s: s, path: p, pinned: -1, origin: e.part.origin, st: e.st}
 	if e.part.layer == top {
@@ -102,7 +102,7 @@ func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 		switch openErr {
 		case nil:
 			err = o.hold(fd, st)
-		case unix.EACCES: // unreadable before, unreadable now
+		case unix.EACCES: // the file stays unreadable
 		default:
 			err = openErr
 		}
@@ -115,8 +115,8 @@ func (s *Stack) pin(p vpath.Path, e entry) (*Orphan, error) {
 	return o, nil
 }
 
-// adopt moves the delta's entry e to the orphans.
-func (o *Orphan) adopt(e entry) error {
+// moveIn moves the delta's entry e to the directory of orphans.
+func (o *Orphan) moveIn(e entry) error {
 	name := o.s.temp()
 	if err := unix.Renameat2(e.part.fd, e.stored, o.s.orphans, name, unix.RENAME_NOREPLACE); err != nil {
 		return err
@@ -126,7 +126,7 @@ func (o *Orphan) adopt(e entry) error {
 		o.sole = e.st.ino
 	}
 	o.s.addOrphanName(e.st.ino, 1)
-	return dropNameBeside(e.part.fd, o.path.Base())
+	return dropNameLink(e.part.fd, o.path.Base())
 }
 
 func (s *Stack) addOrphanName(ino uint64, n int) {
@@ -148,8 +148,8 @@ func (s *Stack) countOrphan(name string) error {
 	return s.number(&st)
 }
 
-// Info describes the orphan; Nlink counts the names it still has elsewhere.
-// Errors: NotFound once forgotten.
+// Info describes the orphan. Nlink counts the names that it still has in the view. Errors:
+// NotFound after Forget.
 func (o *Orphan) Info() (Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -267,12 +267,12 @@ func (o *Orphan) setAttr(a SetAttr) (Info, error) {
 	return o.info()
 }
 
-// Forget removes the orphan for good. A nil or forgotten orphan stays so.
+// Forget removes the orphan. It does nothing for a nil orphan or one that was removed.
 func (o *Orphan) Forget() {
 	if o == nil {
 		return
 	}
-	o.s.ns.Lock() // other names of the file go one at a time, so that the last is known
+	o.s.ns.Lock() // excludes the removal of other names, so that one caller removes the last name
 	defer o.s.ns.Unlock()
 	o.forgetLocked()
 }
@@ -288,7 +288,7 @@ func (o *Orphan) forgetLocked() {
 		return
 	}
 	o.spent = true
-	o.letGo()
+	o.unpin()
 	if o.name == "" {
 		return
 	}
@@ -303,10 +303,10 @@ func (o *Orphan) forgetLocked() {
 	if st.nlink <= 1 {
 		o.s.freed(&st)
 	}
-	_ = safefs.Unlink(o.s.orphans, o.name) // what it leaves, Open sweeps
+	_ = safefs.Unlink(o.s.orphans, o.name) // Open sweeps what remains
 }
 
-// orphanNames returns how many names of the backing file are orphans'.
+// orphanNames returns how many of the backing file's names are orphans.
 func (s *Stack) orphanNames(st *stat) uint32 {
 	if st.nlink < 2 {
 		return 0

@@ -7,7 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// readable says whether a pinned file can be opened.
+// readable returns an error if the pinned file cannot be opened.
 func (o *Orphan) readable() error {
 	if err := onlyRegular(&o.st); err != nil {
 		return err
@@ -18,9 +18,9 @@ func (o *Orphan) readable() error {
 	return nil
 }
 
-// copyUp makes a pinned file one of the delta, still without a name in the
-// view; of a regular file only the first size bytes, all if size is negative.
-// It shows the number it had. The caller holds o.mu.
+// copyUp copies a pinned file to the delta, without giving it a name in the view. For a
+// regular file it copies the first size bytes, or all if size is negative. The inode number
+// that the file shows stays the same. The caller holds o.mu.
 func (o *Orphan) copyUp(size int64) error {
 	if o.name != "" {
 		return nil
@@ -47,11 +47,11 @@ func (o *Orphan) copyUp(size int64) error {
 	s.addOrphanName(st.ino, 1)
 	s.quota.settle(&st)
 	o.name = name
-	o.letGo()
+	o.unpin()
 	return nil
 }
 
-// copyTo makes orphan/name with the content of the pinned file.
+// copyTo copies the pinned file to orphan/name.
 func (o *Orphan) copyTo(name string, size int64) error {
 	s := o.s
 	switch o.st.kind() {
@@ -76,7 +76,7 @@ func (o *Orphan) copyTo(name string, size int64) error {
 		return err
 	}
 	defer unix.Close(fd)
-	cloned, err := s.clone(fd, &lower{st: o.st, origin: o.origin, fd: o.pinned, standIn: -1}, size)
+	cloned, err := s.clone(fd, &lower{st: o.st, origin: o.origin, fd: o.pinned, substitute: -1}, size)
 	if cloned || err != nil {
 		return err
 	}

@@ -2,14 +2,13 @@ package layer
 
 import "github.com/agentfense/agentfense/internal/lib/vpath"
 
-// An own entry is one that a program made at a path where the policy hides what
-// the source has. It has a name of its own in the delta (vpath.OwnName), so that
-// it is beside what lower layers, or the delta itself, have by the plain name, and
-// nothing of the source is ever looked at for it. Whoever asks decides which of
+// A program makes an own entry at a path where the policy hides the source's entry. The
+// delta stores it under a separate name (vpath.OwnName), beside the entry with the plain
+// name. So no operation on an own entry looks at the source. The caller decides which of
 // the two shows.
 
-// Resolve returns p with the own entry on the way to it, if there is one, named as
-// such. What shows in its place does not count.
+// Resolve returns p with the element that has an own entry, if any, replaced by its own
+// name. It ignores whether the plain entry shows.
 func (s *Stack) Resolve(p vpath.Path) vpath.Path {
 	at := vpath.Root
 	for name := range p.Elements() {
@@ -23,9 +22,8 @@ func (s *Stack) Resolve(p vpath.Path) vpath.Path {
 	return at
 }
 
-// AsSeen leaves out of a directory's entries those that an own entry takes the
-// place of, and gives the others the names that a program
-// sees. It changes entries.
+// AsSeen removes the entries that an own entry replaces, and gives the others the names
+// that a program sees. It changes entries.
 func AsSeen(entries []DirEntry) []DirEntry {
 	own := map[string]bool{}
 	for _, e := range entries {

@@ -16,14 +16,14 @@ import (
 // ownIn is the path of the own entry name in the directory dir.
 func ownIn(dir, name string) string { return string(vpath.Path(dir).Child(vpath.OwnName(name))) }
 
-// ownNames are names of own entries: a plain one, those that imitate what is
-// stored, and those whose stored form is hashed.
+// ownNames are names of own entries: a plain one, some that imitate stored names, and some
+// with a hashed stored name.
 var ownNames = []string{
 	"k.pem", ".wh.k.pem", ".wh..wh.@k.pem", ".wh..wh.!k.pem", ".wh..wh..opq", "\xff\n",
 	strings.Repeat("n", vpath.NameMax), ".wh." + strings.Repeat("n", vpath.NameMax-4), strings.Repeat("n", vpath.NameMax-9) + "m",
 }
 
-// ownBench has a source with a file by each of the names, and an own file beside it.
+// ownBench has a source with a file of each name, and an own file beside each.
 func ownBench(t *testing.T) *bench {
 	files := map[string]string{"a": "source", "d/b": "source"}
 	for _, name := range ownNames {
@@ -36,8 +36,8 @@ func ownBench(t *testing.T) *bench {
 	return b
 }
 
-// wantOwn checks that each own file holds want, and the source's file is shown by
-// the plain name, before and after the stack is opened again.
+// wantOwn checks, before and after a reopen, that each own file contains want and that the
+// plain name shows the source's file.
 func wantOwn(t *testing.T, b *bench, want string) {
 	t.Helper()
 	for range 2 {
@@ -62,8 +62,8 @@ func wantOwn(t *testing.T, b *bench, want string) {
 	}
 }
 
-// wantNoOwn checks that nothing is left of the own entries and that the source's
-// files show and count as unchanged.
+// wantNoOwn checks that no own entry is left and that the source's files show and count as
+// unchanged.
 func wantNoOwn(t *testing.T, b *bench) {
 	t.Helper()
 	for range 2 {
@@ -181,8 +181,8 @@ func TestWhatIsRecordedAfterADroppedOwnEntryIsKept(t *testing.T) {
 	}
 }
 
-// A crash leaves a step of several undone: what then is there is neither more nor
-// less than before or after the whole.
+// After a crash between two steps, the stack shows the state before the operation or after
+// it.
 func TestOwnEntriesAreWholeAfterACrashBetweenSteps(t *testing.T) {
 	long := strings.Repeat("n", vpath.NameMax)
 	name := vpath.OwnName(long)
@@ -241,7 +241,7 @@ func TestOwnEntriesAreWholeAfterACrashBetweenSteps(t *testing.T) {
 	}, true)
 }
 
-// What somebody makes in the source by a name that we store means nothing there.
+// A file in the source with the form of a stored name is an ordinary file.
 func TestStoredNamesOfTheSourceAreNames(t *testing.T) {
 	b := newBench(t, map[string]string{".wh..wh.@k": "x", ".wh..wh.!k": "x", ".wh.k": "x", ".wh..wh..opq": "x", "k": "k"})
 	if got := b.names("/"); len(got) != 5 {

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errPinned says that a file of a lower layer has to be copied up before its
-// name goes, because as many as may be are held by a handle.
+// errPinned means that a file of a lower layer must be copied up before its name is
+// removed, because maxPins is reached.
 var errPinned = errors.New("too many removed files are held open")
 
 const (
-	// maxPins bounds the handles on files that were removed from the view and
-	// are still in use; a quarter of what the process may have does too.
+	// maxPins is the maximum number of handles on files that were removed from the view and
+	// are still in use. A quarter of the process's descriptor limit is the other bound.
 	maxPins = 4096
-	// maxPinnedCopy is the largest file that is copied up for want of a handle,
-	// in bytes: what takes well below a second.
+	// maxPinnedCopy is the largest file that is copied up when no handle is available, in
+	// bytes. Such a copy takes well below a second.
 	maxPinnedCopy = 16 << 20
 )
 
@@ -27,8 +27,8 @@ func pinLimit() int64 {
 	return int64(max(8, min(lim.Cur/4, maxPins)))
 }
 
-// hold makes fd the handle of o. Beyond the bound it closes fd and answers
-// errPinned, and ENFILE for a file that is too large to be copied up instead.
+// hold makes fd the handle of o. Beyond maxPins it closes fd and returns errPinned, or
+// ENFILE for a file larger than maxPinnedCopy.
 func (o *Orphan) hold(fd int, st stat) error {
 	s := o.s
 	if s.pins.Add(1) <= s.maxPins {
@@ -43,8 +43,8 @@ func (o *Orphan) hold(fd int, st stat) error {
 	return errPinned
 }
 
-// letGo closes the handle of o, if it has one.
-func (o *Orphan) letGo() {
+// unpin closes the handle of o, if it has one.
+func (o *Orphan) unpin() {
 	if o.pinned < 0 {
 		return
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// Usage says what a stack stores and what it may. Used counts are kept only
-// under a quota and are 0 without.
+// Usage is what a stack stores, and its quota. Without a quota the used counts are 0.
 type Usage struct {
 	Bytes  int64 // of allocated blocks
 	Inodes int64
@@ -26,15 +25,15 @@ func (s *Stack) Statfs() Usage {
 	return Usage{Bytes: q.bytes + q.contents, Inodes: q.count, Quota: q.limit}
 }
 
-// quota counts what is stored. Bytes are what the file system says each file
-// has allocated, so a sparse file costs what it costs; before a write its
-// length is reserved, and settled afterwards.
+// quota counts what is stored. Bytes are allocated bytes as the file system reports them,
+// so a hole counts nothing. A write reserves its length before, and settles the difference
+// afterwards.
 type quota struct {
 	*ledger
-	root uint64 // stands in ledger.files for the delta's own directory
+	root uint64 // the key in ledger.files of the delta's own directory
 }
 
-// ledger is what stacks with a common quota have used of it together.
+// ledger counts what the stacks that share a quota use together.
 type ledger struct {
 	limit Quota
 
@@ -46,18 +45,18 @@ type ledger struct {
 	count    int64
 }
 
-// blockBytes is st_blocks' unit; pageBytes what a write is rounded up to.
+// blockBytes is the unit of st_blocks. A write is rounded up to pageBytes.
 const (
 	blockBytes = 512
 	pageBytes  = 4096
-	// entryBytes is what a new entry may take: a block for itself, as a
-	// directory or a long link, and one more for the directory it is in.
+	// entryBytes is the most that a new entry takes: a block for a directory or a long
+	// link, and one more for its parent directory.
 	entryBytes = 2 * pageBytes
 )
 
 func (q *quota) limitsBytes() bool { return q.limit.Bytes > 0 }
 
-// open counts what is there. Without a quota nothing is counted.
+// open counts the present files. Without a quota it does nothing.
 func (q *quota) open(s *Stack) error {
 	if of := s.o.QuotaOf; of != nil {
 		q.ledger, q.root = of.quota.ledger, otherRootInode
@@ -83,9 +82,8 @@ func (q *quota) open(s *Stack) error {
 	return err
 }
 
-// found counts one file of a delta at Open. Whiteouts are not counted: there
-// are never more than the source has names, and removing must not be refused
-// for want of quota.
+// found counts one file of a delta at Open. Whiteouts are not counted: there are never more
+// of them than names in the source, and a removal must not fail for lack of quota.
 func (q *quota) found(dir int, _ vpath.Path, c storedChild) error {
 	if c.kind != nameenc.KindEntry {
 		return nil
@@ -120,7 +118,7 @@ func (q *quota) addInodes(n int64) error {
 	return nil
 }
 
-// dropInodes gives back what no file was made of.
+// dropInodes returns n inodes for which no file was made.
 func (q *quota) dropInodes(n int64) {
 	if q.files == nil {
 		return
@@ -154,7 +152,7 @@ func (q *quota) Release(n int64) {
 	q.reserved -= n
 }
 
-// settle notes what a file, for which an inode was taken, has allocated now.
+// settle records the present allocation of a file for which addInodes took an inode.
 func (q *quota) settle(st *stat) {
 	if q.files == nil {
 		return
@@ -166,15 +164,15 @@ func (q *quota) settle(st *stat) {
 	q.files[st.ino] = now
 }
 
-// These numbers stand in ledger.files for what a delta's own directory takes
-// beyond the block that it always has. No file has them.
+// Keys in ledger.files for the allocation of a delta's own directory beyond its first
+// block. No file has these inode numbers.
 const (
 	rootInode      = 0
 	otherRootInode = math.MaxUint64 // of the stack that shares the quota
 )
 
-// settleDir notes what the delta's directory p, open as fd, has allocated now
-// that it has a name more.
+// settleDir records the allocation of the delta's directory p, open as fd, after a name was
+// added.
 func (q *quota) settleDir(p vpath.Path, fd int) {
 	if !q.limitsBytes() {
 		return
@@ -189,8 +187,8 @@ func (q *quota) settleDir(p vpath.Path, fd int) {
 	q.settle(&st)
 }
 
-// AddContent counts a recorded content, which is never given back before
-// Open or Reset once it is on disk.
+// AddContent counts a recorded content. Only Open and Reset release contents that are on
+// disk.
 func (q *quota) AddContent(n int64) {
 	if !q.limitsBytes() {
 		return
@@ -200,14 +198,14 @@ func (q *quota) AddContent(n int64) {
 	q.contents += n
 }
 
-// ClearContents counts no recorded content any more.
+// ClearContents sets the count of recorded contents to zero.
 func (q *quota) ClearContents() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.contents = 0
 }
 
-// freed notes that a file is gone, and says whether it was counted: whiteouts
+// freed removes a file from the counts. It reports whether the file was counted; whiteouts
 // are not.
 func (q *quota) freed(ino uint64) bool {
 	q.mu.Lock()
@@ -222,8 +220,8 @@ func (q *quota) freed(ino uint64) bool {
 	return true
 }
 
-// during runs do, which stores at most length bytes from off on in fd.
-// Errors: EDQUOT, do's.
+// during runs do, which stores at most length bytes in fd from offset off. Errors: EDQUOT,
+// those of do.
 func (q *quota) during(fd int, off, length int64, do func() error) error {
 	if !q.limitsBytes() {
 		return do()
@@ -246,8 +244,8 @@ func (q *quota) during(fd int, off, length int64, do func() error) error {
 	return err
 }
 
-// isAllocated reports whether the range needs no new block, as far as the size
-// and the number of blocks can tell.
+// isAllocated reports whether writing the range needs no new block, judged by the size and
+// the number of blocks.
 func isAllocated(fd int, off, length int64) bool {
 	st, err := statFd(fd)
 	if err != nil || off+length < off || off+length > st.size {

@@ -75,7 +75,7 @@ func TestInodesAreBounded(t *testing.T) {
 	_, err = b.CreateOrphan(0o600)
 	wantErr(t, "a nameless file over the quota", err, unix.EDQUOT)
 	for _, p := range []string{"/a", "/b", "/c"} {
-		b.unlink(p) // removing is never refused
+		b.unlink(p) // a removal never fails for quota
 	}
 	b.reopen()
 	must(t, b.Rmdir("/1", nil))
@@ -135,8 +135,8 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	b.write("/f0", "there is room again")
 }
 
-// TestRefusedCopiesLeaveNoRecord: what is recorded counts against no quota, so
-// trying again and again must not add to it.
+// TestRefusedCopiesLeaveNoRecord: records do not count for the quota, so repeated attempts
+// must not add any.
 func TestRefusedCopiesLeaveNoRecord(t *testing.T) {
 	b := newBench(t, map[string]string{"dir/sub/file": "x"}, func(o *Options) { o.Quota.Inodes = 2 })
 	must(t, os.Symlink("target", filepath.Join(b.source, "dir/sub/link")))
@@ -157,8 +157,8 @@ func TestRefusedCopiesLeaveNoRecord(t *testing.T) {
 	}
 }
 
-// TestEntriesWithoutContentAreBounded: what a name, a directory or a link takes
-// of the disk counts too.
+// TestEntriesWithoutContentAreBounded: the disk space of names, directories and links
+// counts too.
 func TestEntriesWithoutContentAreBounded(t *testing.T) {
 	const limit = 256 << 10
 	long := strings.Repeat("n", 240)
@@ -197,7 +197,8 @@ func TestEntriesWithoutContentAreBounded(t *testing.T) {
 	}
 }
 
-// TestStacksShareAQuota: what one stores the other cannot, and it is counted at Open.
+// TestStacksShareAQuota: what one stack stores reduces the quota of the other, also after
+// Open.
 func TestStacksShareAQuota(t *testing.T) {
 	b := newBench(t, nil, func(o *Options) { o.Quota.Bytes = 1 << 20 })
 	empty := openSourceFile(t, t.TempDir())

@@ -11,13 +11,13 @@ import (
 type child struct {
 	name  string
 	mode  uint32 // type bits
-	shown uint64 // the number shown
+	shown uint64 // the inode number shown
 	layer int
 }
 
 // list calls do for each visible name of v.
 func (s *Stack) list(v *mergedDir, do func(child)) error {
-	var seen map[string]struct{} // names decided by a higher layer
+	var seen map[string]struct{} // names that a higher layer has or hides
 	for i, pt := range v.parts {
 		if pt.origin == Source {
 			return s.listSource(pt, seen, do)
@@ -30,7 +30,7 @@ func (s *Stack) list(v *mergedDir, do func(child)) error {
 		if more && seen == nil && len(names) > 0 {
 			seen = make(map[string]struct{}, len(names))
 		}
-		// Entries before whiteouts: where both are there, the entry counts.
+		// Entries before whiteouts: if a name has both, the entry counts.
 		for _, n := range names {
 			if _, ok := seen[n.name]; ok || n.kind != nameenc.KindEntry {
 				continue
@@ -46,7 +46,7 @@ func (s *Stack) list(v *mergedDir, do func(child)) error {
 	return nil
 }
 
-// shownIn returns the number shown for an entry of the delta directory dir.
+// shownIn returns the inode number shown for an entry of the delta directory dir.
 func (s *Stack) shownIn(dir int, c storedChild) uint64 {
 	if !s.inodes.has(c.ino) {
 		return ownNumber(c.ino)
@@ -106,7 +106,7 @@ func readStored(fd int) ([]storedChild, error) {
 			target, err := readlinkAt(fd, link)
 			name = nameenc.NameOf(target)
 			if err == unix.ENOENT || err == unix.EINVAL || (err == nil && !nameenc.Matches(stored, name)) {
-				return nil // nothing that we wrote
+				return nil // not written by us
 			}
 			if err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// appliedAt is what an apply would tell of what it made of the source at p.
+// appliedAt returns the base that an apply would report for p.
 func (b *bench) appliedAt(p vpath.Path) Base {
 	b.t.Helper()
 	var base Base
@@ -23,8 +23,8 @@ func (b *bench) appliedAt(p vpath.Path) Base {
 	return base
 }
 
-// keepAll has the stack take what was applied for what the entries at these paths
-// are made of, since none is what was applied.
+// keepAll calls DropMatching so that no entry matches what was applied: all stay and get
+// the applied bases.
 func (b *bench) keepAll(applied map[vpath.Path]Base) {
 	b.t.Helper()
 	var paths []vpath.Path
@@ -38,7 +38,7 @@ func (b *bench) keepAll(applied map[vpath.Path]Base) {
 	}
 }
 
-// matches tells of each change whether the source is what it was made of.
+// matches reports for each change whether the source still matches its base.
 func (b *bench) matches() map[string]bool {
 	b.t.Helper()
 	changes, err := b.Changes()
@@ -72,8 +72,8 @@ func TestAnEntryIsMadeOfWhatWasApplied(t *testing.T) {
 	b.reopen()
 	want := map[string]bool{
 		"/f": true, "/new": true, "/big": true, "/gone": true, "/removed": true,
-		"/other": false, // somebody else has written there
-		"/again": false, // somebody else has made it again
+		"/other": false, // changed in the source
+		"/again": false, // made again in the source
 	}
 	if diff := cmp.Diff(want, b.matches()); diff != "" {
 		t.Errorf("is the source what the change is made of? (-want +got):\n%s", diff)
@@ -112,7 +112,7 @@ func TestWhatIsLeftOutIsMadeOfWhatWasApplied(t *testing.T) {
 	}
 }
 
-// A record that a crash has torn leaves the one before: a conflict.
+// If a crash tears a record, the earlier record counts, which is a conflict.
 func TestALostRecordOfWhatWasAppliedLeavesTheEarlier(t *testing.T) {
 	b := newBench(t, map[string]string{"f": "old"})
 	b.write("/f", "theirs")

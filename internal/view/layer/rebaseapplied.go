@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// Record replaces the recorded base of p; nil removes it. It is for a caller that knows
-// better than the stack what the changes were based on. Errors: Internal, Exhausted.
+// Record replaces the recorded base of p; nil removes it. It is for a caller that has newer
+// knowledge of the base than the stack. Errors: Internal, Exhausted.
 func (s *Stack) Record(p vpath.Path, base *Base) error {
 	if err := s.writable(); err != nil {
 		return wrap("record", p, err)
@@ -75,9 +75,9 @@ func (d *dropping) rebaseOne(p vpath.Path, applied *Base) error {
 	return s.journal.Append(journal.BaseRecord(p, now))
 }
 
-// hideIfRemoved hides what the apply made of an entry that the sandbox had removed
-// already: then there was nothing to hide. It says whether the delta has or hides
-// something at p.
+// hideIfRemoved makes a whiteout for an entry that an apply made and that the sandbox had
+// removed before. When the sandbox removed it, the source had nothing to hide. It reports
+// whether the delta has or hides an entry at p.
 func (d *dropping) hideIfRemoved(p vpath.Path, mode uint32) (bool, error) {
 	if p.IsRoot() {
 		return true, nil
@@ -110,7 +110,7 @@ func isStill(b, now *Base) bool {
 	return b.SameIdentity(now)
 }
 
-// isLeftOut reports whether the view shows nothing of the source at p.
+// isLeftOut reports whether the view hides the source's entry at p.
 func (s *Stack) isLeftOut(p vpath.Path, isDir bool) bool {
 	absent := s.o.Absent
 	if absent == nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// Unlink removes the name p, which is no directory. With keep, the content
-// stays reachable through the Orphan that is returned. Errors: NotFound;
-// Precondition (EISDIR); Unavailable (EBUSY) for a nested mount; Exhausted, also
-// (ENFILE) for a large file of a lower layer when many others are kept.
+// Unlink removes the name p, which must not be a directory. With keep it returns an Orphan
+// through which the content stays reachable. Errors: NotFound; Precondition (EISDIR);
+// Unavailable (EBUSY) for a nested mount; Exhausted, with ENFILE for a large file of a
+// lower layer if many orphans exist.
 func (s *Stack) Unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	if err := s.writable(); err != nil {
 		return nil, wrap("unlink", p, err)
@@ -68,7 +68,7 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 		return o, nil
 	}
 	if o != nil {
-		err = o.adopt(e)
+		err = o.moveIn(e)
 	} else {
 		err = s.removeStored(e, p.Base())
 	}
@@ -79,14 +79,15 @@ func (s *Stack) unlink(p vpath.Path, keep bool) (*Orphan, error) {
 	return o, nil
 }
 
-// isLinkedFrozen says that e is to be copied up, with all its names, before one
-// of them goes: so that the others count right, and go on naming one file.
+// isLinkedFrozen reports whether e is a frozen file with several names. Such a file is
+// copied up with all its names before one of them is removed, so that the others still name
+// one file and show the right link count.
 func (e *entry) isLinkedFrozen() bool {
 	return e.part.origin == Frozen && e.st.nlink > 1 && !e.st.isDir()
 }
 
-// hide puts a whiteout at p if a lower layer would show through once e is
-// gone. Until then e, if it is in the delta, still counts.
+// hide makes a whiteout at p if a lower layer would show through after the removal of e.
+// While e is in the delta, it takes precedence over the whiteout.
 func (s *Stack) hide(p vpath.Path, v *mergedDir, e entry) error {
 	name := p.Base()
 	if e.part.layer == top {
@@ -112,8 +113,7 @@ func (s *Stack) hide(p vpath.Path, v *mergedDir, e entry) error {
 	return s.makeWhiteout(up.parts[0].fd, name)
 }
 
-// removeStored unlinks e, which is in the delta and no directory, and what
-// belongs to it.
+// removeStored unlinks e, a non-directory of the delta, and its name link.
 func (s *Stack) removeStored(e entry, name string) error {
 	if e.st.nlink <= 1 {
 		s.freed(&e.st)
@@ -121,28 +121,28 @@ func (s *Stack) removeStored(e entry, name string) error {
 	if err := unix.Unlinkat(e.part.fd, e.stored, 0); err != nil {
 		return err
 	}
-	return dropNameBeside(e.part.fd, name)
+	return dropNameLink(e.part.fd, name)
 }
 
-// freed says that the last name of a backing file is about to go: before it
-// does, so that the next file of that inode number is not mistaken for it.
+// freed records that the last name of a backing file will be removed. The caller calls it
+// before the removal, so that a new file with the same inode number is not mistaken for the
+// old one.
 func (s *Stack) freed(st *stat) {
 	s.forgetNumber(st.ino)
 	s.quota.freed(st.ino)
 }
 
-// dropNameBeside removes the written-down name of a hashed entry.
-func dropNameBeside(dir int, name string) error {
+// dropNameLink removes the name link of a hashed entry.
+func dropNameLink(dir int, name string) error {
 	if _, hashed := nameenc.Entry(name); !hashed {
 		return nil
 	}
 	return safefs.Unlink(dir, nameenc.NameLink(name))
 }
 
-// Rmdir removes the directory p. Children for which visible says no do not
-// count as content: those of the source survive there. A nil visible counts
-// all. Errors: NotFound; Precondition (ENOTEMPTY, ENOTDIR); Unavailable
-// (EBUSY) for the root and a nested mount.
+// Rmdir removes the directory p. It ignores children for which visible returns false; those
+// of the source stay there. With a nil visible all children count. Errors: NotFound;
+// Precondition (ENOTEMPTY, ENOTDIR); Unavailable (EBUSY) for the root and a nested mount.
 func (s *Stack) Rmdir(p vpath.Path, visible func(name string) bool) error {
 	if err := s.writable(); err != nil {
 		return wrap("rmdir", p, err)
@@ -184,13 +184,13 @@ func (s *Stack) rmdir(p vpath.Path, visible func(name string) bool) error {
 	return s.removeDir(e, p.Base())
 }
 
-// removeDir removes the delta's directory e, which may hold whiteouts and
-// what nobody sees, in one step.
+// removeDir removes the delta's directory e in one step. e may contain whiteouts and
+// entries that the program does not see.
 func (s *Stack) removeDir(e entry, name string) error {
 	s.freed(&e.st)
 	err := unix.Unlinkat(e.part.fd, e.stored, unix.AT_REMOVEDIR)
 	if err == nil {
-		return dropNameBeside(e.part.fd, name)
+		return dropNameLink(e.part.fd, name)
 	}
 	if err != unix.ENOTEMPTY && err != unix.EEXIST {
 		return err
@@ -198,10 +198,10 @@ func (s *Stack) removeDir(e entry, name string) error {
 	if err := s.moveToGarbage(e.part.fd, e.stored); err != nil {
 		return err
 	}
-	return dropNameBeside(e.part.fd, name)
+	return dropNameLink(e.part.fd, name)
 }
 
-// moveToGarbage takes name out of dir in one step; sweep removes it later.
+// moveToGarbage moves name out of dir in one step; sweep removes it later.
 func (s *Stack) moveToGarbage(dir int, name string) error {
 	gone := s.temp()
 	if err := unix.Renameat2(dir, name, s.work, gone, unix.RENAME_NOREPLACE); err != nil {
@@ -213,9 +213,9 @@ func (s *Stack) moveToGarbage(dir int, name string) error {
 	return nil
 }
 
-// removeAll removes name in dir with all below. Directories met on the way
-// are first moved to work, so that neither depth nor descriptors grow. Each
-// file whose last name goes is told to freed, which may be nil.
+// removeAll removes name in dir with everything below. It first moves each directory to
+// work, so that neither depth nor open descriptors grow. It calls freed, which may be nil,
+// for each file before it removes the last name.
 func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*stat)) error {
 	st, err := statAt(dir, name)
 	if err == unix.ENOENT {
@@ -252,8 +252,8 @@ func removeAll(dir int, name string, work int, seq *atomic.Uint64, freed func(*s
 	return nil
 }
 
-// openUp lets the owner remove what is in the directory name, should this
-// process have no capability to do so anyway.
+// openUp gives the owner the permission bits to remove the entries of the directory name,
+// in case this process has no capability to do so.
 func openUp(dir int, name string, st *stat) error {
 	if st.mode&0o700 == 0o700 {
 		return nil
@@ -261,8 +261,8 @@ func openUp(dir int, name string, st *stat) error {
 	return unix.Fchmodat(dir, name, 0o700, 0)
 }
 
-// emptyOne empties the directory name of work, moving its subdirectories up
-// to work, whose new names it returns.
+// emptyOne empties the directory name of work. It moves subdirectories to work and returns
+// their new names.
 func emptyOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (moved []string, err error) {
 	fd, err := openDir(work, name)
 	if err != nil {
@@ -302,8 +302,8 @@ func emptyOne(work int, name string, seq *atomic.Uint64, freed func(*stat)) (mov
 	return moved, nil
 }
 
-// emptyDir removes everything in dir. It begins counting names in seq beyond
-// the numbers it meets.
+// emptyDir removes everything in dir. It first raises seq above the numbers that it finds
+// as names.
 func emptyDir(dir, work int, seq *atomic.Uint64) error {
 	var names []string
 	err := safefs.ReadNames(dir, func(name []byte, _ uint32, _ uint64) error {
@@ -326,7 +326,7 @@ func emptyDir(dir, work int, seq *atomic.Uint64) error {
 	return nil
 }
 
-// emptyStored removes all that is in a directory of the delta.
+// emptyStored removes all entries of a directory of the delta.
 func (s *Stack) emptyStored(fd int) error {
 	var names []string
 	err := safefs.ReadNames(fd, func(name []byte, _ uint32, _ uint64) error {
@@ -341,13 +341,13 @@ func (s *Stack) emptyStored(fd int) error {
 	return err
 }
 
-// discard removes a half-made thing from work; what it leaves, Open sweeps.
+// discard removes an unfinished file from work. Open sweeps what remains.
 func (s *Stack) discard(name string) {
 	_ = removeAll(s.work, name, s.work, &s.seq, nil)
 }
 
-// sweep removes what was moved away while ns was held. Callers defer it before
-// they take ns, so that it runs without.
+// sweep removes what moveToGarbage moved. Callers defer it before they lock ns, so that it
+// runs without ns.
 func (s *Stack) sweep() {
 	s.garbageMu.Lock()
 	names := s.garbage

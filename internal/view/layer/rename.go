@@ -9,37 +9,37 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
 
-// RenameOptions are renameat2(2)'s flags and the bounds of what a directory's
-// rename may copy.
+// RenameOptions has the flags of renameat2(2), and the bounds of what a directory's rename
+// may copy.
 type RenameOptions struct {
 	NoReplace bool // Exists if the new name is taken
 	Exchange  bool // swap the two, which must both exist
 
-	// Visible says which entries below a moved directory move (asked by their
-	// old paths), and which below a replaced one count as content (asked by
-	// their new paths). Nil is all. What does not move stays in the source; in
-	// the delta nothing may stay, which is EXDEV.
+	// Visible reports whether an entry below a moved directory moves (called with the old
+	// path), and whether an entry below a replaced directory counts as content (called with
+	// the new path). Nil means all. Entries that do not move stay in the source. If such an
+	// entry is in the delta, the rename fails with EXDEV.
 	Visible func(vpath.Path) bool
 
-	// What of lower layers is copied up for a directory's rename, at most;
-	// beyond it EXDEV. Zero is DefaultRenameEntries and DefaultRenameBytes.
+	// Bounds of what a directory's rename copies up from lower layers. Beyond them it fails
+	// with EXDEV. Zero means DefaultRenameEntries and DefaultRenameBytes.
 	MaxEntries int
 	MaxBytes   int64
 
 	KeepReplaced bool // return the replaced file as an Orphan
 }
 
-// The default bounds: what takes about a second.
+// The default bounds: such a copy takes about a second.
 const (
 	DefaultRenameEntries = 2000
 	DefaultRenameBytes   = 256 << 20
 )
 
-// Rename moves old to p. All that is below a directory is first copied up in
-// place, which changes nothing in the view; the move itself is one rename(2)
-// in the delta, so a crash leaves all at the old path or all at the new.
-// Errors: NotFound, Exists, Precondition (ENOTDIR, EISDIR, ENOTEMPTY, EXDEV),
-// Invalid (into itself), Unavailable (EBUSY), Denied, Exhausted.
+// Rename moves old to p. It first copies up everything below a directory, which does not
+// change the view. The move itself is one rename(2) in the delta, so that a crash leaves
+// everything at the old path or everything at the new one. Errors: NotFound, Exists,
+// Precondition (ENOTDIR, EISDIR, ENOTEMPTY, EXDEV), Invalid (into itself), Unavailable
+// (EBUSY), Denied, Exhausted.
 func (s *Stack) Rename(old, p vpath.Path, o RenameOptions) (*Orphan, error) {
 	orphan, err := s.rename(old, p, o)
 	return orphan, wrap("rename", old, err)
@@ -84,12 +84,11 @@ func (s *Stack) renameSame(p vpath.Path, o RenameOptions) error {
 	return err
 }
 
-// errLinked says that what is replaced has to be copied up first.
+// errLinked means that the replaced file must be copied up first.
 var errLinked = errors.New("replaced file has other names in a frozen layer")
 
-// renameOnce does the move under the lock. errNotInTop says that something
-// has to be copied up first after all; of a directory that is said before it is
-// looked at, unless it was brought up.
+// renameOnce does the move under the lock. It returns errNotInTop if an entry must be
+// copied up first; for a directory always, unless broughtUp is set.
 func (s *Stack) renameOnce(old, p vpath.Path, o *RenameOptions, broughtUp bool) (*Orphan, error) {
 	defer s.sweep()
 	s.ns.Lock()
@@ -134,7 +133,7 @@ func (m *move) hold(v *mergedDir) *mergedDir {
 	return v
 }
 
-// locate finds both ends and checks what rename(2) checks.
+// locate finds both paths and makes the checks of rename(2).
 func (m *move) locate() error {
 	s := m.s
 	v, from, err := s.locate(m.old)
@@ -200,8 +199,8 @@ func (m *move) checkExchange() error {
 	return m.checkMoves(m.path, &m.to.st)
 }
 
-// checkMoves makes sure that all that moves with the directory p is in the
-// delta and nothing else is.
+// checkMoves makes sure that everything that moves with the directory p is in the delta,
+// and nothing else.
 func (m *move) checkMoves(p vpath.Path, st *stat) error {
 	if !st.isDir() {
 		return nil
@@ -223,14 +222,14 @@ func (m *move) exchange() error {
 			return err
 		}
 	}
-	// The name beside a hashed entry belongs to its place and stays.
+	// The name links belong to the two paths and stay.
 	err := unix.Renameat2(m.from.part.fd, m.from.stored, m.to.part.fd, m.to.stored, unix.RENAME_EXCHANGE)
-	m.forgetViews()
+	m.forgetDirs()
 	return err
 }
 
-// forgetViews drops what is cached of the directories that moved.
-func (m *move) forgetViews() {
+// forgetDirs drops the directories that moved from the cache.
+func (m *move) forgetDirs() {
 	for _, p := range []vpath.Path{m.old, m.path} {
 		if m.from.st.isDir() || m.exists && m.to.st.isDir() {
 			m.s.dirs.purge(p)
@@ -240,8 +239,8 @@ func (m *move) forgetViews() {
 	}
 }
 
-// closeOff makes the delta's directory e opaque, so that nothing of lower
-// layers shows through it wherever it is.
+// closeOff makes the delta's directory e opaque, so that no lower layer shows through it at
+// any path.
 func closeOff(e entry) error {
 	if !e.st.isDir() {
 		return nil
@@ -249,7 +248,7 @@ func closeOff(e entry) error {
 	return makeMarker(e.part.fd, e.stored)
 }
 
-// replace moves old to path, in place of what may be there.
+// replace moves old to path, and replaces an entry there.
 func (m *move) replace() (*Orphan, error) {
 	s := m.s
 	if err := m.checkMoves(m.old, &m.from.st); err != nil {
@@ -280,8 +279,8 @@ func (m *move) replace() (*Orphan, error) {
 	return orphan, nil
 }
 
-// clear prepares what is at path for being replaced: a directory that shows
-// nothing is emptied on disk too, a file of the source is recorded.
+// clear prepares the entry at path for its replacement. It empties a directory that shows
+// no entries also on disk, and records a file of the source.
 func (m *move) clear() error {
 	s := m.s
 	if !m.exists {
@@ -316,14 +315,14 @@ func (m *move) clear() error {
 		return err
 	}
 	m.hold(up)
-	// The whiteout beside it keeps it empty once the one inside is gone.
+	// The whiteout beside the directory replaces its opaque marker.
 	if err := s.makeWhiteout(up.parts[0].fd, m.path.Base()); err != nil {
 		return err
 	}
 	return s.emptyStored(v.parts[0].fd)
 }
 
-// keepCovered keeps the content that a whiteout at path hides, as place does.
+// keepCovered records the content that a whiteout at path hides, as place does.
 func (m *move) keepCovered() error {
 	if !m.to.covered || !m.from.st.isRegular() {
 		return nil
@@ -331,8 +330,8 @@ func (m *move) keepCovered() error {
 	return m.s.keepCovered(m.path, m.toV)
 }
 
-// prepare makes sure that nothing shows through: neither at old once it is
-// gone, nor inside a directory at its new place.
+// prepare makes sure that no lower layer shows through at old after the move, or inside a
+// directory at its new path.
 func (m *move) prepare(pl *place) error {
 	s := m.s
 	_, err := s.find(m.fromV, m.old.Base(), top+1)
@@ -353,7 +352,7 @@ func (m *move) prepare(pl *place) error {
 	return pl.before()
 }
 
-// keepReplaced gives the replaced file a name among the orphans.
+// keepReplaced makes the replaced file an orphan.
 func (m *move) keepReplaced() (*Orphan, error) {
 	o, err := m.s.pin(m.path, m.to)
 	if err != nil || m.to.part.layer != top {
@@ -368,7 +367,7 @@ func (m *move) keepReplaced() (*Orphan, error) {
 	return o, nil
 }
 
-// commit is the one step that moves.
+// commit does the rename(2), and then removes what it made superfluous.
 func (m *move) commit(pl *place) error {
 	s := m.s
 	if m.exists && m.to.part.layer == top && (m.to.st.isDir() || !m.o.KeepReplaced && m.to.st.nlink <= 1) {
@@ -377,16 +376,15 @@ func (m *move) commit(pl *place) error {
 	if err := unix.Renameat(m.from.part.fd, m.from.stored, pl.dir, pl.stored); err != nil {
 		return err
 	}
-	m.forgetViews()
-	if err := dropNameBeside(m.from.part.fd, m.old.Base()); err != nil || !m.overWhiteout() {
+	m.forgetDirs()
+	if err := dropNameLink(m.from.part.fd, m.old.Base()); err != nil || !m.overWhiteout() {
 		return err
 	}
 	return dropWhiteout(pl.dir, pl.name)
 }
 
-// overWhiteout reports whether a whiteout may stand where path is now: the one
-// that was found, the one that clear placed beside a directory, or one that a
-// crash left beside an entry.
+// overWhiteout reports whether path may have a whiteout: the one that was found, the one
+// that clear made beside a directory, or one that a crash left beside an entry.
 func (m *move) overWhiteout() bool {
 	if !m.exists {
 		return m.to.covered

@@ -7,12 +7,12 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// copyWorkers is how many files are copied up at once; they mostly wait for
-// the disk, which commits them together.
+// copyWorkers is how many files are copied up at once. The workers mostly wait for the
+// disk, which commits their writes together.
 const copyWorkers = 8
 
-// bringUp copies p up, a directory with all that moves with it. In the view
-// nothing changes. Errors: EXDEV over the bounds.
+// bringUp copies p up, a directory with everything that moves with it. The view does not
+// change. Errors: EXDEV beyond the bounds.
 func (s *Stack) bringUp(p vpath.Path, o *RenameOptions) error {
 	if err := s.copyUp(p, -1); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (s *Stack) bringUp(p vpath.Path, o *RenameOptions) error {
 		g.Go(func() error {
 			err := s.copyUp(q, -1)
 			if err == unix.ENOENT || err == unix.ENOTDIR {
-				return nil // gone meanwhile; the check under the lock decides
+				return nil // removed meanwhile; the check under the lock decides
 			}
 			return err
 		})
@@ -43,7 +43,7 @@ func (s *Stack) bringUp(p vpath.Path, o *RenameOptions) error {
 	return g.Wait()
 }
 
-// bringUpBoth brings up what a rename needs in the delta.
+// bringUpBoth copies up what a rename needs in the delta.
 func (s *Stack) bringUpBoth(old, p vpath.Path, o *RenameOptions) error {
 	if err := s.bringUp(old, o); err != nil || !o.Exchange {
 		return err
@@ -51,10 +51,10 @@ func (s *Stack) bringUpBoth(old, p vpath.Path, o *RenameOptions) error {
 	return s.bringUp(p, o)
 }
 
-// lowerEntries returns what moves with the directory p and is not in the
-// delta yet, parents first. The caller holds ns. Errors: EXDEV if that is over
-// the bounds, if something of the delta would have to stay behind, or if a
-// nested mount or a device is in the way.
+// lowerEntries returns the entries that move with the directory p and are not in the delta
+// yet, parents first. The caller holds ns. Errors: EXDEV if they exceed the bounds, if an
+// entry of the delta would have to stay, or if there is a nested mount or a device among
+// them.
 func (s *Stack) lowerEntries(p vpath.Path, o *RenameOptions) ([]vpath.Path, error) {
 	b := bounds{entries: o.MaxEntries, bytes: o.MaxBytes}
 	b.setDefaults()
@@ -81,7 +81,7 @@ func (s *Stack) lowerEntries(p vpath.Path, o *RenameOptions) ([]vpath.Path, erro
 	return todo, nil
 }
 
-// bounds is what may still be copied.
+// bounds counts down what may still be copied.
 type bounds struct {
 	entries int
 	bytes   int64
@@ -96,7 +96,7 @@ func (b *bounds) setDefaults() {
 	}
 }
 
-// take counts one entry of so many bytes. Errors: EXDEV.
+// take counts one entry of the given size. Errors: EXDEV.
 func (b *bounds) take(bytes int64) error {
 	b.entries--
 	b.bytes -= bytes
@@ -106,11 +106,11 @@ func (b *bounds) take(bytes int64) error {
 	return nil
 }
 
-// lowerChildren looks at the children of v: the directories to descend into,
-// and those entries that the delta does not have.
+// lowerChildren returns the directories in v to descend into, and the entries of v that the
+// delta does not have.
 func (s *Stack) lowerChildren(v *mergedDir, o *RenameOptions, b *bounds) (dirs, missing []vpath.Path, err error) {
 	if o.Visible == nil && len(v.parts) == 1 && v.inTop() {
-		return nil, nil, nil // nothing below shows through, and all may move
+		return nil, nil, nil // only the delta has the directory, and everything may move
 	}
 	var children []child
 	if err := s.list(v, func(c child) { children = append(children, c) }); err != nil {

@@ -29,7 +29,7 @@ func (s *Stack) reset() error {
 	}
 	fresh, err := s.newTop(nil)
 	if err == unix.ENOSPC || err == unix.EDQUOT {
-		s.sweep() // the disk is full of what goes
+		s.sweep() // the disk is full: free the space of the old delta first
 		fresh, err = s.newTop(nil)
 	}
 	if err != nil {

@@ -6,11 +6,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// User is the ordinary user whose rights count in the source: in a user
-// namespace of its own this process holds capabilities over what is the user's
-// in owner and group, and over nothing else. What other users own is shown with
-// the user's rights in the owner's permission bits, since whoever sees the view
-// sees the user as the owner of everything.
+// User is the ordinary user whose rights to the source apply. This process runs in a user
+// namespace, where it has capabilities over files with the user's owner and group only. In
+// the view the user owns every file, so the owner's permission bits of another user's file
+// show the user's rights to it.
 type User struct {
 	UID uint32
 }
@@ -23,18 +22,18 @@ const (
 	allRights = mayRead | mayWrite | maySearch
 )
 
-// overflowID is the owner shown of what is nobody's in a user namespace
-// (/proc/sys/kernel/overflowuid): to the user of this id everything looks its own.
+// overflowID is the owner that a user namespace shows for files of unmapped users
+// (/proc/sys/kernel/overflowuid). For the user with this id, all those files look like its
+// own.
 const overflowID = 65534
 
-// rights are what the user may do with a file of the source.
+// rights is what the user may do with a file of the source.
 type rights struct {
 	foreign bool   // another user owns it
 	bits    uint32 // of allRights
 }
 
-// owned are the rights of who owns st. Without a user there is nothing that this
-// process may not do.
+// owned returns the rights of the owner of st, or all rights if Options.User is nil.
 func (s *Stack) owned(st *stat) rights {
 	if s.o.User == nil {
 		return rights{bits: allRights}
@@ -42,15 +41,15 @@ func (s *Stack) owned(st *stat) rights {
 	return rights{bits: st.mode >> 6 & allRights}
 }
 
-// isClosed reports whether st is a file of the source that its owner, the user, may
-// not read, and this process could. What others own the kernel sees to.
+// isClosed reports whether the user owns the source file st and may not read it, although
+// this process could. For other users' files the kernel checks.
 func (s *Stack) isClosed(st *stat) bool {
 	return s.o.User != nil && st.uid == s.o.User.UID && st.mode&0o400 == 0
 }
 
-// rightsTo returns the user's rights to name in dir, or with an empty name to dir
-// itself, which st describes. Only of what another user owns it asks the kernel,
-// which knows the user's groups and access control lists.
+// rightsTo returns the user's rights to name in dir, or with an empty name to dir itself,
+// which st describes. For another user's file it asks the kernel, which knows the user's
+// groups and access control lists.
 func (s *Stack) rightsTo(dir int, name string, st *stat) rights {
 	if s.o.User == nil || st.uid == s.o.User.UID && st.uid != overflowID {
 		return s.owned(st)
@@ -73,12 +72,13 @@ func (s *Stack) rightsTo(dir int, name string, st *stat) rights {
 			r.bits |= st.mode & bit
 		}
 	}
-	// Whose a file is of which this user and another may do the same is not told.
+	// A file with the owner overflowID may belong to another user, which shows if the
+	// rights differ.
 	r.foreign = r.foreign || r.bits != s.owned(st).bits
 	return r
 }
 
-// applyTo shows the rights in a mode: in the owner's bits.
+// applyTo puts the rights into the owner's bits of a mode.
 func (r rights) applyTo(mode uint32) uint32 {
 	if !r.foreign {
 		return mode
@@ -86,8 +86,8 @@ func (r rights) applyTo(mode uint32) uint32 {
 	return mode&^0o700 | r.bits<<6
 }
 
-// rightsAt returns the rights to e, the entry at p: for a directory of the delta
-// those to the directory of the source that shows through it.
+// rightsAt returns the rights to e, the entry at p. For a directory of the delta these are
+// the rights to the source's directory that shows through it.
 func (s *Stack) rightsAt(p vpath.Path, e *entry) (rights, error) {
 	if e.part.origin == Source {
 		return e.st.rights, nil
@@ -106,7 +106,7 @@ func (s *Stack) rightsAt(p vpath.Path, e *entry) (rights, error) {
 	return s.owned(&e.st), nil
 }
 
-// source returns the rights to the directory of the source in v.
+// source returns the rights to the source's directory in v.
 func (v *mergedDir) source() rights {
 	if n := len(v.parts); n > 0 && v.parts[n-1].origin == Source {
 		return v.parts[n-1].rights
@@ -114,8 +114,8 @@ func (v *mergedDir) source() rights {
 	return rights{}
 }
 
-// mayFill refuses to make or remove names in v where the source's directory
-// belongs to another user who does not let this one.
+// mayFill returns EACCES if the user may not make or remove names in the source's directory
+// in v.
 func (v *mergedDir) mayFill() error {
 	if r := v.source(); r.foreign && r.bits&mayWrite == 0 {
 		return unix.EACCES
@@ -123,8 +123,8 @@ func (v *mergedDir) mayFill() error {
 	return nil
 }
 
-// mayRemove refuses to remove or replace name in v: where mayFill does, and what
-// others own in another's sticky directory of the source.
+// mayRemove returns an error if the user may not remove or replace name in v: as mayFill,
+// and for other users' entries in another user's sticky directory of the source.
 func (s *Stack) mayRemove(v *mergedDir, name string) error {
 	if err := v.mayFill(); err != nil || !v.source().foreign {
 		return err
@@ -137,11 +137,11 @@ func (s *Stack) mayRemove(v *mergedDir, name string) error {
 	if err == nil && st.uid != s.o.User.UID {
 		return unix.EPERM
 	}
-	return nil //nolint:nilerr // what is not in the source is the sandbox's own
+	return nil //nolint:nilerr // the entry is not in the source, so the sandbox made it
 }
 
-// mayWrite says of an entry that is to be written how to go on: errNotInTop, copy
-// it up first. Errors: EACCES.
+// mayWrite checks an entry before a write. Errors: EACCES; errNotInTop if it must be copied
+// up first.
 func (e *entry) mayWrite() error {
 	if e.part.origin == Source && e.st.rights.foreign && e.st.rights.bits&mayWrite == 0 {
 		return unix.EACCES
@@ -149,8 +149,8 @@ func (e *entry) mayWrite() error {
 	return errNotInTop
 }
 
-// showRights shows in i the rights to a directory of the delta through which the
-// source's shows.
+// showRights puts into i the rights to a directory of the delta through which the source's
+// shows.
 func (s *Stack) showRights(p vpath.Path, e *entry, i *Info) error {
 	if s.o.User == nil || e.part.origin == Source || !e.st.isDir() {
 		return nil
@@ -160,8 +160,8 @@ func (s *Stack) showRights(p vpath.Path, e *entry, i *Info) error {
 	return err
 }
 
-// maySetAttr refuses what only the owner may do to e, the entry at p, and what
-// needs a right that the user does not have.
+// maySetAttr returns an error if a changes what only the owner of e, the entry at p, may
+// change, or needs a right that the user does not have.
 func (s *Stack) maySetAttr(p vpath.Path, e *entry, a SetAttr) error {
 	r, err := s.rightsAt(p, e)
 	if err != nil {
@@ -182,8 +182,8 @@ func (r rights) maySet(a SetAttr) error {
 	return nil
 }
 
-// mayLink refuses a further name for another's file that the user may not read
-// and write, as the kernel does (proc(5), fs.protected_hardlinks).
+// mayLink refuses another name for another user's file unless the user may read and write
+// it, as the kernel does (proc(5), fs.protected_hardlinks).
 func (e *entry) mayLink() error {
 	const both = mayRead | mayWrite
 	if e.part.origin == Source && e.st.rights.foreign && e.st.rights.bits&both != both {
@@ -192,8 +192,8 @@ func (e *entry) mayLink() error {
 	return nil
 }
 
-// mayMoveWhole refuses to move v with its directory where its names are another's
-// that the user could not remove one by one, as apply will have to. Errors: EXDEV.
+// mayMoveWhole refuses to move v with its parent if the user may not remove the names in v
+// one by one, as apply will have to. Errors: EXDEV.
 func (v *mergedDir) mayMoveWhole() error {
 	if v.mayFill() != nil {
 		return unix.EXDEV

@@ -113,7 +113,7 @@ func TestShownModesAreTheUsersRights(t *testing.T) {
 				t.Errorf("%s shows %o, want %o", p, got, want)
 			}
 		}
-		// A copy goes on to have the rights, and a directory of the delta those to
+		// A copy has the same rights as the original, and a directory of the delta those of
 		// the source's.
 		for p, want := range map[vpath.Path]uint32{"/grouped": 0o664, "/dir": 0o775, "/closed": 0o555} {
 			i, err := b.CopyUp(p)

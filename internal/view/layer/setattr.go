@@ -6,20 +6,20 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// SetAttr says what to change; nil is left alone.
+// SetAttr has the attributes to change. Nil leaves an attribute unchanged.
 type SetAttr struct {
 	Mode  *uint32 // permission bits; setuid and setgid are dropped
 	Size  *int64  // bytes; regular files only
 	Atime *unix.Timespec
 	Mtime *unix.Timespec
-	// OwnerOnly says that only the owner may do this (chmod(2), utimensat(2)): what
-	// of the source belongs to another than Options.User is refused with EPERM.
+	// OwnerOnly says that only the owner may make this change (chmod(2), utimensat(2)). For
+	// a source file of another user than Options.User it fails with EPERM.
 	OwnerOnly bool
 }
 
-// SetAttr changes the attributes of p in the delta, where it is copied first.
-// Errors: NotFound; Precondition (EISDIR, for a size); Invalid; Unsupported
-// (EOPNOTSUPP, for the mode of a symbolic link); Exhausted.
+// SetAttr changes the attributes of p in the delta. It first copies p up if necessary.
+// Errors: NotFound; Precondition (EISDIR, for a size); Invalid; Unsupported (EOPNOTSUPP,
+// for the mode of a symbolic link); Exhausted.
 func (s *Stack) SetAttr(p vpath.Path, a SetAttr) (Info, error) {
 	if p.IsRoot() {
 		i, err := s.setRootAttr(a)
@@ -68,7 +68,8 @@ func (s *Stack) setAttrOnce(p vpath.Path, a SetAttr) (Info, error) {
 	return i, s.showRights(p, &e, &i)
 }
 
-// setAttrAt changes the file name in dir, which is ours alone to change.
+// setAttrAt changes the attributes of the file name in dir. No other caller changes the
+// file meanwhile.
 func (s *Stack) setAttrAt(dir int, name string, st *stat, a SetAttr) error {
 	if a.Size != nil {
 		if err := s.truncateAt(dir, name, st, *a.Size); err != nil {
@@ -89,7 +90,7 @@ func (s *Stack) setAttrAt(dir int, name string, st *stat, a SetAttr) error {
 	return setTimes(dir, name, a.Atime, a.Mtime)
 }
 
-// setTimes sets the times that are not nil.
+// setTimes sets each time that is not nil.
 func setTimes(dir int, name string, atime, mtime *unix.Timespec) error {
 	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, {Nsec: unix.UTIME_OMIT}}
 	if atime != nil {
@@ -118,7 +119,7 @@ func (s *Stack) truncateAt(dir int, name string, st *stat, size int64) error {
 	if err := unix.Ftruncate(fd, size); err != nil {
 		return err
 	}
-	now, err := statFd(fd) // shorter gives blocks back, longer is a hole
+	now, err := statFd(fd) // a shorter file frees blocks, a longer one has a hole
 	if err == nil {
 		s.quota.settle(&now)
 	}

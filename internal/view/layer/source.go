@@ -8,8 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// openSourceDir opens the directory of the source that p lies in, "." in the
-// root for the root itself. The caller closes it.
+// openSourceDir opens the source's directory that contains p, and returns the name of p in
+// it; for the root it returns "." in the root. The caller closes dir.
 func (s *Stack) openSourceDir(p vpath.Path) (dir int, name string, err error) {
 	name = p.Base()
 	switch {
@@ -25,8 +25,8 @@ func (s *Stack) openSourceDir(p vpath.Path) (dir int, name string, err error) {
 	return dir, name, err
 }
 
-// sourceDirAt opens an O_PATH handle on the directory p of the source, which has
-// no own entries.
+// sourceDirAt opens an O_PATH handle on the directory p of the source. The source has no
+// own entries.
 func (s *Stack) sourceDirAt(p vpath.Path) (int, error) {
 	if p.IsOwn() {
 		return -1, unix.ENOENT
@@ -34,8 +34,7 @@ func (s *Stack) sourceDirAt(p vpath.Path) (int, error) {
 	return openDirAt(s.sourceRoot, p.Rel())
 }
 
-// atSource calls do with the source's directory that p lies in and the name
-// and attributes of p there.
+// atSource calls do with the source's entry p.
 func (s *Stack) atSource(p vpath.Path, do func(e entry) error) error {
 	dir, name, err := s.openSourceDir(p)
 	if err != nil {
@@ -50,8 +49,8 @@ func (s *Stack) atSource(p vpath.Path, do func(e entry) error) error {
 	return do(entry{part: part{origin: Source, fd: dir}, stored: name, st: st})
 }
 
-// SourceInfo describes p in the source, whatever the layers above say.
-// Errors: NotFound, Precondition (ENOTDIR), Denied.
+// SourceInfo describes p in the source, whatever the layers above have. Errors: NotFound,
+// Precondition (ENOTDIR), Denied.
 func (s *Stack) SourceInfo(p vpath.Path) (Info, error) {
 	var i Info
 	err := s.atSource(p, func(e entry) error {
@@ -111,8 +110,8 @@ func (s *Stack) ReadSourceDir(p vpath.Path) ([]DirEntry, error) {
 	return entries, wrap("list source", p, err)
 }
 
-// OpenDelta opens the regular file p as the layers above the source have it,
-// for reading. Errors: as Open; NotFound if they have no such file.
+// OpenDelta opens the regular file p of the layers above the source for reading. Errors: as
+// Open; NotFound if these layers do not have the file.
 func (s *Stack) OpenDelta(p vpath.Path) (*os.File, error) {
 	f, i, err := s.Open(p, false)
 	if err != nil {

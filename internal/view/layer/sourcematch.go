@@ -42,12 +42,11 @@ func (s *Stack) BaseContent(b *Base) (*os.File, error) {
 	return f, nil
 }
 
-// SourceMatches reports whether the source at p is still what b recorded: the
-// same identity, or for a file that was hashed the same mode and content; for
-// a directory the same type and mode, whatever it holds. A nil b matches
-// nothing. With Options.Elsewhere a file that was not hashed is what was recorded
-// if it looks like a copy of that: size, mode and time are the same. Errors:
-// Denied, Internal.
+// SourceMatches reports whether the source's entry at p is still the one that b recorded:
+// it has the same identity or, for a file with a recorded hash, the same mode and content.
+// For a directory, type and mode count, and its entries do not. A nil b matches nothing.
+// With Options.Elsewhere, a file without a recorded hash matches if it looks like a copy:
+// size, mode and time are equal. Errors: Denied, Internal.
 func (s *Stack) SourceMatches(p vpath.Path, b *Base) (bool, error) {
 	if b == nil {
 		return false, nil
@@ -102,8 +101,8 @@ func (s *Stack) hashAt(dir int, name string, st *stat) ([]byte, error) {
 	return journal.HashFile(fd)
 }
 
-// looksLike reports whether a copy that b describes may be of the original o: type,
-// permissions, size and, to the nanosecond, the time of the last change are equal.
+// looksLike reports whether b may describe a copy of the original o: type, permissions,
+// size and, to the nanosecond, modification time are equal.
 func looksLike(b, o *Base) bool {
 	return b.Absent == o.Absent && b.Mode == o.Mode && b.Size == o.Size && b.Mtime == o.Mtime
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// squash merges every frozen layer into the delta, since only one layer's
-// entries can be dropped by themselves. Each step leaves the view as it was.
-// The caller holds ns exclusively; bases is what the log records.
+// squash merges every frozen layer into the delta, because Drop works on a single layer. No
+// step changes the view. The caller holds ns exclusively; bases are the records of the
+// journal.
 func (s *Stack) squash(bases map[vpath.Path]Base) error {
 	if len(s.layers) == 2 {
 		return nil
@@ -39,8 +39,8 @@ func (s *Stack) squash(bases map[vpath.Path]Base) error {
 	return s.dropIdleWhiteouts(bases)
 }
 
-// dropIdleWhiteouts removes the whiteouts that hid entries of frozen layers
-// only; they would hide what the user makes there one day.
+// dropIdleWhiteouts removes the whiteouts that only hid entries of frozen layers. They
+// would hide files that the user makes in the source later.
 func (s *Stack) dropIdleWhiteouts(bases map[vpath.Path]Base) error {
 	return walkNames(s.layers[top].root, func(dir int, p vpath.Path, c storedChild) error {
 		if c.kind != nameenc.KindWhiteout {
@@ -63,10 +63,10 @@ type squashing struct {
 	visited  []merging // parents first
 }
 
-// merging is a directory that both layers have and that merges.
+// merging is a directory that merges in both layers.
 type merging struct {
 	path   vpath.Path
-	closed bool // in from: nothing below it shows through
+	closed bool // nothing below the layer from shows through it
 }
 
 func (q *squashing) run() error {
@@ -85,7 +85,7 @@ func (q *squashing) run() error {
 		if !d.closed {
 			continue
 		}
-		// Only now that all of it has moved may it hide what is below.
+		// Only now, after all its entries have moved, may it hide what is below.
 		if err := q.close(d.path); err != nil {
 			return err
 		}
@@ -102,8 +102,8 @@ func (q *squashing) close(p vpath.Path) error {
 	return makeEmpty(fd, nameenc.OpaqueMarker)
 }
 
-// dir moves what the directory p of from has and returns its directories that
-// merge with one of to.
+// dir moves the entries of the directory p of from, and returns those of its directories
+// that merge with a directory of to.
 func (q *squashing) dir(p vpath.Path) ([]merging, error) {
 	to, err := openDirAt(q.to, nameenc.Path(p))
 	if err != nil {
@@ -148,8 +148,8 @@ func isClosed(dir int, name, stored string) (bool, error) {
 	return hasWhiteout(dir, name)
 }
 
-// name moves one entry or whiteout, or leaves it behind if to hides it. It
-// says yes for a directory that merges with one of to.
+// name moves one entry or whiteout, or leaves it if to hides it. merge reports whether it
+// is a directory that merges with one of to.
 func (q *squashing) name(to, from int, c storedChild) (merge bool, err error) {
 	stored, _ := nameenc.Entry(c.name)
 	st, err := statAt(to, stored)
@@ -174,7 +174,7 @@ func (q *squashing) name(to, from int, c storedChild) (merge bool, err error) {
 	return false, moveStored(from, to, c.name, stored)
 }
 
-// onDir treats a name of from for which to has a directory.
+// onDir handles a name of from for which to has a directory.
 func (q *squashing) onDir(to, from int, c storedChild, stored string) (merge bool, err error) {
 	closed, err := isClosed(to, c.name, stored)
 	if err != nil || closed {
@@ -184,7 +184,7 @@ func (q *squashing) onDir(to, from int, c storedChild, stored string) (merge boo
 		return true, nil
 	}
 	if c.kind == nameenc.KindWhiteout {
-		// Beside a directory it is that directory's business.
+		// Beside a directory, the directory decides.
 		if there, err := exists(from, stored); err != nil || there {
 			return false, err
 		}
@@ -203,5 +203,5 @@ func moveStored(from, to int, name, stored string) error {
 	if err := unix.Renameat2(from, stored, to, stored, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
-	return dropNameBeside(from, name)
+	return dropNameLink(from, name)
 }

@@ -12,7 +12,7 @@ import (
 // whiteout or opaque marker of a directory by whiteouts of single names.
 func (d *dropping) unmask(p vpath.Path) error {
 	if p.IsOwn() {
-		return nil // nothing of the source shows there
+		return nil // the view hides the source's entry there
 	}
 	for a := range p.Ancestors() {
 		if a.IsRoot() || d.open[a] {
@@ -27,8 +27,8 @@ func (d *dropping) unmask(p vpath.Path) error {
 	return nil
 }
 
-// unmaskOne merges the directory a with the source's, if the delta has it or deletes
-// it. It reports whether the delta has it now.
+// unmaskOne makes the directory a merge with the source's, if the delta has a or deletes
+// it. It reports whether the delta has a afterwards.
 func (d *dropping) unmaskOne(a vpath.Path) (bool, error) {
 	at, err := d.at(a)
 	if err != nil || at == nil {
@@ -65,16 +65,16 @@ func (d *dropping) unmaskOne(a vpath.Path) (bool, error) {
 	return true, err
 }
 
-// at is a path as the delta stores it.
+// at is the place of a path in the delta.
 type at struct {
-	dir    int // of the parent, to be closed
+	dir    int // of the parent; the caller closes it
 	name   string
 	stored string
 	there  bool
 	st     stat // if there
 }
 
-// at finds p in the delta; nil if the delta has no directory for it.
+// at returns the place of p, or nil if the delta does not have the parent directory.
 func (d *dropping) at(p vpath.Path) (*at, error) {
 	dir, err := openDirAt(d.s.layers[top].root, nameenc.Path(p.Dir()))
 	if err != nil {
@@ -91,8 +91,8 @@ func (d *dropping) at(p vpath.Path) (*at, error) {
 	return a, nil
 }
 
-// makeOpaque puts an opaque directory beside the whiteout of a, which hides
-// the same. It says no if there is no directory to hide.
+// makeOpaque makes an opaque directory beside the whiteout of a, which hides the same
+// entries. It returns false if the source has no directory there.
 func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
 	i, err := d.s.SourceInfo(a)
 	if err != nil || !i.IsDir() || i.Mounted {
@@ -117,9 +117,9 @@ func (d *dropping) makeOpaque(a vpath.Path, at *at) (bool, error) {
 	return err == nil, err
 }
 
-// expose lets the opaque directory a, opened as fd, merge with the source's.
-// What the sandbox deleted there stays hidden name by name; what it never
-// changed (hidden by policy, or newer) shows again.
+// expose makes the opaque directory a, open as fd, merge with the source's. Entries that
+// the sandbox deleted get whiteouts. Entries that it never saw (hidden by policy, or newer)
+// show again.
 func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
 	source, err := d.s.sourceDirAt(a)
 	switch {
@@ -127,7 +127,7 @@ func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
 		err = d.hideEach(a, source, fd)
 		unix.Close(source)
 	case isAbsent(err):
-		err = nil // nothing there to show through
+		err = nil // the source has no such directory
 	}
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func (d *dropping) expose(a vpath.Path, at *at, fd int) error {
 	return safefs.Unlink(fd, nameenc.OpaqueMarker)
 }
 
-// hideEach hides in the delta directory fd, which is a, what the sandbox
-// removed of the source's; what the delta has as a directory stays closed off.
+// hideEach makes whiteouts in the delta's directory a, open as fd, for the source's entries
+// that the sandbox removed. It makes the directories of the delta in a opaque.
 func (d *dropping) hideEach(a vpath.Path, source, fd int) error {
 	return safefs.ReadNames(source, func(raw []byte, _ uint32, _ uint64) error {
 		name := string(raw)

@@ -9,8 +9,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// TestWhatMayBeWrittenAndNotReadIsTruncated: the copy of a file that is emptied, or
-// is empty, needs nothing of the content.
+// TestWhatMayBeWrittenAndNotReadIsTruncated: the copy of a file that is truncated to zero,
+// or is empty, needs no content.
 func TestWhatMayBeWrittenAndNotReadIsTruncated(t *testing.T) {
 	b := newRightsBench(t, map[string]string{"mine": "secret", "theirs": "secret", "empty": "", "longer": "secret"}, map[string]owned{
 		"mine": {me, me, 0o200}, "theirs": {0, group, 0o620}, "empty": {me, me, 0o200}, "longer": {me, me, 0o200},

@@ -13,12 +13,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
-// ordinary is a user without any right on this machine.
+// ordinary is a user without rights on this machine.
 const ordinary = 65534
 
-// TestAsAnOrdinaryUser runs the tests that matter there as an ordinary user's
-// supervisor is: with capabilities in a user namespace in which only the
-// user's own files are.
+// TestAsAnOrdinaryUser runs the relevant tests in the situation of an ordinary user's
+// supervisor: in a user namespace with capabilities over the user's own files only.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	testenv.Root(t)
 	testenv.UserNS(t)

@@ -7,9 +7,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// walkNames calls do for each entry and whiteout below the delta directory
-// root, with the handle of the directory it is in, parents first. It holds one
-// descriptor at a time, whatever the depth.
+// walkNames calls do for each entry and whiteout below the delta directory root, parents
+// first, with the handle of its directory. It has one descriptor open at a time, at any
+// depth.
 func walkNames(root int, do func(dir int, p vpath.Path, c storedChild) error) error {
 	pending := []vpath.Path{vpath.Root}
 	for len(pending) > 0 {
@@ -24,7 +24,7 @@ func walkNames(root int, do func(dir int, p vpath.Path, c storedChild) error) er
 	return nil
 }
 
-// walkOne visits one directory and returns those in it.
+// walkOne visits one directory and returns its subdirectories.
 func walkOne(root int, p vpath.Path, do func(int, vpath.Path, storedChild) error) (dirs []vpath.Path, err error) {
 	fd, err := openDirAt(root, nameenc.Path(p))
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer/nameenc"
 )
 
-// makeWhiteout hides name in the delta directory dir; a whiteout that is there
-// already will do. The caller holds ns exclusively.
+// makeWhiteout hides name in the delta directory dir, if it has no whiteout yet. The caller
+// holds ns exclusively.
 //
-// Whiteouts are names of one empty file as long as that can be linked: a link
-// is a third of what making a file costs, and takes no inode.
+// Whiteouts are hard links to one empty file where possible: a link costs a third of making
+// a file, and takes no inode.
 func (s *Stack) makeWhiteout(dir int, name string) error {
 	stored, hashed := nameenc.Whiteout(name)
 	var err error
@@ -23,7 +23,7 @@ func (s *Stack) makeWhiteout(dir int, name string) error {
 	default:
 		err = unix.Linkat(s.work, s.blank, dir, stored, 0)
 		if err != nil && err != unix.EEXIST {
-			err = s.makeBlank(dir, stored) // it has as many names as it can
+			err = s.makeBlank(dir, stored) // the file system allows no more links
 		}
 	}
 	if err == unix.EEXIST {
@@ -32,8 +32,8 @@ func (s *Stack) makeWhiteout(dir int, name string) error {
 	return err
 }
 
-// makeBlank makes a whiteout of its own, which further ones may then be names
-// of. Where files cannot have several names there is no such one.
+// makeBlank makes a whiteout as a new file, to which makeWhiteout links further ones. On a
+// file system without hard links each whiteout is a file.
 func (s *Stack) makeBlank(dir int, stored string) error {
 	err := unix.Mknodat(dir, stored, unix.S_IFREG|0o600, 0)
 	if err != nil {
@@ -52,7 +52,7 @@ func dropWhiteout(dir int, name string) error {
 	return safefs.Unlink(dir, stored)
 }
 
-// hasWhiteout reports whether the delta directory fd hides name below it.
+// hasWhiteout reports whether the delta directory fd has a whiteout for name.
 func hasWhiteout(fd int, name string) (bool, error) {
 	stored, _ := nameenc.Whiteout(name)
 	return exists(fd, stored)

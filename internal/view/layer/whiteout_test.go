@@ -35,7 +35,7 @@ func TestWhiteoutsAreNamesOfOneFile(t *testing.T) {
 func TestWhiteoutsDoWithoutLinks(t *testing.T) {
 	b := newBench(t, map[string]string{"a": "", "b": "", "c": ""})
 	b.unlink("/a")
-	must(t, os.Remove(filepath.Join(b.dir, "work", b.blank))) // as if it had no room for names
+	must(t, os.Remove(filepath.Join(b.dir, "work", b.blank))) // as if it could have no more links
 	b.unlink("/b")
 	b.unlink("/c")
 	if got := b.names("/"); len(got) != 0 {

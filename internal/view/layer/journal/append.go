@@ -8,7 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
-// recordBytes is what a content and the usual record with it take beside the text.
+// recordBytes is an upper bound of what a content and its usual record take in addition to
+// the text, in bytes.
 const recordBytes = 1 << 10
 
 // Span is a range of the log.

@@ -130,7 +130,7 @@ func HashFile(fd int) ([]byte, error) {
 	return sum[:], nil
 }
 
-// isContentName reports whether name can be the CONTENT of a record.
+// isContentName reports whether name can be the CONTENT field of a record.
 func isContentName(name string) bool {
 	return name == inline || len(name) == hex.EncodedLen(sha256.Size) || strings.HasPrefix(name, "shared-")
 }

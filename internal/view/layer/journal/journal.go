@@ -1,13 +1,13 @@
 // Package journal records what paths were in the source before a sandbox first
 // changed them.
 //
-// It owns base.log, which it only appends to, and base/, the contents that are
-// too long for the log. A Journal promises that a record is durable after Sync
-// and that one which a crash tore, or whose checksum fails, counts as absent:
-// applying that path is then a conflict.
+// It owns base.log, which it only appends to, and base/, the contents that are too long for
+// the log. A Journal promises that a record is durable after Sync and that a record which a
+// crash tore, or that fails its checksum, counts as absent: applying that path is then a
+// conflict.
 //
-// It knows neither the layers nor the source. Its owner says what to record and
-// in which order, opens the files, and bounds the contents with a Quota.
+// It knows neither the layers nor the source. Its owner decides what to record and in which
+// order, opens the files, and bounds the contents with a Quota.
 //
 // A Journal is safe for concurrent use. Lock order: Journal.syncing, Journal.mu,
 // then the locks of Quota. It starts no goroutine.
@@ -56,7 +56,7 @@ const (
 	preallocMax = 256 << 10
 )
 
-// Options says what Open opens. None but InPlace and ReadOnly can be missing.
+// Options says what Open opens. Only InPlace and ReadOnly are optional.
 type Options struct {
 	// Home is a handle on the directory that holds the log and base/. The owner
 	// closes it after Close.
@@ -64,14 +64,15 @@ type Options struct {
 	// Work is a handle on a directory of the same file system for unfinished
 	// files. The owner closes it after Close, and empties it after a crash.
 	Work int
-	// Temp returns a name that no file in Work has.
+	// Temp returns a name that is unused in Work.
 	Temp func() string
 	// Quota counts the contents that are kept.
 	Quota Quota
 	// InPlace says that the file system overwrites the blocks of a file where they
 	// are. WriteOut relies on it.
 	InPlace bool
-	// ReadOnly opens beside a live writer. Only Bases and Content work.
+	// ReadOnly opens the journal while another process may write to it. Only Bases and
+	// Content work.
 	ReadOnly bool
 }
 
@@ -87,7 +88,7 @@ type Quota interface {
 	ClearContents()
 }
 
-// Recorded is what the records of a log add up to.
+// Recorded is the combined result of the records of a log.
 type Recorded struct {
 	Bases   map[vpath.Path]Base
 	Aliases map[uint64]Alias // by the inode number of the backing file
@@ -132,7 +133,7 @@ func (j *Journal) resume(t *table) error {
 		err := j.compact(t, used)
 		if err != unix.ENOSPC && err != unix.EDQUOT {
 			return err
-		} // else another time
+		} // else a later Open compacts it
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(j.fd, &st); err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noQuota bounds nothing.
+// noQuota is a quota without limits.
 type noQuota struct{}
 
 func (noQuota) Reserve(int64) error { return nil }

@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// table is what the records of a log add up to.
+// table is the combined result of the records of a log.
 type table struct {
 	bases    map[vpath.Path]Base
 	aliases  map[uint64]Alias
@@ -58,11 +58,11 @@ func (j *Journal) read() (*table, error) {
 	return t, nil
 }
 
-// readFrom reads the first size bytes of f: more may come meanwhile. The buffer
-// holds all of a short log, as most are, and any line of a long one.
+// readFrom reads the first size bytes of f, because a writer may append more meanwhile. The
+// buffer holds a short log whole, and any line of a long one.
 func (t *table) readFrom(f io.Reader, size int64) error {
 	r := bufio.NewReaderSize(io.LimitReader(f, size), int(min(size+1, lineMax)))
-	torn := false // the piece goes on with a line that was too long
+	torn := false // the next piece continues a line that was too long
 	for off := int64(0); ; {
 		piece, err := r.ReadSlice('\n')
 		if n := len(bytes.TrimRight(piece, "\x00")); n > 0 {
@@ -87,13 +87,13 @@ func (t *table) readFrom(f io.Reader, size int64) error {
 	}
 }
 
-// header checks the first line, which may be the last too.
+// header checks the first line, which may also be the last.
 func (t *table) header(line []byte, last bool) error {
 	text := string(bytes.TrimRight(line, "\x00"))
 	switch {
 	case text == logHeader:
 	case last && strings.HasPrefix(logHeader, text):
-		t.end = 0 // never written, or torn
+		t.end = 0 // the header was never written, or is torn
 	case line[0] == 0:
 		t.headless = true
 	default:
@@ -102,9 +102,9 @@ func (t *table) header(line []byte, last bool) error {
 	return nil
 }
 
-// line adds the record in a line at off. One that is damaged counts as lost.
-// Zeros, which a crash may leave in place of a block, are damage too: what
-// follows them may be any part of a content and must not pass for a line.
+// line adds the record in a line at off. A damaged line counts as lost. A line with zeros
+// is damaged: a crash may leave zeros in place of a block, and the bytes after them may be
+// part of a content.
 func (t *table) line(line []byte, off int64) {
 	t.lines++
 	kind, fields, ok := checkLine(line)
@@ -156,7 +156,7 @@ func (t *table) findContents() {
 	}
 }
 
-// usedContents returns the contents in the log that a base has.
+// usedContents returns the contents in the log that a base uses.
 func (t *table) usedContents() map[sha256Sum]Span {
 	used := map[sha256Sum]Span{}
 	for _, b := range t.bases {
@@ -167,8 +167,8 @@ func (t *table) usedContents() map[sha256Sum]Span {
 	return used
 }
 
-// The superseded lines, and the bytes of contents that no base has any more, that
-// are not worth a rewrite.
+// A log with at most this many superseded lines, and bytes of unused contents, is not
+// rewritten.
 const (
 	compactSlack      = 1024
 	compactSlackBytes = 4 << 20

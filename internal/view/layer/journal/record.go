@@ -20,8 +20,8 @@ type recordKind byte
 
 const (
 	recordBase    recordKind = 'b' // what the path was in the source; replaces the record before
-	recordLater   recordKind = 'c' // the same with its content, which was read later
-	recordDrop    recordKind = 'd' // the path is not changed any more
+	recordLater   recordKind = 'c' // the same base with its content, which was read later
+	recordDrop    recordKind = 'd' // the path is no longer changed
 	recordAlias   recordKind = 'i' // the backing file ino shows another inode number
 	recordUnalias recordKind = 'u' // the backing file ino was removed
 	recordContent recordKind = 'k' // a content, by its hash
@@ -67,7 +67,7 @@ func LaterBaseRecord(p vpath.Path, b Base) Record {
 	return Record{kind: recordLater, path: p, base: b}
 }
 
-// DropRecord records that p is not changed any more.
+// DropRecord records that p is no longer changed.
 func DropRecord(p vpath.Path) Record { return Record{kind: recordDrop, path: p} }
 
 // AliasRecord records which inode number the backing file ino shows.
@@ -132,8 +132,7 @@ func appendBase(b []byte, base *Base) []byte {
 	return append(b, sum+" "+content+" "...)
 }
 
-// parseRecord reads a line; ok is false for one that appendRecord would not
-// have written.
+// parseRecord reads a line. ok is false for a line that appendRecord cannot have written.
 func parseRecord(line []byte) (r Record, ok bool) {
 	kind, fields, ok := checkLine(line)
 	if !ok {
@@ -161,8 +160,8 @@ func parseRecord(line []byte) (r Record, ok bool) {
 	return r, !p.failed
 }
 
-// checkLine returns the kind of a line and its fields; ok is false for one that
-// is torn or fails its checksum.
+// checkLine returns the kind of a line and its fields. ok is false for a line that is torn
+// or fails its checksum.
 func checkLine(line []byte) (kind recordKind, fields []byte, ok bool) {
 	text, whole := bytes.CutSuffix(line, []byte("\n"))
 	if !whole || len(text) < crcDigits+len(" b ") {
@@ -174,8 +173,7 @@ func checkLine(line []byte) (kind recordKind, fields []byte, ok bool) {
 	return recordKind(text[crcDigits+1]), text[crcDigits+len(" b "):], true
 }
 
-// parser takes fields off the front of a line; failed says that one was not
-// what it should be.
+// parser removes fields from the front of a line. failed is true after a malformed field.
 type parser struct {
 	rest   string
 	failed bool
@@ -241,6 +239,6 @@ func (p *parser) path() vpath.Path {
 	return path
 }
 
-// crcTable is CRC-32C (Castagnoli), which processors compute themselves. It is
-// made at its first use: PID 1 and the leaders inside have none.
+// crcTable is CRC-32C (Castagnoli), which processors compute in hardware. It is made at its
+// first use, because PID 1 and the exec leaders never need it.
 var crcTable = sync.OnceValue(func() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) })

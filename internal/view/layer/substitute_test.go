@@ -11,12 +11,11 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// newStandIns makes a bench that shows /big as its content twice, for as long
-// as *on says.
-func newStandIns(t *testing.T, files map[string]string, on *bool) *bench {
+// newSubstitutes makes a bench that shows the content of /big twice while *on is true.
+func newSubstitutes(t *testing.T, files map[string]string, on *bool) *bench {
 	t.Helper()
 	return newBench(t, files, func(o *Options) {
-		o.StandIns = &StandIns{
+		o.Substitutes = &Substitutes{
 			Wants: func(p vpath.Path) bool { return p == "/big" },
 			Make: func(_ vpath.Path, content []byte) []byte {
 				if !*on {
@@ -29,9 +28,9 @@ func newStandIns(t *testing.T, files map[string]string, on *bool) *bench {
 	})
 }
 
-func TestAStandInIsShownAndChangesNothing(t *testing.T) {
+func TestASubstituteIsShownAndChangesNothing(t *testing.T) {
 	on := true
-	b := newStandIns(t, map[string]string{"big": "abc", "other": "x"}, &on)
+	b := newSubstitutes(t, map[string]string{"big": "abc", "other": "x"}, &on)
 	for range 2 {
 		if got, i := b.read("/big"), b.lookup("/big"); got != "abcabc" || i.Size != 6 {
 			t.Errorf("read %q, size %d", got, i.Size)
@@ -54,7 +53,7 @@ func TestAStandInIsShownAndChangesNothing(t *testing.T) {
 		t.Errorf("after a change of the source: %q", got)
 	}
 	on = false
-	if got := b.ForgetStandIns(); !slices.Equal(got, []vpath.Path{"/big"}) {
+	if got := b.ForgetSubstitutes(); !slices.Equal(got, []vpath.Path{"/big"}) {
 		t.Errorf("forgot %q", got)
 	}
 	if got := b.read("/big"); got != "other" || b.lookup("/big").Size != 5 {
@@ -67,7 +66,7 @@ func TestAStandInIsShownAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAStandInIsCopiedUpAndTheBaseIsTheSources(t *testing.T) {
+func TestASubstituteIsCopiedUpAndTheBaseIsTheSources(t *testing.T) {
 	for name, touch := range map[string]func(t *testing.T, b *bench) (want string){
 		"opened for writing": func(t *testing.T, b *bench) string {
 			f, _, err := b.Open("/big", true)
@@ -89,7 +88,7 @@ func TestAStandInIsCopiedUpAndTheBaseIsTheSources(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			on := true
-			b := newStandIns(t, map[string]string{"big": "abc"}, &on)
+			b := newSubstitutes(t, map[string]string{"big": "abc"}, &on)
 			want := touch(t, b)
 			if got := b.read("/big"); got != want {
 				t.Errorf("got %q, want %q", got, want)
@@ -113,9 +112,9 @@ func TestAStandInIsCopiedUpAndTheBaseIsTheSources(t *testing.T) {
 	}
 }
 
-func TestAStandInThatLosesItsNameStaysReadable(t *testing.T) {
+func TestASubstituteThatLosesItsNameStaysReadable(t *testing.T) {
 	on := true
-	b := newStandIns(t, map[string]string{"big": "abc"}, &on)
+	b := newSubstitutes(t, map[string]string{"big": "abc"}, &on)
 	o, err := b.Unlink("/big", true)
 	must(t, err)
 	defer o.Forget()
