@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -46,7 +47,7 @@ func (e *env) completeChanged(upTo int) completer {
 // completeViewed is completeChanged with the paths of the sandbox's view.
 func (e *env) completeViewed(upTo int) completer {
 	return e.completePaths(upTo, func(home *record.Home, sb *record.Sandbox, dir vpath.Path) ([]string, error) {
-		v, err := review.OpenView(home, sb)
+		v, err := readview.Open(home, sb)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -30,8 +30,8 @@ func newFiles(e *env) *cobra.Command {
 
 // view is what a sandbox sees.
 type view interface {
-	Stat(path vpath.Path) (review.ViewEntry, error)
-	List(dir vpath.Path) ([]review.ViewEntry, error)
+	Stat(path vpath.Path) (readview.Entry, error)
+	List(dir vpath.Path) ([]readview.Entry, error)
 	Copy(w io.Writer, path vpath.Path) error
 }
 
@@ -63,7 +63,7 @@ func (e *env) lookHere(ctx context.Context, name string, do func(view) error) er
 		return err
 	}
 	e.sayLost(sb)
-	v, err := review.OpenView(home, sb)
+	v, err := readview.Open(home, sb)
 	if err != nil {
 		return err
 	}
@@ -78,18 +78,18 @@ type serverView struct {
 	id     string
 }
 
-func (v serverView) Stat(path vpath.Path) (review.ViewEntry, error) {
+func (v serverView) Stat(path vpath.Path) (readview.Entry, error) {
 	entries, err := v.server.ListView(v.ctx, v.id, path, true)
 	if err != nil {
-		return review.ViewEntry{}, err
+		return readview.Entry{}, err
 	}
 	if len(entries) != 1 {
-		return review.ViewEntry{}, errdefs.New(errdefs.Internal, "%s: the server describes %d files", path, len(entries))
+		return readview.Entry{}, errdefs.New(errdefs.Internal, "%s: the server describes %d files", path, len(entries))
 	}
 	return entries[0], nil
 }
 
-func (v serverView) List(dir vpath.Path) ([]review.ViewEntry, error) {
+func (v serverView) List(dir vpath.Path) ([]readview.Entry, error) {
 	return v.server.ListView(v.ctx, v.id, dir, false)
 }
 
@@ -105,11 +105,11 @@ type fileEntry struct {
 	Mode       string            `json:"mode"` // octal permission bits of the file
 	SizeBytes  int64             `json:"size_bytes"`
 	ModifiedAt time.Time         `json:"modified_at"`
-	Origin     review.Origin     `json:"origin"`
+	Origin     readview.Origin   `json:"origin"`
 	Target     string            `json:"symlink_target,omitempty"`
 }
 
-func fileEntryOf(v review.ViewEntry) fileEntry {
+func fileEntryOf(v readview.Entry) fileEntry {
 	return fileEntry{
 		Path: v.Path.String(), Type: typeName(v.Mode), Permission: v.Permission,
 		Mode: fmt.Sprintf("%04o", v.Mode&0o7777), SizeBytes: v.SizeBytes,

@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/backend"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -134,12 +134,12 @@ func runPolicyExplain(ctx context.Context, e *env, o policySource, args []string
 }
 
 // lookAtGit looks at the repository of the workspace that the policy is for.
-func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (review.Tracked, error) {
+func (o *policySource) lookAtGit(ctx context.Context, e *env, p *policy.Policy) (gitview.Tracked, error) {
 	dir := "."
 	if o.Sandbox != "" {
 		_, sb, err := e.open(o.Sandbox)
 		if err != nil {
-			return review.Tracked{}, err
+			return gitview.Tracked{}, err
 		}
 		dir = string(sb.Record().Source.Path)
 	}
@@ -160,10 +160,10 @@ func runServerExplain(ctx context.Context, e *env, s backend.Server, name string
 		}
 		found = append(found, explanation{Explanation: x})
 	}
-	return e.printExplanations(found, sb.Record.Rules, review.Tracked{}, asJSON)
+	return e.printExplanations(found, sb.Record.Rules, gitview.Tracked{}, asJSON)
 }
 
-func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked review.Tracked, asJSON bool) error {
+func (e *env) printExplanations(found []explanation, rules []policy.Rule, tracked gitview.Tracked, asJSON bool) error {
 	docs := []explanationJSON{}
 	for _, x := range found {
 		if !asJSON {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -28,7 +28,7 @@ type trackedJSON struct {
 	Unchecked string   `json:"unchecked,omitempty"`
 }
 
-func trackedJSONOf(t review.Tracked) *trackedJSON {
+func trackedJSONOf(t gitview.Tracked) *trackedJSON {
 	if t.IsZero() {
 		return nil
 	}
@@ -43,19 +43,19 @@ func trackedJSONOf(t review.Tracked) *trackedJSON {
 }
 
 // lookAtGit looks at the repository in the directory dir for what p hides.
-func lookAtGit(ctx context.Context, dir string, p *policy.Policy) (review.Tracked, error) {
+func lookAtGit(ctx context.Context, dir string, p *policy.Policy) (gitview.Tracked, error) {
 	source, err := os.Open(dir)
 	if err != nil {
-		return review.Tracked{}, fmt.Errorf("%s: %w", dir, err)
+		return gitview.Tracked{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	defer source.Close()
 	ctx, cancel := context.WithTimeout(ctx, gitPatience)
 	defer cancel()
-	return review.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
+	return gitview.LookAtGit(ctx, source, p, func(string) bool { return false }), nil
 }
 
 // trackedLines says for people what git keeps of hidden files.
-func trackedLines(t review.Tracked) []string {
+func trackedLines(t gitview.Tracked) []string {
 	var lines []string
 	if len(t.Index) > 0 {
 		lines = append(lines, fmt.Sprintf("git tracks %s the policy hides: %s", plural(len(t.Index), "file")+" that", someOf(t.Index)))
@@ -85,7 +85,7 @@ func someOf(paths []vpath.Path) string {
 }
 
 // printTracked prints the notes of policy check and policy explain.
-func printTracked(w io.Writer, t review.Tracked) error {
+func printTracked(w io.Writer, t gitview.Tracked) error {
 	for _, line := range trackedLines(t) {
 		if _, err := fmt.Fprintf(w, "note: %s\n", line); err != nil {
 			return err
@@ -99,7 +99,7 @@ func printTracked(w io.Writer, t review.Tracked) error {
 type gitLook struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	found  review.Tracked
+	found  gitview.Tracked
 	seen   func() error
 	err    error
 	told   bool
@@ -111,7 +111,7 @@ func startGitLook(ctx context.Context, sb *record.Sandbox) *gitLook {
 	l := &gitLook{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
-		l.found, l.seen, l.err = review.LookAtSandbox(ctx, sb)
+		l.found, l.seen, l.err = gitview.LookAtSandbox(ctx, sb)
 	}()
 	return l
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/transfer/scan"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -49,7 +50,7 @@ type Server interface {
 	// of a regular file with its content.
 	Changes(ctx context.Context, s Sandbox, paths []vpath.Path, reviewed string, put func(apply.CarriedChange, io.Reader) error) error
 	Discard(ctx context.Context, id string, paths []vpath.Path, dryRun bool) (apply.DiscardResult, error)
-	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]review.ViewEntry, error)
+	ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]readview.Entry, error)
 	ReadView(ctx context.Context, w io.Writer, id string, path vpath.Path) error
 
 	SetPolicy(ctx context.Context, id string, rules []policy.Rule) error

@@ -6,15 +6,15 @@ import (
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 	"github.com/agentfense/agentfense/internal/transfer/stream"
 )
 
 // ListView lists a directory of a sandbox's view, or describes a file; with
 // itself it describes a directory too.
-func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]review.ViewEntry, error) {
-	var entries []review.ViewEntry
+func (c *Client) ListView(ctx context.Context, id string, path vpath.Path, itself bool) ([]readview.Entry, error) {
+	var entries []readview.Entry
 	r := &sandboxv1.ListViewRequest{SandboxId: id, Path: path.Text(), Itself: itself}
 	for {
 		page, err := c.sandboxes.ListView(ctx, r)

@@ -19,10 +19,11 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// What a review asks git at most.
+// What a review asks git, and lists, at most.
 const (
 	removalPatience = 2 * time.Second
 	maxChangedRefs  = 32
+	maxLosses       = 1000 // of a kind
 )
 
 // markRemovals marks the changes with which git would lose files that the
@@ -94,7 +95,7 @@ func (l *losses) note(p vpath.Path, gone bool) bool {
 	if !slices.Contains(*list, p) {
 		*list = append(*list, p)
 	}
-	return len(*list) < maxTracked
+	return len(*list) < maxLosses
 }
 
 // reason words a mark of what loses them; it is "" if nothing is lost.

@@ -22,9 +22,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -158,7 +158,7 @@ func (s *supervisor) openLayers(context.Context) error {
 		return err
 	}
 	s.policy.Store(p)
-	options.Substitutes = review.IndexSubstitutes(s.hides)
+	options.Substitutes = gitview.IndexSubstitutes(s.hides)
 	if s.stack, err = layer.Open(options); err != nil {
 		return err
 	}

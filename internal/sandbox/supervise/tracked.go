@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/gitview"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -35,7 +35,7 @@ func (s *supervisor) renewIndex() error {
 		}
 		earlier = append(earlier, p)
 	}
-	err := review.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
+	err := gitview.RenewIndex(s.stack, s.hides, func(p vpath.Path) bool {
 		return slices.ContainsFunc(earlier, func(e *policy.Policy) bool { return e.Decide(p).Permission == policy.None })
 	})
 	if err != nil {

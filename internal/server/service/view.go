@@ -8,7 +8,7 @@ import (
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
@@ -77,7 +77,7 @@ func (c *sandboxServer) ReadView(r *sandboxv1.ReadViewRequest, to sandboxv1.Sand
 
 // view opens what a sandbox sees and reads which path of it is meant. Close it
 // after.
-func (s *Service) view(ctx context.Context, id, text string) (*review.View, vpath.Path, error) {
+func (s *Service) view(ctx context.Context, id, text string) (*readview.View, vpath.Path, error) {
 	sb, err := s.sandbox(ctx, id)
 	if err != nil {
 		return nil, "", err
@@ -86,7 +86,7 @@ func (s *Service) view(ctx context.Context, id, text string) (*review.View, vpat
 	if err != nil {
 		return nil, "", err
 	}
-	view, err := review.OpenView(s.home, sb)
+	view, err := readview.Open(s.home, sb)
 	return view, path, err
 }
 

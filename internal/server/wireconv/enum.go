@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -144,10 +145,10 @@ var (
 
 // The enums of a view and of what commands do.
 var (
-	ViewOrigin = enum(map[review.Origin]sandboxv1.ViewOrigin{
-		review.OfSource: sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE,
-		review.OfFrozen: sandboxv1.ViewOrigin_VIEW_ORIGIN_FROZEN,
-		review.OfDelta:  sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
+	ViewOrigin = enum(map[readview.Origin]sandboxv1.ViewOrigin{
+		readview.OfSource: sandboxv1.ViewOrigin_VIEW_ORIGIN_SOURCE,
+		readview.OfFrozen: sandboxv1.ViewOrigin_VIEW_ORIGIN_FROZEN,
+		readview.OfDelta:  sandboxv1.ViewOrigin_VIEW_ORIGIN_DELTA,
 	})
 	ChangeKind = enum(map[api.ChangeKind]sandboxv1.ChangeKind{
 		api.Created:  sandboxv1.ChangeKind_CHANGE_KIND_CREATED,

@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -129,7 +130,7 @@ var values = map[reflect.Type][]any{
 	reflect.TypeFor[config.Sync]():        {config.SyncOnExec, config.SyncManual},
 	reflect.TypeFor[changes.Status]():     {changes.Added, changes.Modified, changes.Deleted, changes.Retyped},
 	reflect.TypeFor[review.Risk]():        {review.TrustedLater, review.RunsOnHost},
-	reflect.TypeFor[review.Origin]():      {review.OfFrozen, review.OfDelta},
+	reflect.TypeFor[readview.Origin]():    {readview.OfFrozen, readview.OfDelta},
 	reflect.TypeFor[apply.Outcome]():      {apply.Kept, apply.Conflict, apply.LeftOut},
 	reflect.TypeFor[api.ChangeKind]():     {api.Created, api.Modified, api.Deleted, api.Renamed},
 	reflect.TypeFor[outlog.Stream]():      {outlog.Stderr},

@@ -11,6 +11,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
 
@@ -183,7 +184,7 @@ func contentOfLink(f *review.FileDiff, target string) review.Content {
 }
 
 // EncodeViewEntry returns a file or directory as a sandbox sees it.
-func EncodeViewEntry(e review.ViewEntry) *sandboxv1.ViewEntry {
+func EncodeViewEntry(e readview.Entry) *sandboxv1.ViewEntry {
 	return &sandboxv1.ViewEntry{
 		Path: e.Path.Text(), Permission: Permission.Encode(e.Permission), Mode: e.Mode, Size: e.SizeBytes,
 		ModifiedAt: timestamppb.New(e.ModifiedAt), Origin: ViewOrigin.Encode(e.Origin), SymlinkTarget: vpath.EncodeText(e.Target),
@@ -191,9 +192,9 @@ func EncodeViewEntry(e review.ViewEntry) *sandboxv1.ViewEntry {
 }
 
 // DecodeViewEntry is the reverse of EncodeViewEntry. Errors: Internal for an invalid path.
-func DecodeViewEntry(m *sandboxv1.ViewEntry) (review.ViewEntry, error) {
+func DecodeViewEntry(m *sandboxv1.ViewEntry) (readview.Entry, error) {
 	path, err := decodePath(m.Path)
-	return review.ViewEntry{
+	return readview.Entry{
 		Path: path, Permission: Permission.Decode(m.Permission), Mode: m.Mode, SizeBytes: m.Size,
 		ModifiedAt: decodeTime(m.ModifiedAt), Origin: ViewOrigin.Decode(m.Origin), Target: vpath.DecodeText(m.SymlinkTarget),
 	}, err

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/gitconfig"
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/readview"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -297,7 +298,7 @@ var domainPairs = map[string]domainPair{
 			"FileDiff.NotPlaced": "of an apply on this host", "FileDiff.Change": ofTheHost,
 		},
 	},
-	"review.ViewEntry": {round: sentAs(nil, func(e review.ViewEntry) (review.ViewEntry, error) { return DecodeViewEntry(EncodeViewEntry(e)) })},
+	"readview.Entry": {round: sentAs(nil, func(e readview.Entry) (readview.Entry, error) { return DecodeViewEntry(EncodeViewEntry(e)) })},
 	"apply.Result": {
 		round: sentAs(nil, func(r apply.Result) (apply.Result, error) {
 			for i := range r.Paths {

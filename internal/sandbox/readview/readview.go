@@ -1,4 +1,6 @@
-package review
+// Package readview reads from outside what a sandbox sees: its layers under its policy, also
+// beside a running supervisor. It changes nothing.
+package readview
 
 import (
 	"io"
@@ -18,8 +20,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// View is what a sandbox sees, read from outside: its layers under its policy.
-// It only reads, also beside a running supervisor.
+// View is what one sandbox sees.
 type View struct {
 	stack     *layer.Stack
 	policy    *policy.Policy
@@ -28,8 +29,8 @@ type View struct {
 	alias     string // another that leads there; "" if none does
 }
 
-// ViewEntry is a file or directory as a process inside would see it.
-type ViewEntry struct {
+// Entry is a file or directory as a process inside would see it.
+type Entry struct {
 	Path       vpath.Path
 	Permission policy.Permission
 	Mode       uint32 // S_IFMT and permission bits
@@ -51,10 +52,10 @@ const (
 
 var originOf = map[layer.Origin]Origin{layer.Source: OfSource, layer.Frozen: OfFrozen, layer.Delta: OfDelta}
 
-// OpenView opens what a sandbox of this home sees; without its source (see
+// Open opens what a sandbox of this home sees; without its source (see
 // SourceLost) that is what the delta holds. Close it after. Errors: those of
 // Source.Open.
-func OpenView(h *record.Home, s *record.Sandbox) (*View, error) {
+func Open(h *record.Home, s *record.Sandbox) (*View, error) {
 	reserved, err := h.Reserved(s.Stored.Source)
 	if err != nil {
 		return nil, err
@@ -73,18 +74,18 @@ func OpenView(h *record.Home, s *record.Sandbox) (*View, error) {
 	return v, nil
 }
 
-// Close releases what OpenView opened.
+// Close releases what Open opened.
 func (v *View) Close() {
 	v.stack.Close()
 	v.source.Close()
 }
 
 // Stat describes a path. Errors: NotFound also for what the policy hides.
-func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
+func (v *View) Stat(path vpath.Path) (Entry, error) {
 	at := v.stack.Resolve(path)
 	info, err := v.stack.Lookup(at)
 	if err != nil {
-		return ViewEntry{}, err
+		return Entry{}, err
 	}
 	d := v.policy.Decide(at)
 	permission := d.Permission
@@ -92,9 +93,9 @@ func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
 		permission = d.ForDir()
 	}
 	if permission == policy.None && !path.IsRoot() {
-		return ViewEntry{}, errdefs.New(errdefs.NotFound, "%s: no such file or directory", path)
+		return Entry{}, errdefs.New(errdefs.NotFound, "%s: no such file or directory", path)
 	}
-	entry := ViewEntry{
+	entry := Entry{
 		Path: path, Permission: permission, Mode: info.Mode, SizeBytes: info.Size,
 		ModifiedAt: time.Unix(info.Mtime.Unix()).UTC(), Origin: originOf[info.Origin],
 	}
@@ -106,8 +107,8 @@ func (v *View) Stat(path vpath.Path) (ViewEntry, error) {
 
 // List returns the visible entries of a directory by path, or the path itself
 // if it is no directory. Errors: as Stat.
-func (v *View) List(dir vpath.Path) ([]ViewEntry, error) {
-	entries := []ViewEntry{}
+func (v *View) List(dir vpath.Path) ([]Entry, error) {
+	entries := []Entry{}
 	for entry, err := range v.ListAfter(dir, "") {
 		if err != nil {
 			return nil, err
@@ -119,8 +120,8 @@ func (v *View) List(dir vpath.Path) ([]ViewEntry, error) {
 
 // ListAfter yields of what List returns that which comes behind the path after.
 // It ends with the first error.
-func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
-	return func(yield func(ViewEntry, error) bool) {
+func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		self, err := v.Stat(dir)
 		if err == nil && !record.IsDir(self.Mode) {
 			yield(self, nil)
@@ -131,7 +132,7 @@ func (v *View) ListAfter(dir, after vpath.Path) iter.Seq2[ViewEntry, error] {
 			children, err = v.stack.ReadDir(v.stack.Resolve(dir))
 		}
 		if err != nil {
-			yield(ViewEntry{}, err)
+			yield(Entry{}, err)
 			return
 		}
 		children = layer.AsSeen(children)

@@ -1,4 +1,4 @@
-package review
+package readview
 
 import (
 	"strings"
@@ -20,40 +20,40 @@ const maxFollowed = 40
 // kernel. Errors: as Stat; Denied for a link that may not be read, and for one that
 // leads out of the workspace, where the sandbox has files of its own; Invalid for
 // links without end.
-func (v *View) follow(path vpath.Path) (ViewEntry, error) {
-	entry := ViewEntry{Path: vpath.Root}
+func (v *View) follow(path vpath.Path) (Entry, error) {
+	entry := Entry{Path: vpath.Root}
 	rest := string(path)
 	for followed := 0; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
 		at, err := descend(entry.Path, name, path)
 		if err != nil {
-			return ViewEntry{}, err
+			return Entry{}, err
 		}
 		if at == entry.Path {
 			continue
 		}
 		next, err := v.Stat(at)
 		if err != nil {
-			return ViewEntry{}, err
+			return Entry{}, err
 		}
 		if next.Mode&record.TypeBits != unix.S_IFLNK {
 			entry = next
 			continue
 		}
 		if followed++; followed > maxFollowed {
-			return ViewEntry{}, errdefs.New(errdefs.Invalid, "%s: leads through more than %d symbolic links", path, maxFollowed)
+			return Entry{}, errdefs.New(errdefs.Invalid, "%s: leads through more than %d symbolic links", path, maxFollowed)
 		}
 		if next.Permission < policy.Read {
-			return ViewEntry{}, nameOnly(next)
+			return Entry{}, nameOnly(next)
 		}
 		target := next.Target
 		if strings.HasPrefix(target, "/") {
 			inside, ok := v.inWorkspace(target)
 			if !ok {
-				return ViewEntry{}, outside(path)
+				return Entry{}, outside(path)
 			}
-			entry, target = ViewEntry{Path: vpath.Root}, inside
+			entry, target = Entry{Path: vpath.Root}, inside
 		}
 		rest = target + "/" + rest
 	}
@@ -91,6 +91,6 @@ func outside(path vpath.Path) error {
 	return errdefs.New(errdefs.Denied, "%s: a symbolic link leads out of the workspace, where a command inside can read alone", path)
 }
 
-func nameOnly(e ViewEntry) error {
+func nameOnly(e Entry) error {
 	return errdefs.New(errdefs.Denied, "%s: the policy shows its name only (%s)", e.Path, e.Permission)
 }

@@ -1,15 +1,17 @@
-package review
+// Package gitview is about git where the policy hides files that it tracks: the index that
+// a sandbox sees, which leaves them out, and the names of those whose content git's objects
+// show nevertheless. It runs nothing of a repository.
+//
+// Hidden files that git tracks look deleted to a git inside, which would commit their
+// deletion. So the index that the sandbox sees has their skip-worktree bits set. These bits
+// are ours: they count for nothing in a review, and apply takes them off.
+package gitview
 
 import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/gitindex"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
-
-// Hidden files that git tracks look deleted to a git inside, which would
-// commit their deletion. So the index that the sandbox sees has their
-// skip-worktree bits set. These bits are ours: they count for nothing in a
-// review, and apply takes them off.
 
 // IndexSubstitutes shows the sandbox the indexes of git repositories with the
 // entries skipped that hidden reports.
