@@ -100,7 +100,7 @@ PYTESTFLAGS ?=
 python: build ## check and test the Python package on the real binary
 	@scripts/python test >/dev/null
 	cd sdk/python && $(PYTHON_BIN)/test/bin/ruff format --check --quiet && $(PYTHON_BIN)/test/bin/ruff check --quiet && $(PYTHON_BIN)/test/bin/mypy
-	cd sdk/python && $(PYTHON_BIN)/test/bin/python reference.py check
+	cd sdk/python && $(PYTHON_BIN)/test/bin/python unasync.py check && $(PYTHON_BIN)/test/bin/python reference.py check
 	cd sdk/python && $(PYTEST) $(PYTHON_BIN)/test/bin/python -m pytest --ignore=tests/integrations $(PYTESTFLAGS)
 	@if scripts/python has integrations || [ -n "$${AGENTFENSE_REQUIRE-}" ]; then $(MAKE) --no-print-directory python-integrations; \
 	else echo "python: no Python 3.11 or newer here: agentfense.integrations is neither checked nor tested" >&2; fi
@@ -134,6 +134,7 @@ bench: build $(if $(filter python,$(BENCHFLAGS)),wheel) ## compare with native, 
 gen: ## regenerate what is generated; must leave no difference
 	$(GO) generate ./...
 	@scripts/python test >/dev/null
+	bin/python/test/bin/python sdk/python/unasync.py
 	bin/python/test/bin/python sdk/python/reference.py
 
 .PHONY: clean

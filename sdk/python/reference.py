@@ -51,7 +51,7 @@ def public(cls: griffe.Object) -> Dict[str, griffe.Object]:
 
 def awaited(function: griffe.Function) -> bool:
     """Tell whether a call is awaited: not an asynchronous iterator."""
-    return "async" in function.labels and not str(function.returns).startswith("Async")
+    return "async" in function.labels and not str(function.returns).startswith("AsyncIterator")
 
 
 def bases(cls: griffe.Object) -> Iterator[str]:
@@ -231,7 +231,7 @@ class Page:
         to_call: List[str] = []
         for n, m in members.items():
             self.note(m)
-            if n not in theirs or text(m) != text(theirs[n]):
+            if n not in theirs or re.sub(r"\bAsync(?=[A-Z])", "", text(m)) != text(theirs[n]):
                 rest[n] = m
             elif isinstance(m, griffe.Function):
                 (to_await if awaited(m) else to_call).append(n)

@@ -21,7 +21,7 @@ from agentfense import (
     InvalidConfigurationError,
     OutputChunk,
     SandboxNotRunningError,
-    async_attach,
+    _attach,
 )
 from agentfense.async_attach import AsyncAttachedExec
 
@@ -86,7 +86,7 @@ async def test_input_that_nobody_reads_ends_the_command(
     async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep = await async_sandbox.attach(["sleep", "1000"], timeout=LIMIT)
-    monkeypatch.setattr(async_attach, "WORK", 0.2)
+    monkeypatch.setattr(_attach, "WORK", 0.2)
     with pytest.raises(CommandTimeoutError, match=r"the command has read nothing for 0\.2 s"):
         for _ in range(100):
             await asleep.write(b"x" * 1_000_000)
@@ -136,13 +136,13 @@ async def test_timeouts(async_sandbox: AsyncSandbox) -> None:
     await wait_until("the commands end", lambda: idle(async_sandbox))
 
 
-async def test_a_server_that_is_late(async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer(async_sandbox: AsyncSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     async def never(*_: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(async_attach, "ANSWER", 0.1)
+    monkeypatch.setattr(_attach, "ANSWER", 0.1)
     monkeypatch.setattr(async_sandbox.client._connection, "talk", never)
-    with pytest.raises(ConnectionError, match="is late"):
+    with pytest.raises(ConnectionError, match="does not answer within"):
         await async_sandbox.attach(["true"])
 
 

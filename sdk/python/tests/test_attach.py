@@ -25,10 +25,9 @@ from agentfense import (
     SandboxClient,
     SandboxNotFoundError,
     SandboxNotRunningError,
+    _attach,
     _interrupts,
-    attach,
 )
-from agentfense._errors import Call
 from agentfense.attach import AttachedExec
 
 LIMIT = 120
@@ -90,7 +89,7 @@ def test_much_input_in_little_memory(sandbox: Sandbox) -> None:
 
 
 def test_input_that_nobody_reads_ends_the_command(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attach, "WORK", 0.2)
+    monkeypatch.setattr(_attach, "WORK", 0.2)
     with (
         sandbox.attach(["sleep", "1000"], timeout=LIMIT) as asleep,
         pytest.raises(CommandTimeoutError, match=r"the command has read nothing for 0\.2 s"),
@@ -206,13 +205,10 @@ def test_timeouts(sandbox: Sandbox) -> None:
     wait_until("the commands end", lambda: sandbox.stats().execs == 0)
 
 
-def test_a_server_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer(client: SandboxClient, monkeypatch: pytest.MonkeyPatch) -> None:
     class Late:
         def __init__(self) -> None:
             self.cancelled = threading.Event()
-
-        def add_callback(self, callback: Any) -> bool:
-            return False
 
         def cancel(self) -> None:
             self.cancelled.set()
@@ -221,9 +217,10 @@ def test_a_server_that_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
             assert self.cancelled.wait(LIMIT)
             raise StopIteration
 
-    monkeypatch.setattr(attach, "ANSWER", 0.1)
-    with pytest.raises(ConnectionError, match="the server at here is late"):
-        AttachedExec(Late(), Call("attach", endpoint="here"), attach.Input(None))
+    monkeypatch.setattr(_attach, "ANSWER", 0.1)
+    monkeypatch.setattr(client._connection, "talk", lambda *_: Late())
+    with pytest.raises(ConnectionError, match=r"attach: the server at .* does not answer within 0\.1 s"):
+        client.attach("sb_0123456789abcdef", ["true"])
 
 
 def test_what_makes_no_sense_is_refused(sandbox: Sandbox) -> None:

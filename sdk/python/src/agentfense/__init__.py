@@ -60,6 +60,7 @@ from .types import (
     ChangeGroup,
     ChangeStatus,
     Codebase,
+    DetachedExec,
     Diff,
     DiscardResult,
     ExecResult,
@@ -96,7 +97,6 @@ if TYPE_CHECKING:
     from . import utils
     from .async_client import AsyncSandboxClient, AsyncSessionWrapper
     from .async_sandbox import AsyncSandbox
-    from .attach import DetachedExec
     from .client import SandboxClient, SessionWrapper
     from .policy import Policy
     from .sandbox import Sandbox
@@ -112,7 +112,6 @@ if TYPE_CHECKING:
 _LATER = {
     "Sandbox": "sandbox",
     "AsyncSandbox": "async_sandbox",
-    "DetachedExec": "attach",
     "Policy": "policy",
     "SandboxClient": "client",
     "SessionWrapper": "client",

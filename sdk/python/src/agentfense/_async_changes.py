@@ -10,11 +10,11 @@ from . import _requests as requests
 from . import types as t
 from ._arguments import PathLike, path_of
 from ._async_codebases import AsyncCalls
+from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Paths, Timeout
-from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._watch import AsyncFileWatch
 from ._wire import (
     apply_result_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from itertools import chain
-from typing import Any, AsyncIterator, Iterator, List, Optional, Sequence, Union
+from typing import Any, List, Optional, Sequence, Union
 
 from . import _requests as requests
 from . import types as t
@@ -20,7 +20,7 @@ from ._wire import (
     file_info_of,
     upload_result_of,
 )
-from .exceptions import InvalidConfigurationError, SandboxError
+from .exceptions import InvalidConfigurationError
 from .utils import user_name
 
 
@@ -133,14 +133,7 @@ class AsyncCodebaseCalls(AsyncCalls):
         if first is None:  # a stream without a message would not say to which codebase it belongs
             await self.get_codebase(codebase_id)
             return 0
-        failed: List[Exception] = []
-        sent = _in_threads(requests.noting(chain([first], messages), failed))
-        try:
-            answer = await self._connection.call("UploadTree", sent, about, None)
-        except (SandboxError, asyncio.CancelledError):
-            if failed:  # the stream broke off because of us
-                raise failed[0] from None
-            raise
+        answer = await self._connection.send("UploadTree", chain([first], messages), about)
         return int(answer.file_count)
 
     async def download_file(
@@ -157,7 +150,8 @@ class AsyncCodebaseCalls(AsyncCalls):
         """List a directory of a codebase, or all that is below it."""
         request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
         about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
-        return [file_info_of(file) for file in (await self._connection.call("ListFiles", request, about)).files]
+        answer = await self._connection.call("ListFiles", request, about)
+        return [file_info_of(file) for file in answer.files]
 
     async def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Remove a file of a codebase, or a directory and all below it."""
@@ -165,10 +159,3 @@ class AsyncCodebaseCalls(AsyncCalls):
         await self._connection.call(
             "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         )
-
-
-async def _in_threads(messages: Iterator[Any]) -> AsyncIterator[Any]:
-    """Yield messages that are made of files, which an event loop must not wait for."""
-    end = object()
-    while (message := await asyncio.to_thread(next, messages, end)) is not end:
-        yield message

@@ -10,13 +10,12 @@ from ._arguments import PathLike
 from ._async_codebases import AsyncCalls
 from ._connection import ANSWER, within
 from ._errors import Call
-from ._execs import exec_id_of
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Timeout, WindowSize
 from ._streams import AsyncStream
-from ._wire import seconds_of
-from .async_attach import AsyncAttachedExec, AsyncDetaching
-from .attach import DetachedExec, detached_exec_of
+from ._wire import detached_exec_of, exec_id_of, seconds_of
+from .async_attach import AsyncAttachedExec
+from .types import DetachedExec
 
 if TYPE_CHECKING:
     from .async_client import AsyncSandboxClient
@@ -46,7 +45,7 @@ class AsyncExecCalls(AsyncCalls):
         about = Call("attach", sandbox_id, command=" ".join(argv), timeout=seconds)
         # What is detached outlives the call, so its time-out is not the call's.
         start = partial(self._connection.talk, "Attach", first, None if detach else within(seconds))
-        return (AsyncDetaching if detach else AsyncAttachedExec)(start, about, self._connection)
+        return AsyncAttachedExec(start, about, self._connection, detach)
 
     def resume(
         self, sandbox_id: str, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0
@@ -81,7 +80,7 @@ class AsyncExecCalls(AsyncCalls):
         """
         request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds_of(timeout), detach=True)
         start = partial(self._start, "ExecStream", request, Call("exec", sandbox_id))
-        return await self._connection.finish(start(), lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
+        return await self._connection.finish(start, lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
 
     async def session_exec_detached(self, session_id: str, command: str, timeout: Timeout = None) -> str:
         """Start a command in a session's shell, which runs on without its client; return its id for ``resume``.

@@ -1,8 +1,11 @@
+# Made from _async_changes.py by make gen: do not edit.
+
 """The calls about what a sandbox sees, changed, may and did, for threads."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import List, Optional, Sequence, Union
 
 from . import _requests as requests
@@ -12,9 +15,9 @@ from ._codebases import Calls
 from ._connection import WORK, within
 from ._errors import MAX_READ, Call, next_page, write_error
 from ._gen.sandbox.v1 import sandbox_pb2
+from ._output import AuditStream, ExecStream, LogStream
 from ._requests import Paths, Timeout
-from ._streams import AuditStream, ExecStream, LogStream
-from ._watch import FileWatch, end_of
+from ._watch import FileWatch
 from ._wire import (
     apply_result_of,
     change_group_of,
@@ -58,26 +61,24 @@ class ChangeCalls(Calls):
 
     def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
         """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
+        # Read while it is sent: in gRPC before 1.60 a message that cannot be sent waits for that.
         messages = iter(
             [requests.store(sandbox_id, path, WORK), *requests.stdin(content, "content"), requests.stdin_end()]
         )
-        about = self._connection.about(Call("write", sandbox_id, path=path_of(path)))
-        said: List[bytes] = []
-        with ExecStream(self._connection.stream("Attach", messages, within(WORK)), about) as output:
-            for chunk in output.chunks():
-                said.append(chunk.data)
+        start = partial(self._connection.stream, "Attach", messages, within(WORK))
+        with ExecStream(start, Call("write", sandbox_id, path=path_of(path)), self._connection) as output:
+            said = [chunk.data for chunk in output.chunks()]
         if output.exit_code != 0:
             raise write_error(path_of(path), b"".join(said).decode(errors="replace"))
 
     def watch_view(
         self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
     ) -> FileWatch:
-        """Return what changes in a running sandbox's view from now on; see SandboxFiles.watch."""
+        """Return what changes in a running sandbox's view; see SandboxFiles.watch."""
         seconds = seconds_of(timeout)
-        request = requests.watch(sandbox_id, path, recursive)
-        about = self._connection.about(Call("watch", sandbox_id, path=path_of(path) or "/"))
-        end = end_of(seconds)
-        return FileWatch(self._connection.stream("WatchView", request, seconds), about, inside_path(path), end)
+        start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
+        about = Call("watch", sandbox_id, path=path_of(path) or "/")
+        return FileWatch(start, about, self._connection, inside_path(path), seconds)
 
     # Changes
 
@@ -156,11 +157,11 @@ class ChangeCalls(Calls):
     ) -> AuditStream:
         """Return a sandbox's audit events; with ``follow`` also those to come, until it is destroyed."""
         request = requests.audit(sandbox_id, follow, events, after_seq, since)
-        about = self._connection.about(Call("audit", sandbox_id))
-        return AuditStream(self._connection.stream("Audit", request, None if follow else WORK), about)
+        start = partial(self._connection.stream, "Audit", request, None if follow else WORK)
+        return AuditStream(start, Call("audit", sandbox_id), self._connection)
 
     def logs(self, sandbox_id: str, *, follow: bool = False) -> LogStream:
         """Return what a sandbox's detached commands wrote; with ``follow`` until the last of them has ended."""
         request = sandbox_pb2.LogsRequest(sandbox_id=sandbox_id, follow=follow)
-        about = self._connection.about(Call("logs", sandbox_id))
-        return LogStream(self._connection.stream("Logs", request, None if follow else WORK), about)
+        start = partial(self._connection.stream, "Logs", request, None if follow else WORK)
+        return LogStream(start, Call("logs", sandbox_id), self._connection)

@@ -1,7 +1,10 @@
+# Made from _async_codebases.py by make gen: do not edit.
+
 """The calls about codebases and their files, for threads."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain
 from typing import Any, List, Optional, Sequence, Union
 
@@ -18,7 +21,7 @@ from ._wire import (
     file_info_of,
     upload_result_of,
 )
-from .exceptions import InvalidConfigurationError, SandboxError
+from .exceptions import InvalidConfigurationError
 from .utils import user_name
 
 
@@ -28,10 +31,10 @@ class Calls:
     _connection: Connection
 
     def _content(self, method: str, request: Any, about: Call, max_bytes: Optional[int]) -> bytes:
-        about = self._connection.about(about)
         pieces: List[bytes] = []
         size = 0
-        with Stream[Any](self._connection.stream(method, request, WORK), about) as stream:
+        start = partial(self._connection.stream, method, request, WORK)
+        with Stream[Any](start, about, self._connection) as stream:
             while (message := stream.read()) is not None:
                 size += len(message.data)
                 if max_bytes is not None and size > max_bytes:
@@ -125,14 +128,7 @@ class CodebaseCalls(Calls):
         if first is None:  # a stream without a message would not say to which codebase it belongs
             self.get_codebase(codebase_id)
             return 0
-        failed: List[Exception] = []
-        messages = requests.noting(chain([first], messages), failed)
-        try:
-            answer = self._connection.call("UploadTree", messages, about, None)
-        except SandboxError:
-            if failed:  # the stream broke off because of us
-                raise failed[0] from None
-            raise
+        answer = self._connection.send("UploadTree", chain([first], messages), about)
         return int(answer.file_count)
 
     def download_file(self, codebase_id: str, file_path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
@@ -147,7 +143,8 @@ class CodebaseCalls(Calls):
         """List a directory of a codebase, or all that is below it."""
         request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
         about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
-        return [file_info_of(file) for file in self._connection.call("ListFiles", request, about).files]
+        answer = self._connection.call("ListFiles", request, about)
+        return [file_info_of(file) for file in answer.files]
 
     def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
         """Remove a file of a codebase, or a directory and all below it."""

@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Callable, Coroutine, Dict, Optional, TypeVar, cast
+from typing import Any, AsyncIterator, Callable, Coroutine, Dict, Iterator, List, Optional, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import grpc
@@ -21,7 +21,8 @@ from ._gen.sandbox.v1.sandbox_pb2_grpc import SandboxServiceStub
 from ._interrupts import awaited, finish, finish_async
 from ._server import find_endpoint
 from ._skew import GREET, HEALTH, Versions
-from .exceptions import ConnectionError, InvalidConfigurationError
+from ._talk import Outbox, Talk
+from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
 
 T = TypeVar("T")
 
@@ -152,6 +153,16 @@ class Connection(_Base):
         if not self._versions.hear(self.endpoint.text, call.initial_metadata(), call.code()):
             raise error_of(call, self.about(Call("connect")))
 
+    def send(self, method: str, messages: Iterator[Any], about: Call) -> Any:
+        """Return the server's one answer to messages that are made of files; what stops their making is raised."""
+        failed: List[Exception] = []
+        try:
+            return self.call(method, _noting(messages, failed), about, None)
+        except SandboxError:
+            if failed:  # the stream broke off because of us
+                raise failed[0] from None
+            raise
+
     def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], object]) -> Any:
         """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
         return self.finish(lambda: self.call(method, request, about), undo)
@@ -164,6 +175,11 @@ class Connection(_Base):
         """Return the server's answers as they come."""
         request = self._fit(request, Call(method))
         return self._methods[method](request, timeout=limit, metadata=self._metadata)
+
+    def talk(self, method: str, first: Any, limit: Optional[float] = None) -> Talk:
+        """Return a call to which more messages can be written than the first."""
+        sent = Outbox(first)
+        return Talk(self.stream(method, sent, limit), sent)
 
     def about(self, about: Call) -> Call:
         """Return what is asked, with where it is asked."""
@@ -294,15 +310,27 @@ class AsyncConnection(_Base):
             raise error_of(failed, Call("connect", endpoint=where))
         self._versions.check(where)
 
+    async def send(self, method: str, messages: Iterator[Any], about: Call) -> Any:
+        """Return the server's one answer to messages that are made of files; what stops their making is raised."""
+        failed: List[Exception] = []
+        try:
+            return await self.call(method, _in_threads(_noting(messages, failed)), about, None)
+        except (SandboxError, asyncio.CancelledError):
+            if failed:  # the stream broke off because of us
+                raise failed[0] from None
+            raise
+
     async def make(
         self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, object]]
     ) -> Any:
         """Return the server's answer, which is something new. What is made in spite of a cancellation is undone."""
-        return await self.finish(self.call(method, request, about), undo)
+        return await self.finish(lambda: self.call(method, request, about), undo)
 
-    async def finish(self, making: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, object]]) -> T:
+    async def finish(
+        self, making: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Coroutine[Any, Any, object]]
+    ) -> T:
         """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
-        return await finish_async(making, undo)
+        return await finish_async(making(), undo)
 
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
         """Return the server's answers as they come."""
@@ -340,6 +368,22 @@ class AsyncConnection(_Base):
             self._closed = True
             if self._channel is not None and self._pid == os.getpid():
                 await self._channel.close()
+
+
+def _noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
+    """Yield messages, and note what stopped them: gRPC itself would only log it."""
+    try:
+        yield from messages
+    except Exception as error:
+        failed.append(error)
+        raise
+
+
+async def _in_threads(messages: Iterator[Any]) -> AsyncIterator[Any]:
+    """Yield messages that are made of files, which an event loop must not wait for."""
+    end = object()
+    while (message := await asyncio.to_thread(next, messages, end)) is not end:
+        yield message
 
 
 def _channel(interface: Any, endpoint: Endpoint) -> Any:

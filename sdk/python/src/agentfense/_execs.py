@@ -1,3 +1,5 @@
+# Made from _async_execs.py by make gen: do not edit.
+
 """The calls about commands that are spoken with while they run, or go on without their client, for threads."""
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from ._errors import Call
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Timeout, WindowSize
 from ._streams import Stream
-from ._wire import seconds_of
-from .attach import AttachedExec, DetachedExec, Input, detached_exec_of
-from .exceptions import SandboxError
+from ._wire import detached_exec_of, exec_id_of, seconds_of
+from .attach import AttachedExec
+from .types import DetachedExec
 
 if TYPE_CHECKING:
     from .client import SandboxClient
@@ -44,8 +46,8 @@ class ExecCalls(Calls):
         first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach)
         about = Call("attach", sandbox_id, command=" ".join(argv), timeout=seconds)
         # What is detached outlives the call, so its time-out is not the call's.
-        start = partial(self._talk, first, about, None if detach else within(seconds))
-        return self._connection.finish(start, _kill) if detach else start()
+        start = partial(self._connection.talk, "Attach", first, None if detach else within(seconds))
+        return AttachedExec(start, about, self._connection, detach)
 
     def resume(self, sandbox_id: str, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AttachedExec:
         """Reconnect to a detached command, running or ended, at the unread part of its output. Leaving does not end it.
@@ -54,12 +56,8 @@ class ExecCalls(Calls):
         ExecNotFoundError for a command that is not kept.
         """
         first = requests.resume(sandbox_id, exec_id, stdout_offset, stderr_offset)
-        return self._talk(first, Call("attach", sandbox_id, exec_id=exec_id, command=f"exec {exec_id}"), None)
-
-    def _talk(self, first: Any, about: Call, limit: Optional[float]) -> AttachedExec:
-        said = Input(first)
-        call = self._connection.stream("Attach", said, limit)
-        return AttachedExec(call, self._connection.about(about), said)
+        about = Call("attach", sandbox_id, exec_id=exec_id, command=f"exec {exec_id}")
+        return AttachedExec(partial(self._connection.talk, "Attach", first), about, self._connection)
 
     def list_execs(self, sandbox_id: str) -> List[DetachedExec]:
         """Return a running sandbox's detached commands, the oldest first: all that run, the last 16 that ended."""
@@ -93,17 +91,10 @@ class ExecCalls(Calls):
         return self._start("SessionExecStream", request, Call("exec", session_id=session_id))
 
     def _start(self, method: str, request: Any, about: Call) -> str:
-        with Stream[Any](self._connection.stream(method, request, ANSWER), self._connection.about(about)) as stream:
+        start = partial(self._connection.stream, method, request, ANSWER)
+        with Stream[Any](start, about, self._connection) as stream:
             message = stream.read()
         return exec_id_of(message)
-
-
-def exec_id_of(message: Any) -> str:
-    """Return the name in a detached command's first message."""
-    if message is None or not message.exec_id:
-        raise SandboxError("exec: the server did not say how the command is called")
-    exec_id: str = message.exec_id
-    return exec_id
 
 
 def _kill(attached: AttachedExec) -> None:
@@ -131,7 +122,7 @@ class SandboxExecs:
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AttachedExec:
-        """Start a program and return it when it runs, to be spoken with; see SandboxClient.attach."""
+        """Start a program, to be spoken with; see SandboxClient.attach."""
         return self._client.attach(
             self.id, argv, terminal=terminal, env=env, workdir=workdir, timeout=timeout, detach=detach
         )
@@ -144,7 +135,7 @@ class SandboxExecs:
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
-        """Start a command that keeps running without its client, and return its id; see SandboxClient.exec_detached."""
+        """Start a command that keeps running without its client; see SandboxClient.exec_detached."""
         return self._client.exec_detached(self.id, command, stdin, env, workdir, timeout)
 
     def resume(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AttachedExec:

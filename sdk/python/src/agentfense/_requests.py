@@ -369,15 +369,6 @@ def store(sandbox_id: str, path: PathLike, timeout: Optional[float]) -> Any:
     return sandbox_pb2.AttachRequest(start=start)
 
 
-def noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
-    """Yield messages, and note what stopped them: gRPC itself would only log it."""
-    try:
-        yield from messages
-    except Exception as error:
-        failed.append(error)
-        raise
-
-
 def watch(sandbox_id: str, path: PathLike, recursive: bool) -> Any:
     """Return the request of WatchView."""
     return sandbox_pb2.WatchViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), recursive=recursive)

@@ -14,7 +14,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from . import types as t
 from ._arguments import PathLike, bytes_of, path_of, text_of
 from ._gen.sandbox.v1 import common_pb2, sandbox_pb2
-from .exceptions import InvalidConfigurationError, PolicyError
+from .exceptions import InvalidConfigurationError, PolicyError, SandboxError
 from .presets import as_rules
 
 Seconds = Union[int, float]
@@ -434,3 +434,22 @@ def stats_of(message: Any) -> t.Stats:
         pids_max_hits=message.pids_max_hits,
         view_requests=dict(message.view_requests),
     )
+
+
+def detached_exec_of(message: Any) -> t.DetachedExec:
+    """Return a detached command of the API."""
+    return t.DetachedExec(
+        exec_id=message.exec_id,
+        argv=list(message.argv),
+        session_id=message.session_id or None,
+        started_at=time_of(message.started_at),
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+    )
+
+
+def exec_id_of(message: Any) -> str:
+    """Return the id in a detached command's first message."""
+    if message is None or not message.exec_id:
+        raise SandboxError("exec: the server sent no id for the detached command")
+    exec_id: str = message.exec_id
+    return exec_id

@@ -14,12 +14,12 @@ from ._arguments import PathLike
 from ._async_changes import AsyncChangeCalls
 from ._async_codebases import AsyncCodebaseCalls
 from ._async_execs import AsyncExecCalls
+from ._async_output import AsyncExecStream
 from ._connection import WORK, AsyncConnection, within
 from ._errors import Call, next_page
 from ._gen.sandbox.v1 import sandbox_pb2
 from ._requests import Resources, Timeout
 from ._results import exec_result_of
-from ._streams import AsyncExecStream
 from ._uploads import git_user as git_user_of
 from ._wire import (
     sandbox_of,
@@ -50,7 +50,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:
         self._connection = AsyncConnection(endpoint, secure, token)
 
-    async def open(self) -> None:
+    async def open(self) -> None:  # async only
         """Connect, unless that is done."""
         await self._connection.open()
 
@@ -344,7 +344,7 @@ class AsyncSessionWrapper:
         await self.close()
 
 
-class Opening:
+class Opening:  # async only
     """A session that is being made: awaited it is the session, and in ``async with`` it is closed at the end."""
 
     def __init__(self, made: Coroutine[Any, Any, AsyncSessionWrapper]) -> None:

@@ -28,7 +28,8 @@ class AsyncSandboxFiles:
 
     async def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
-        return (await self.read_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
+        content = await self.read_bytes(path, max_bytes=max_bytes)
+        return content.decode("utf-8", "replace")
 
     async def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any.

@@ -9,21 +9,22 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
+from ._async_cleanup import clean_up_async, give_up_async, remove_async
 from ._async_execs import AsyncSandboxExecs
-from ._cleanup import clean_up_async, give_up_async, remove_async, warn_of_lost, warn_of_rest, warn_of_upload
+from ._async_output import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._errors import MAX_READ
 from ._interrupts import complete_async
 from ._local import Local
 from ._requests import Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
-from ._streams import AsyncAuditStream, AsyncExecStream, AsyncLogStream
 from ._uploads import bring_back, forget, is_remembered, set_rules
+from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .async_client import AsyncSandboxClient, Opening
 from .async_files import AsyncSandboxFiles
+from .async_sandbox_policy import AsyncSandboxPolicy
 from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
 from .policy import DEFAULT_PRESET, PolicyLike, rules_of
-from .sandbox_policy import AsyncSandboxPolicy
 from .utils import PathLike, user_name
 
 
@@ -122,7 +123,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         client = AsyncSandboxClient(endpoint, secure, token=token)
         made: Optional[t.Codebase] = None
         try:
-            await client.open()
+            await client.open()  # async only
             if local.links(client.same_host):
                 try:
                     owner = owner_id or user_name()
@@ -398,7 +399,8 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     async def read_file(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; see read_file_bytes."""
-        return (await self.read_file_bytes(path, max_bytes=max_bytes)).decode("utf-8", "replace")
+        content = await self.read_file_bytes(path, max_bytes=max_bytes)
+        return content.decode("utf-8", "replace")
 
     async def read_file_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content: of the sandbox's view if its changes wait for ``apply``, else of the codebase.
@@ -443,7 +445,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         if wanted == []:
             return t.ApplyResult([], 0, 0)
         request = apply_request(self.id, wanted, dry_run, reviewed)
-        await self._client.open()
+        await self._client.open()  # async only
         return await asyncio.to_thread(bring_back, self._client._connection, request, reviewed)
 
     async def discard(self, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:

@@ -1,8 +1,11 @@
+# Made from async_client.py by make gen: do not edit.
+
 """SandboxClient: the API, call by call, for threads."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
@@ -15,9 +18,9 @@ from ._connection import WORK, Connection, within
 from ._errors import Call, next_page
 from ._execs import ExecCalls
 from ._gen.sandbox.v1 import sandbox_pb2
+from ._output import ExecStream
 from ._requests import Resources, Timeout
 from ._results import exec_result_of
-from ._streams import ExecStream
 from ._uploads import git_user as git_user_of
 from ._wire import (
     sandbox_of,
@@ -39,10 +42,10 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
     run. Without ``token`` it is that of $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this
     user's server.
 
-    Threads may share a client. A process that was forked cannot use it, nor make one of its own: both raise
-    InvalidConfigurationError. Each method raises the errors of
-    ``agentfense.exceptions``, ConnectionError among them where the server is not there; none waits without a limit for
-    a server that does not answer.
+    Threads may share a client. A process that was
+    forked cannot use it, nor make one of its own: both raise InvalidConfigurationError.
+    Each method raises the errors of ``agentfense.exceptions``, ConnectionError among them where the server is not
+    there; none waits without a limit for a server that does not answer.
     """
 
     def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:
@@ -214,8 +217,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         seconds = seconds_of(timeout)
         request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
-        call = self._connection.stream("ExecStream", request, within(seconds))
-        return ExecStream(call, self._connection.about(about))
+        return ExecStream(
+            partial(self._connection.stream, "ExecStream", request, within(seconds)), about, self._connection
+        )
 
     # Sessions
 
@@ -223,6 +227,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         self, sandbox_id: str, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None
     ) -> SessionWrapper:
         """Start a shell that stays, with its directory, variables, functions and jobs."""
+        return self._create_session(sandbox_id, shell, env)
+
+    def _create_session(self, sandbox_id: str, shell: str, env: Optional[Mapping[str, str]]) -> SessionWrapper:
         request = requests.create_session(sandbox_id, shell, env)
         about = Call("create session", sandbox_id)
         answer = self._connection.make("CreateSession", request, about, lambda made: self.destroy_session(made.id))
@@ -264,8 +271,9 @@ class SandboxClient(CodebaseCalls, ChangeCalls, ExecCalls):
         seconds = seconds_of(timeout)
         request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
-        call = self._connection.stream("SessionExecStream", request, within(seconds))
-        return ExecStream(call, self._connection.about(about))
+        return ExecStream(
+            partial(self._connection.stream, "SessionExecStream", request, within(seconds)), about, self._connection
+        )
 
 
 class SessionWrapper:

@@ -1,3 +1,5 @@
+# Made from async_files.py by make gen: do not edit.
+
 """The files of a sandbox as a command inside sees them, for threads."""
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class SandboxFiles:
 
     def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
-        return self.read_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
+        content = self.read_bytes(path, max_bytes=max_bytes)
+        return content.decode("utf-8", "replace")
 
     def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any.

@@ -1,3 +1,5 @@
+# Made from async_sandbox.py by make gen: do not edit.
+
 """Sandbox: one object for a sandbox and what it is made of, for threads."""
 
 from __future__ import annotations
@@ -8,15 +10,16 @@ from types import TracebackType
 from typing import List, Mapping, Optional, Sequence, Type, Union
 
 from . import types as t
-from ._cleanup import clean_up, give_up, remove, warn_of_lost, warn_of_rest, warn_of_upload
+from ._cleanup import clean_up, give_up, remove
 from ._errors import MAX_READ
 from ._execs import SandboxExecs
 from ._interrupts import complete
 from ._local import Local
+from ._output import AuditStream, ExecStream, LogStream
 from ._requests import Paths, Resources, Timeout, chosen
 from ._requests import apply as apply_request
-from ._streams import AuditStream, ExecStream, LogStream
 from ._uploads import bring_back, forget, is_remembered, set_rules
+from ._warnings import warn_of_lost, warn_of_rest, warn_of_upload
 from ._wire import Seconds, inside_path
 from .client import SandboxClient, SessionWrapper
 from .exceptions import ChangesLostWarning, InvalidConfigurationError, PermissionDeniedError, SandboxError
@@ -394,7 +397,8 @@ class Sandbox(SandboxExecs):
 
     def read_file(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
         """Return a file's text, UTF-8; see read_file_bytes."""
-        return self.read_file_bytes(path, max_bytes=max_bytes).decode("utf-8", "replace")
+        content = self.read_file_bytes(path, max_bytes=max_bytes)
+        return content.decode("utf-8", "replace")
 
     def read_file_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
         """Return a file's content: of the sandbox's view if its changes wait for ``apply``, else of the codebase.

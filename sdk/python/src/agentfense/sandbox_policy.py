@@ -1,4 +1,6 @@
-"""The policy of a sandbox: what it may do, and why, for threads and for an event loop."""
+# Made from async_sandbox_policy.py by make gen: do not edit.
+
+"""The policy of a sandbox: what it may do, and why, for threads."""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from .types import Explanation, PermissionRule
 
 if TYPE_CHECKING:
     from ._arguments import PathLike
-    from .async_client import AsyncSandboxClient
     from .client import SandboxClient
 
 
@@ -21,24 +22,9 @@ class SandboxPolicy:
 
     def rules(self) -> List[PermissionRule]:
         """Ask the server which rules hold now."""
-        return self._client.get_sandbox(self._id).permissions
+        sandbox = self._client.get_sandbox(self._id)
+        return sandbox.permissions
 
     def explain(self, path: PathLike) -> Explanation:
         """Say what a path, which need not exist, is to the sandbox, and by which rule."""
         return self._client.explain_policy(self._id, path)
-
-
-class AsyncSandboxPolicy:
-    """The rules of a sandbox; ``set_policy`` of the sandbox replaces them."""
-
-    def __init__(self, client: AsyncSandboxClient, sandbox_id: str) -> None:
-        self._client = client
-        self._id = sandbox_id
-
-    async def rules(self) -> List[PermissionRule]:
-        """Ask the server which rules hold now."""
-        return (await self._client.get_sandbox(self._id)).permissions
-
-    async def explain(self, path: PathLike) -> Explanation:
-        """Say what a path, which need not exist, is to the sandbox, and by which rule."""
-        return await self._client.explain_policy(self._id, path)

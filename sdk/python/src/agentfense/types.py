@@ -422,6 +422,25 @@ class AuditEvent:
 
 
 @dataclass
+class DetachedExec:
+    """A command that keeps running without its client."""
+
+    exec_id: str
+    argv: List[str]
+    """The program and its arguments, or the text of a session's command; its beginning, if it is longer than 4 KiB."""
+    session_id: Optional[str] = None
+    """The session whose command it is."""
+    started_at: Optional[datetime] = None
+    exit_code: Optional[int] = None
+    """None while it runs; 128 and its number where a signal ended the command, 124 at a time-out."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self.exit_code is None
+
+
+@dataclass
 class LogRecord:
     """The beginning of a detached command, a piece of its output, or its end."""
 

@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import Optional
 
-from .._streams import AsyncExecStream, ExecStream
+from .._async_output import AsyncExecStream
+from .._output import ExecStream
 from ..exceptions import (
     CodebaseNotFoundError,
     CommandTimeoutError,

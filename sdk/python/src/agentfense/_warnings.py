@@ -1,0 +1,36 @@
+"""The warnings of both kinds of sandboxes."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+
+from .exceptions import ChangesLostWarning, SandboxError
+
+
+def warn_of_rest(sandbox_id: str, why: SandboxError) -> None:
+    """Say that a sandbox is left, where another exception is on its way."""
+    # Filters may make an exception of it, which would hide that one.
+    with suppress(RuntimeWarning):
+        warnings.warn(f"sandbox {sandbox_id} could not be destroyed: {why}", RuntimeWarning, stacklevel=3)
+
+
+def warn_of_upload(directory: str) -> None:
+    """Say that a directory was uploaded which would have been linked."""
+    warnings.warn(
+        f"the token may not link {directory}, so it is uploaded",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def warn_of_lost(sandbox_id: str, lost: int, stacklevel: int = 3) -> None:
+    """Say how many changes were lost with a sandbox, if any were."""
+    if lost:
+        changes = "1 change" if lost == 1 else f"{lost} changes"
+        warnings.warn(
+            f"sandbox {sandbox_id} was destroyed with {changes} not applied: call apply() to keep changes, "
+            "or discard() to drop them",
+            ChangesLostWarning,
+            stacklevel=stacklevel,
+        )
