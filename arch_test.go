@@ -45,8 +45,9 @@ var inside = map[string]string{
 	// client
 	"client": "",
 	// cli
-	"cli":            "backend present",
+	"cli":            "backend local present",
 	"cli/backend":    "",
+	"cli/local":      "backend",
 	"cli/present":    "",
 	"cli/remote":     "backend",
 	"cli/tokenstore": "backend",

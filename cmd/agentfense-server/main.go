@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/cli/tokenstore"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/executable"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/server/auth"
 	"github.com/agentfense/agentfense/internal/server/daemon"
 )
@@ -24,6 +25,9 @@ func main() {
 		Serve: func(ctx context.Context, o cli.ServerOptions) error { return daemon.Run(ctx, daemon.Options(o)) },
 		Dial: func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error) {
 			return remote.Dial(ctx, at)
+		},
+		Backend: func(s backend.Server, openHome func() (*record.Home, error)) backend.Backend {
+			return remote.New(s.(*remote.Client), openHome)
 		},
 		Tokens:    tokenstore.Open,
 		ReadToken: auth.ReadToken,

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
-	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -57,14 +55,9 @@ func newAudit(e *env) *cobra.Command {
 		case !prune && len(args) == 0:
 			return usageError{errdefs.New(errdefs.Invalid, "audit: give the NAME of a sandbox (see `agentfense audit --help`)")}
 		case prune:
-			return e.dispatch(cmd,
-				func() error { return pruneAudit(e, o.Prune) },
-				func(context.Context, backend.Server) error { return nil }, "")
+			return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return pruneAudit(ctx, e, b, o.Prune) })
 		}
-		return e.dispatch(cmd,
-			func() error { return runAudit(cmd.Context(), e, args[0], o) },
-			func(ctx context.Context, s backend.Server) error { return runServerAudit(ctx, e, s, args[0], o) },
-			"follow", "json")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runAudit(ctx, e, b, args[0], o) })
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&o.Follow, "follow", "f", false, "go on with what happens from now on, until interrupted")
@@ -81,39 +74,33 @@ func newAudit(e *env) *cobra.Command {
 	return cmd
 }
 
-func runAudit(ctx context.Context, e *env, name string, o auditOptions) error {
+func runAudit(ctx context.Context, e *env, b backend.Backend, name string, o auditOptions) error {
 	if len(o.Heads) > 0 && !o.Verify {
 		return usageError{errdefs.New(errdefs.Invalid, "--head is for --verify (see `agentfense audit --help`)")}
 	}
-	if o.Archive != "" {
-		return archiveAudit(e, name, o.Archive)
-	}
-	path, err := e.auditPath(name)
-	if err != nil {
-		return err
-	}
 	switch {
+	case o.Archive != "":
+		return b.ArchiveAudit(ctx, name, o.Archive)
 	case o.Verify:
-		return e.verifyAudit(path, o.Heads)
-	case o.Follow:
-		return untilInterrupted(ctx, func(ctx context.Context) error { return audit.Follow(ctx, path, e.recordPrinter(o.JSON)) })
+		return e.verifyAudit(ctx, b, name, o.Heads)
 	}
-	return audit.Read(path, e.recordPrinter(o.JSON))
-}
-
-// runServerAudit shows the log of a server's sandbox.
-func runServerAudit(ctx context.Context, e *env, s backend.Server, name string, o auditOptions) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	show := func(ctx context.Context) error {
-		return s.Audit(ctx, string(sb.Record.ID), 0, o.Follow, e.recordPrinter(o.JSON))
-	}
+	show := func(ctx context.Context) error { return b.Audit(ctx, name, o.Follow, e.recordPrinter(o.JSON)) }
 	if o.Follow {
 		return untilInterrupted(ctx, show)
 	}
 	return show(ctx)
+}
+
+// pruneAudit deletes the logs of sandboxes that were removed longer ago than age.
+func pruneAudit(ctx context.Context, e *env, b backend.Backend, age time.Duration) error {
+	if age < 0 {
+		return usageError{errdefs.New(errdefs.Invalid, "--prune %s: want a duration of 0 or more", age)}
+	}
+	n, err := b.PruneAudit(ctx, age)
+	if n > 0 || err == nil {
+		fmt.Fprintf(e.stdout, "%s deleted\n", plural(n, "log"))
+	}
+	return err
 }
 
 // untilInterrupted does something that ends well when we are told to end.
@@ -133,29 +120,7 @@ func (e *env) recordPrinter(asJSON bool) func(audit.Record) error {
 	return func(r audit.Record) error { return printRecord(e.stdout, r) }
 }
 
-// auditPath finds the log of a sandbox, or of one that was removed, by id.
-func (e *env) auditPath(name string) (string, error) {
-	home, sb, err := e.open(name)
-	if err == nil {
-		return sb.AuditPath(), nil
-	}
-	if !errdefs.Is(err, errdefs.NotFound) || home == nil && !strings.HasPrefix(name, "sb_") {
-		return "", err
-	}
-	if home, err = e.openHome(); err != nil {
-		return "", err
-	}
-	path := home.AuditPath(record.ID(name))
-	if strings.ContainsRune(name, '/') {
-		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
-	}
-	if _, err := os.Stat(path); err != nil {
-		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
-	}
-	return path, nil
-}
-
-func (e *env) verifyAudit(path string, heads []string) error {
+func (e *env) verifyAudit(ctx context.Context, b backend.Backend, name string, heads []string) error {
 	known := make([]audit.Head, len(heads))
 	for i, text := range heads {
 		var err error
@@ -163,7 +128,7 @@ func (e *env) verifyAudit(path string, heads []string) error {
 			return usageError{errdefs.New(errdefs.Invalid, "--head %s: %w", vpath.Quote(text), err)}
 		}
 	}
-	summary, err := audit.Verify(path, known...)
+	summary, err := b.VerifyAudit(ctx, name, known)
 	if err != nil {
 		return err
 	}

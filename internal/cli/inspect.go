@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
-	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -44,64 +42,21 @@ func newInspect(e *env) *cobra.Command {
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.dispatch(cmd,
-			func() error { return runInspect(cmd.Context(), e, args[0], asJSON) },
-			func(ctx context.Context, s backend.Server) error { return runServerInspect(ctx, e, s, args[0], asJSON) },
-			"json")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runInspect(ctx, e, b, args[0], asJSON) })
 	}
 	jsonFlag(cmd, &asJSON)
 	return cmd
 }
 
-func runInspect(ctx context.Context, e *env, name string, asJSON bool) error {
-	_, sb, err := e.open(name)
+func runInspect(ctx context.Context, e *env, b backend.Backend, name string, asJSON bool) error {
+	in, err := b.Inspect(ctx, name)
 	if err != nil {
 		return err
 	}
-	doc := inspection{
-		SchemaVersion: schemaVersion, Record: sb.Record(), Status: "stopped",
-		Directory: record.HostPath(sb.Dir()), AuditLog: record.HostPath(sb.AuditPath()),
-	}
-	remembered, err := sb.Variables()
-	if err != nil {
-		return err
-	}
-	for _, v := range remembered {
-		name, _, _ := strings.Cut(v, "=")
-		doc.Variables = append(doc.Variables, record.HostPath(name))
-	}
-	c, err := client(ctx, sb)
-	if err != nil {
-		return err
-	}
-	if c != nil {
-		st, err := c.Status(ctx)
-		switch {
-		case err == nil:
-			doc.Status, doc.Running = "running", &st
-		case !errdefs.Is(err, errdefs.Unavailable): // else it has just ended
-			return err
-		}
-	}
-	return e.printInspection(doc, asJSON)
-}
-
-// runServerInspect is runInspect of a server's sandbox, without the paths of
-// the server's host.
-func runServerInspect(ctx context.Context, e *env, s backend.Server, name string, asJSON bool) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	doc := inspection{SchemaVersion: schemaVersion, Record: sb.Record, Status: string(sb.Status)}
-	doc.Variables = sb.Variables
-	names, err := e.namesOnServer(sb)
-	for _, name := range names {
-		doc.Variables = append(doc.Variables, record.HostPath(name))
-	}
-	slices.Sort(doc.Variables)
-	doc.Variables = slices.Compact(doc.Variables)
-	return errors.Join(e.printInspection(doc, asJSON), err)
+	return e.printInspection(inspection{
+		SchemaVersion: schemaVersion, Record: in.Record, Status: string(in.Status), Running: in.Running,
+		Directory: in.Directory, AuditLog: in.AuditLog, Variables: in.Variables,
+	}, asJSON)
 }
 
 func (e *env) printInspection(doc inspection, asJSON bool) error {

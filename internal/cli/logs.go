@@ -43,46 +43,17 @@ ended.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.dispatch(cmd,
-			func() error { return runLogs(cmd.Context(), e, args[0], o) },
-			func(ctx context.Context, s backend.Server) error { return runServerLogs(ctx, e, s, args[0], o) },
-			"follow", "json")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runLogs(ctx, e, b, args[0], o) })
 	}
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on with what comes, until the commands have ended")
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "print one compact JSON object a line for each piece of output")
 	return cmd
 }
 
-func runLogs(ctx context.Context, e *env, name string, o logsOptions) error {
-	_, sb, err := e.open(name)
-	if err != nil {
-		return err
-	}
-	return e.showLogs(ctx, name, o, func(ctx context.Context, do func(outlog.Record) error) error {
-		if !o.Follow {
-			return outlog.Read(ctx, sb.Dir(), nil, do)
-		}
-		return outlog.Read(ctx, sb.Dir(), sb.HasSupervisor, do)
-	})
-}
-
-// runServerLogs is runLogs of a server's sandbox.
-func runServerLogs(ctx context.Context, e *env, s backend.Server, name string, o logsOptions) error {
-	sb, err := s.Sandbox(ctx, name)
-	if err != nil {
-		return err
-	}
-	return e.showLogs(ctx, name, o, func(ctx context.Context, do func(outlog.Record) error) error {
-		return s.Logs(ctx, string(sb.Record.ID), o.Follow, do)
-	})
-}
-
-// showLogs prints the records that read calls its argument with, and says so if
-// there are none.
-func (e *env) showLogs(ctx context.Context, name string, o logsOptions, read func(context.Context, func(outlog.Record) error) error) error {
+func runLogs(ctx context.Context, e *env, b backend.Backend, name string, o logsOptions) error {
 	any := false
 	show := func(ctx context.Context) error {
-		return read(ctx, func(r outlog.Record) error {
+		return b.Logs(ctx, name, o.Follow, func(r outlog.Record) error {
 			any = true
 			if o.JSON {
 				return printLogJSON(e.stdout, r)

@@ -54,41 +54,16 @@ one it shows that much, and a "+".`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return e.dispatch(cmd,
-			func() error { return runLs(cmd.Context(), e, asJSON, quiet) },
-			func(ctx context.Context, s backend.Server) error { return runServerLs(ctx, e, s, asJSON, quiet) },
-			"json", "quiet")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error { return runLs(ctx, e, b, asJSON, quiet) })
 	}
 	jsonFlag(cmd, &asJSON)
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the names only")
 	return cmd
 }
 
-func runLs(ctx context.Context, e *env, asJSON, quiet bool) error {
-	home, err := e.openHome()
-	if err != nil {
-		return err
-	}
-	all, damaged := home.List()
-	entries := []listedEntry{}
-	for _, sb := range all {
-		status, err := statusOf(ctx, sb)
-		if err != nil {
-			return err
-		}
-		entry := listedOf(sb.Record(), status)
-		if !quiet {
-			entry.measure(sb)
-		}
-		entries = append(entries, entry)
-	}
-	return errors.Join(e.printListing(entries, asJSON, quiet), damaged)
-}
-
-// runServerLs lists the sandboxes of a server. Their sources are its codebases.
-func runServerLs(ctx context.Context, e *env, s backend.Server, asJSON, quiet bool) error {
-	all, err := s.Sandboxes(ctx, !quiet)
-	if err != nil {
+func runLs(ctx context.Context, e *env, b backend.Backend, asJSON, quiet bool) error {
+	all, err := b.Sandboxes(ctx, !quiet)
+	if all == nil && err != nil {
 		return err
 	}
 	entries := []listedEntry{}
@@ -99,14 +74,7 @@ func runServerLs(ctx context.Context, e *env, s backend.Server, asJSON, quiet bo
 		}
 		entries = append(entries, entry)
 	}
-	return e.printListing(entries, asJSON, quiet)
-}
-
-// measure adds what the sandbox holds, where anybody can tell.
-func (l *listedEntry) measure(sb *record.Sandbox) {
-	if u, err := review.UsageOf(sb); err == nil {
-		l.holds(u)
-	}
+	return errors.Join(e.printListing(entries, asJSON, quiet), err)
 }
 
 func (l *listedEntry) holds(u review.Usage) {
@@ -178,16 +146,4 @@ func formatAge(d time.Duration) string {
 		return fmt.Sprintf("%dm", d/time.Minute)
 	}
 	return fmt.Sprintf("%ds", max(0, d/time.Second))
-}
-
-// statusOf says whether a supervisor lives.
-func statusOf(ctx context.Context, sb *record.Sandbox) (string, error) {
-	c, err := client(ctx, sb)
-	if err != nil {
-		return "", err
-	}
-	if c == nil {
-		return "stopped", nil
-	}
-	return "running", nil
 }

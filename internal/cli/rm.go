@@ -3,17 +3,15 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/config"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
-	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
@@ -32,52 +30,28 @@ audit log stays readable under the sandbox's id.`,
 	}
 	marked(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return e.dispatch(cmd,
-			func() error {
-				home, err := e.openHome()
-				if err != nil {
-					return err
-				}
-				return forEach(args, func(name string) error { return runRm(cmd.Context(), e, home, name, force) })
-			},
-			func(ctx context.Context, s backend.Server) error {
-				return forEach(args, func(name string) error { return e.removeOnServer(ctx, s, name, force) })
-			}, "force")
+		return e.on(cmd, func(ctx context.Context, b backend.Backend) error {
+			return forEach(args, func(name string) error { return runRm(ctx, e, b, name, force) })
+		})
 	}
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "remove it although it runs or has changes that were not applied; no error if it does not exist")
 	return cmd
 }
 
-// removeOnServer destroys a sandbox of a server.
-func (e *env) removeOnServer(ctx context.Context, s backend.Server, name string, force bool) error {
-	sb, err := s.Sandbox(ctx, name)
+func runRm(ctx context.Context, e *env, b backend.Backend, name string, force bool) error {
+	p := e.progress("removing " + vpath.Escape(name))
+	gone, err := b.Remove(ctx, name, force)
+	p.stop()
+	e.sayKilled(gone.Stopped)
 	switch {
-	case force && errdefs.Is(err, errdefs.NotFound):
-		return nil
-	case err != nil:
+	case err != nil || gone.Name == "":
 		return err
-	case force:
-		return e.removeKnown(ctx, s, sb)
-	case sb.Status == record.Running:
-		return errdefs.New(errdefs.Precondition, "sandbox %s: running; %s", sb.Record.Name, stopFirst(sb.Record.Name))
+	case gone.LogHere:
+		e.say("%s is gone; its log stays: agentfense audit %s", gone.Name, gone.ID)
+	default:
+		e.say("%s is gone; its log stays on the server, as that of %s", gone.Name, gone.ID)
 	}
-	pending, err := s.Review(ctx, sb, nil, true, "")
-	if err == nil {
-		err = refusePending(sb.Record.Name, review.PendingOf(pending.Files()))
-	}
-	if err != nil {
-		return err
-	}
-	return e.removeKnown(ctx, s, sb)
-}
-
-// removeKnown destroys a sandbox of a server that rm was given.
-func (e *env) removeKnown(ctx context.Context, s backend.Server, sb backend.Sandbox) error {
-	err := e.destroyOnServer(ctx, s, sb)
-	if err == nil {
-		e.say("%s is gone; its log stays on the server, as that of %s", sb.Record.Name, sb.Record.ID)
-	}
-	return err
+	return nil
 }
 
 // destroyOnServer destroys a sandbox of a server, with what was uploaded for it.
@@ -121,76 +95,19 @@ func deleteUpload(ctx context.Context, s backend.Server, codebase string) error 
 	return err
 }
 
-func runRm(ctx context.Context, e *env, home *record.Home, name string, force bool) error {
-	sb, err := home.Open(name)
-	var check func(*record.Sandbox) error
-	switch {
-	case force && errdefs.Is(err, errdefs.NotFound):
-		return nil
-	case err != nil: // damaged ones can be removed too
-	case force:
-		err = e.stop(ctx, sb, supervise.StopPatience)
-	default:
-		err = launch.Cleanup(sb)
-	}
-	if sb != nil && err != nil {
-		return err
-	}
-	if !force {
-		check = func(sb *record.Sandbox) error { return e.checkPending(ctx, name, sb) }
-	}
-	if err := e.removeIf(home, name, check); err != nil || sb == nil {
-		return err
-	}
-	e.say("%s is gone; its log stays: agentfense audit %s", sb.Name(), sb.ID())
-	return nil
-}
-
-// pendingVerb is the hidden verb that refuses a sandbox with changes, run where
-// files that are closed to their owner are open to us.
-const pendingVerb = "__pending"
-
 func newPending(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:    pendingVerb + " NAME",
+		Use:    local.PendingVerb + " NAME",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, sb, err := e.open(args[0])
+			home, err := e.openHome()
 			if err != nil {
 				return err
 			}
-			return e.checkPending(cmd.Context(), args[0], sb)
+			return local.New(home, e.owner).CheckPending(cmd.Context(), args[0])
 		},
 	}
-}
-
-// checkPending refuses to remove a sandbox with changes that were not applied, or
-// one of which nobody can tell. sb is nil if its record is damaged.
-func (e *env) checkPending(ctx context.Context, name string, sb *record.Sandbox) error {
-	if sb == nil {
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: its record is damaged, so changes that were not applied cannot be counted; to remove it with all it holds: agentfense rm --force %[1]s", vpath.Escape(name))
-	}
-	if done, err := e.asOwner(ctx, sb, []string{pendingVerb, sb.Name()}); done || err != nil {
-		return err
-	}
-	pending, err := review.CountPending(sb)
-	if err != nil {
-		return errdefs.New(errdefs.KindOf(err), "%w; to remove it with all it holds: agentfense rm --force %s", err, sb.Name())
-	}
-	return refusePending(sb.Name(), pending)
-}
-
-// refusePending is the error of rm for changes that were not applied. Errors:
-// Precondition.
-func refusePending(name string, p review.Pending) error {
-	switch p.Changes {
-	case 0:
-		return nil
-	case p.LeftOut:
-		return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s that apply never takes; look: agentfense diff %[1]s · remove it with them: agentfense rm --force %[1]s", name, plural(p.LeftOut, "change"))
-	}
-	return errdefs.New(errdefs.Precondition, "sandbox %[1]s: %[2]s not applied; look: agentfense diff %[1]s · keep: agentfense apply %[1]s · drop: agentfense discard %[1]s, or remove it with them: agentfense rm --force %[1]s", name, plural(p.Changes, "change"))
 }
 
 // remove is removeIf whatever the sandbox holds.
@@ -203,12 +120,7 @@ func (e *env) removeIf(home *record.Home, name string, check func(*record.Sandbo
 	defer p.stop()
 	err := home.RemoveIf(name, check)
 	if held := (*record.HeldError)(nil); errors.As(err, &held) && held.Owner.Purpose == record.PurposeSupervise {
-		return errdefs.New(errdefs.KindOf(err), "%w; %s", err, stopFirst(name))
+		return errdefs.New(errdefs.KindOf(err), "%w; %s", err, backend.StopFirst(name))
 	}
 	return errors.Join(err, launch.SweepHome(home))
-}
-
-// stopFirst says how a sandbox that runs can be removed.
-func stopFirst(name string) string {
-	return fmt.Sprintf("stop it first: agentfense stop %[1]s, or remove it with what was not applied: agentfense rm --force %[1]s", vpath.Escape(name))
 }

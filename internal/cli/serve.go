@@ -27,6 +27,8 @@ type Parts struct {
 	Serve func(ctx context.Context, o ServerOptions) error
 	// Dial connects to a server.
 	Dial func(ctx context.Context, at endpoint.Endpoint) (backend.Server, error)
+	// Backend is a server as the verbs see it.
+	Backend func(s backend.Server, openHome func() (*record.Home, error)) backend.Backend
 	// Tokens opens the tokens of the server with a configuration.
 	Tokens func(ctx context.Context, c *config.Config) (backend.Tokens, error)
 	// ReadToken reads a file that holds a token. Errors: NotFound;

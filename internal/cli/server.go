@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/cli/local"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/executable"
@@ -86,6 +88,47 @@ func (e *env) hereOnly(what string) error {
 		return nil
 	}
 	return usageError{errdefs.New(errdefs.Invalid, "%s: works only on this host: leave --endpoint and AGENTFENSE_ENDPOINT out", what)}
+}
+
+// on has do act on this host, or on the server that is given.
+func (e *env) on(cmd *cobra.Command, do func(context.Context, backend.Backend) error) error {
+	address := e.address()
+	var err error
+	if address == "" {
+		err = e.onHost(cmd, do)
+	} else {
+		err = e.onServer(cmd.Context(), address, func(ctx context.Context, s backend.Server) error {
+			return do(ctx, e.parts.Backend(s, e.openHome))
+		})
+	}
+	if only, is := errors.AsType[*backend.LocalOnlyError](err); is {
+		return usageError{errdefs.New(errdefs.Invalid, "%s %w", cmd.CommandPath(), only)}
+	}
+	return doneElsewhere(err)
+}
+
+// onHost has do act on this host.
+func (e *env) onHost(cmd *cobra.Command, do func(context.Context, backend.Backend) error) error {
+	if given := slices.IndexFunc(endpointFlags, cmd.Flags().Changed); given >= 0 {
+		return usageError{errdefs.New(errdefs.Invalid, "--%s: needs --endpoint", endpointFlags[given])}
+	}
+	home, err := e.openHome()
+	if err != nil {
+		return err
+	}
+	return do(cmd.Context(), local.New(home, e.owner))
+}
+
+// doneElsewhere is err, or how another process ended that has done the rest.
+func doneElsewhere(err error) error {
+	done, is := errors.AsType[*backend.DoneError](err)
+	switch {
+	case !is:
+		return err
+	case done.Code == exitOK:
+		return nil
+	}
+	return exitError(done.Code)
 }
 
 // dispatch does here what cmd says, or there, on the server that is given, for

@@ -1,0 +1,83 @@
+// Package local does what the verbs ask for with the sandboxes of this host, which
+// are directories of the state directory: it is the backend.Backend that needs no
+// server.
+//
+// It prints nothing. It holds no sandbox between two calls: each call opens the one
+// it names, and takes the locks that packages record, apply and supervise take.
+package local
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
+	"github.com/agentfense/agentfense/internal/view/policy"
+)
+
+// Backend is the sandboxes of a state directory. It may be used concurrently.
+type Backend struct {
+	home    *record.Home
+	isOwner bool
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New is the sandboxes of home. isOwner says that this process has capabilities over
+// its own files, as launch.RunAsOwner gives them.
+func New(home *record.Home, isOwner bool) *Backend { return &Backend{home, isOwner} }
+
+// Close does nothing.
+func (b *Backend) Close() error { return nil }
+
+// open returns the sandbox called name.
+func (b *Backend) open(name string) (*record.Sandbox, error) {
+	sb, err := b.home.Open(name)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, errdefs.New(errdefs.NotFound, "%w%s", err, b.didYouMean(name))
+	}
+	return sb, err
+}
+
+// didYouMean ends an error's text with the name that is near, if one is.
+func (b *Backend) didYouMean(name string) string {
+	all, _ := b.home.List() // damaged ones have no name worth proposing
+	names := make([]string, len(all))
+	for i, sb := range all {
+		names[i] = sb.Name()
+	}
+	if near := policy.Nearest(name, names); near != "" {
+		return fmt.Sprintf(", did you mean %q?", near)
+	}
+	return ""
+}
+
+// client returns a client of the running sandbox, or nil if it does not run.
+func client(ctx context.Context, sb *record.Sandbox) (*api.Client, error) {
+	c, err := api.Dial(ctx, sb.Dir())
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// asOwner returns nil if the sandbox's files can be read. If some are closed to their
+// owner, it runs the program with the command line args, as one that may read them,
+// and returns a *backend.DoneError.
+func (b *Backend) asOwner(ctx context.Context, sb *record.Sandbox, args []string) error {
+	if b.isOwner {
+		return nil
+	}
+	closed, err := sb.IsClosed()
+	if err != nil || !closed {
+		return err
+	}
+	code, err := launch.RunAsOwner(ctx, args)
+	if err != nil {
+		return err
+	}
+	return &backend.DoneError{Code: code}
+}

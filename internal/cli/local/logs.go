@@ -1,0 +1,86 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Logs calls do with what the detached commands of a sandbox wrote.
+func (b *Backend) Logs(ctx context.Context, name string, follow bool, do func(outlog.Record) error) error {
+	sb, err := b.open(name)
+	if err != nil {
+		return err
+	}
+	if !follow {
+		return outlog.Read(ctx, sb.Dir(), nil, do)
+	}
+	return outlog.Read(ctx, sb.Dir(), sb.HasSupervisor, do)
+}
+
+// Audit calls do with each audit record of a sandbox, or of one that was removed, by id.
+func (b *Backend) Audit(ctx context.Context, name string, follow bool, do func(audit.Record) error) error {
+	path, err := b.auditPath(name)
+	if err != nil {
+		return err
+	}
+	if follow {
+		return audit.Follow(ctx, path, do)
+	}
+	return audit.Read(path, do)
+}
+
+// VerifyAudit checks a log, as Audit finds it.
+func (b *Backend) VerifyAudit(_ context.Context, name string, known []audit.Head) (audit.Summary, error) {
+	path, err := b.auditPath(name)
+	if err != nil {
+		return audit.Summary{}, err
+	}
+	return audit.Verify(path, known...)
+}
+
+// auditPath finds the log of a sandbox, or of one that was removed, by id.
+func (b *Backend) auditPath(name string) (string, error) {
+	sb, err := b.open(name)
+	if err == nil {
+		return sb.AuditPath(), nil
+	}
+	if !errdefs.Is(err, errdefs.NotFound) {
+		return "", err
+	}
+	if strings.ContainsRune(name, '/') {
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox", vpath.Escape(name))
+	}
+	path := b.home.AuditPath(record.ID(name))
+	if _, err := os.Stat(path); err != nil {
+		return "", errdefs.New(errdefs.NotFound, "sandbox %s: no such sandbox, and no log of a removed one", vpath.Escape(name))
+	}
+	return path, nil
+}
+
+// ArchiveAudit moves the records of a sandbox's log into a new file.
+func (b *Backend) ArchiveAudit(_ context.Context, name, file string) (err error) {
+	sb, err := b.open(name)
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return errdefs.New(errdefs.Precondition, "--archive %s: %w", vpath.Quote(file), errors.Unwrap(err))
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	return sb.ArchiveLog(out)
+}
+
+// PruneAudit deletes the logs of sandboxes that were removed longer ago than age.
+func (b *Backend) PruneAudit(_ context.Context, age time.Duration) (int, error) {
+	return b.home.PruneLogs(age)
+}

@@ -1,0 +1,95 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
+	"github.com/agentfense/agentfense/internal/sandbox/outlog"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Backend does what the verbs ask for with the sandboxes of a server. What this host
+// has to remember of them, such as the directory that was uploaded, is in the state
+// directory.
+type Backend struct {
+	*Client
+	openHome func() (*record.Home, error)
+}
+
+var _ backend.Backend = (*Backend)(nil)
+
+// New is the sandboxes of the server that c reaches. openHome opens the state
+// directory of this host.
+func New(c *Client, openHome func() (*record.Home, error)) *Backend { return &Backend{c, openHome} }
+
+// uploadOf returns what is remembered of the directory that was uploaded for a
+// sandbox, nil if nothing is.
+func (b *Backend) uploadOf(sb backend.Sandbox) (*record.Upload, error) {
+	home, err := b.openHome()
+	if err != nil {
+		return nil, err
+	}
+	u, err := home.Upload(sb.Record.ID)
+	if errdefs.Is(err, errdefs.NotFound) {
+		return nil, nil
+	}
+	return u, err
+}
+
+// Inspect tells what a sandbox is, without the paths of the server's host. It has the
+// names of the variables that this host passes on, too.
+func (b *Backend) Inspect(ctx context.Context, name string) (backend.Inspection, error) {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return backend.Inspection{}, err
+	}
+	u, err := b.uploadOf(sb)
+	if err == nil && u != nil {
+		var names []string
+		names, err = u.Names()
+		for _, name := range names {
+			sb.Variables = append(sb.Variables, record.HostPath(name))
+		}
+		slices.Sort(sb.Variables)
+		sb.Variables = slices.Compact(sb.Variables)
+	}
+	return backend.Inspection{Sandbox: sb}, err
+}
+
+// Logs calls do with what the detached commands of a sandbox wrote.
+func (b *Backend) Logs(ctx context.Context, name string, follow bool, do func(outlog.Record) error) error {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	return b.Client.Logs(ctx, string(sb.Record.ID), follow, do)
+}
+
+// Audit calls do with each audit record of a sandbox.
+func (b *Backend) Audit(ctx context.Context, name string, follow bool, do func(audit.Record) error) error {
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	return b.Client.Audit(ctx, string(sb.Record.ID), 0, follow, do)
+}
+
+// VerifyAudit is the server's own task, whose log it is.
+func (b *Backend) VerifyAudit(context.Context, string, []audit.Head) (audit.Summary, error) {
+	return audit.Summary{}, localOnly("verify")
+}
+
+// ArchiveAudit is the server's own task.
+func (b *Backend) ArchiveAudit(context.Context, string, string) error { return localOnly("archive") }
+
+// PruneAudit is the server's own task.
+func (b *Backend) PruneAudit(context.Context, time.Duration) (int, error) {
+	return 0, localOnly("prune")
+}
+
+// localOnly refuses a flag.
+func localOnly(flag string) error { return &backend.LocalOnlyError{Flag: flag} }

@@ -1,0 +1,120 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/agentfense/agentfense/internal/cli/backend"
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/config"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+	"github.com/agentfense/agentfense/internal/sandbox/review"
+)
+
+// Stop ends a sandbox if it runs. How long that may take the server decides.
+func (b *Backend) Stop(ctx context.Context, name string, o backend.StopOptions) (backend.Stopped, error) {
+	switch {
+	case o.Force:
+		return backend.Stopped{}, localOnly("force")
+	case o.Timeout != nil:
+		return backend.Stopped{}, localOnly("timeout")
+	}
+	sb, err := b.Sandbox(ctx, name)
+	if err != nil || sb.Status != record.Running {
+		return backend.Stopped{}, err
+	}
+	return backend.Stopped{Name: sb.Record.Name}, b.Client.Stop(ctx, string(sb.Record.ID))
+}
+
+// Remove destroys a sandbox, with what was uploaded for it.
+func (b *Backend) Remove(ctx context.Context, name string, force bool) (backend.Removed, error) {
+	sb, err := b.Sandbox(ctx, name)
+	switch {
+	case force && errdefs.Is(err, errdefs.NotFound):
+		return backend.Removed{}, nil
+	case err != nil:
+		return backend.Removed{}, err
+	case force:
+	case sb.Status == record.Running:
+		return backend.Removed{}, errdefs.New(errdefs.Precondition, "sandbox %s: running; %s", sb.Record.Name, backend.StopFirst(sb.Record.Name))
+	default:
+		pending, err := b.Review(ctx, sb, nil, true, "")
+		if err == nil {
+			err = backend.RefusePending(sb.Record.Name, review.PendingOf(pending.Files()))
+		}
+		if err != nil {
+			return backend.Removed{}, err
+		}
+	}
+	if err := b.Destroy(ctx, string(sb.Record.ID)); err != nil {
+		return backend.Removed{}, err
+	}
+	return backend.Removed{Name: sb.Record.Name, ID: sb.Record.ID}, b.forgetUpload(ctx, sb)
+}
+
+// forgetUpload removes what is left of the upload of a sandbox that is gone: what this
+// host remembers of the directory, and the uploaded copy. The copy stays where the
+// server synchronises changes into it, which the directory may lack.
+func (b *Backend) forgetUpload(ctx context.Context, sb backend.Sandbox) error {
+	upload, err := b.uploadOf(sb)
+	if err != nil || upload == nil {
+		return err
+	}
+	if err := upload.Forget(); err != nil {
+		return err
+	}
+	if sync := sb.Record.Served.Sync; sync != "" && sync != config.SyncManual {
+		return nil
+	}
+	return b.deleteUpload(ctx, upload.CodebaseID())
+}
+
+// deleteUpload deletes an uploaded copy, unless another sandbox is made of it.
+func (b *Backend) deleteUpload(ctx context.Context, codebase string) error {
+	err := b.DeleteCodebase(context.WithoutCancel(ctx), codebase)
+	if errdefs.Is(err, errdefs.Precondition) {
+		return nil
+	}
+	return err
+}
+
+// Unused lists the sandboxes that may be removed.
+func (b *Backend) Unused(ctx context.Context, o backend.UnusedOptions) ([]backend.Unused, error) {
+	all, err := b.Sandboxes(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	list := []backend.Unused{}
+	for _, sb := range all {
+		r := sb.Record
+		used := r.CreatedAt
+		if r.Served != nil && r.Served.StoppedAt.After(used) {
+			used = r.Served.StoppedAt
+		}
+		if sb.Status == record.Running || time.Since(used) < o.Older {
+			continue
+		}
+		review, err := b.Review(ctx, sb, nil, true, "")
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		holds := backend.HoldsOf(len(review.Files()), r.Home)
+		if !holds.Nothing() && !o.Force {
+			continue
+		}
+		list = append(list, backend.Unused{Name: r.Name, Holds: holds, Remove: func(ctx context.Context) error {
+			destroy := b.DestroyUnused
+			if o.Force {
+				destroy = b.Destroy
+			}
+			if err := destroy(ctx, string(r.ID)); err != nil {
+				return err
+			}
+			return b.forgetUpload(ctx, sb)
+		}})
+	}
+	return list, errors.Join(errs...)
+}
