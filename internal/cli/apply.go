@@ -13,6 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -86,7 +87,7 @@ func runApply(ctx context.Context, e *env, name string, paths []vpath.Path, o ap
 		return err
 	}
 	if options.Reviewed == "" && !o.Latest {
-		if options.Reviewed, err = review.LastShown(sb); err != nil {
+		if options.Reviewed, err = manifest.LastShown(sb); err != nil {
 			return err
 		}
 		options.AtStart = options.Reviewed == ""

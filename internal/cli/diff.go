@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -83,7 +84,7 @@ func runDiff(ctx context.Context, e *env, name string, paths []vpath.Path, o dif
 	if err != nil {
 		return err
 	}
-	return e.showDiff(o, func() (*review.Review, error) { return review.Open(sb, paths...) }, base, func(digest string) error { return review.SetLastShown(sb, digest) })
+	return e.showDiff(o, func() (*review.Review, error) { return review.Open(sb, paths...) }, base, func(digest string) error { return manifest.SetLastShown(sb, digest) })
 }
 
 // shownBefore returns the digest of what was shown before a part is, "" for
@@ -92,7 +93,7 @@ func shownBefore(ctx context.Context, sb *record.Sandbox, paths []vpath.Path, o 
 	if len(paths) == 0 || o.Stat || o.NameStatus {
 		return "", nil
 	}
-	last, err := review.LastShown(sb)
+	last, err := manifest.LastShown(sb)
 	if err != nil || last != "" {
 		return last, err
 	}
@@ -100,7 +101,7 @@ func shownBefore(ctx context.Context, sb *record.Sandbox, paths []vpath.Path, o 
 	if err != nil || live != nil {
 		return "", err
 	}
-	return review.RememberNow(sb)
+	return manifest.StoreNow(sb)
 }
 
 func runServerDiff(ctx context.Context, e *env, s backend.Server, name string, paths []vpath.Path, o diffOptions) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 )
 
@@ -72,5 +72,5 @@ func (e *env) afterRun(ctx context.Context, sb *record.Sandbox, afterSeq uint64,
 		return err
 	}
 	// Nothing runs: what the summary lists is what is there, and counts as shown.
-	return errors.Join(err, review.SetLastShown(sb, ""))
+	return errors.Join(err, manifest.SetLastShown(sb, ""))
 }

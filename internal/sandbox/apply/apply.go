@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -218,7 +219,7 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 	err = errors.Join(err, tell())
 	if o.To == nil {
 		if done := p.settled(); len(done) > 0 {
-			err = errors.Join(err, review.Settle(s, func(at vpath.Path) bool { return done[at] }))
+			err = errors.Join(err, manifest.Settle(s, func(at vpath.Path) bool { return done[at] }))
 		}
 	}
 	return result, err
@@ -226,12 +227,12 @@ func Changes(ctx context.Context, s *record.Sandbox, o Options) (result Result, 
 
 // planReviewed plans what o says.
 func planReviewed(w *changes.Work, changes []changes.Change, o Options) (p *plan, err error) {
-	var reviewed review.Manifest
+	var reviewed manifest.Manifest
 	switch {
 	case o.Reviewed != "":
-		reviewed, err = review.Reviewed(w.Sandbox, o.Reviewed)
+		reviewed, err = manifest.Load(w.Sandbox, o.Reviewed)
 	case o.AtStart && o.Drop != nil:
-		reviewed, err = review.ManifestOf(w, changes)
+		reviewed, err = manifest.Of(w, changes)
 	}
 	if err == nil {
 		p, err = newPlan(w, changes, reviewed, o.Paths)

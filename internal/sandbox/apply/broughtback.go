@@ -15,6 +15,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -22,11 +23,11 @@ import (
 // Shown is what a client was shown of the changes of a server's sandbox. Nothing
 // else is brought into its directory, whatever the server sends.
 type Shown struct {
-	entries review.Manifest
+	entries manifest.Manifest
 	holders map[vpath.Path]bool // directories above the entries
 }
 
-func shownOf(entries review.Manifest) *Shown {
+func shownOf(entries manifest.Manifest) *Shown {
 	s := &Shown{entries: entries, holders: map[vpath.Path]bool{}}
 	for p := range entries {
 		for dir := range p.Ancestors() {
@@ -61,9 +62,9 @@ func ShownOf(r *review.Review) (*Shown, error) {
 
 // ShownChanges returns what shows these changes.
 func ShownChanges(list []CarriedChange) *Shown {
-	entries := review.Manifest{}
+	entries := manifest.Manifest{}
 	for _, c := range list {
-		e := review.ShownEntry{Added: c.Status == changes.Added}
+		e := manifest.Entry{Added: c.Status == changes.Added}
 		if c.Status != changes.Deleted {
 			e.Mode, e.Target = shownMode(c.Mode), record.HostPath(c.Target).String()
 		}
@@ -93,8 +94,8 @@ func (s *Shown) Beside(before *Shown, paths []vpath.Path) *Shown {
 	if before == nil || len(paths) == 0 {
 		return s
 	}
-	all, shown := maps.Clone(before.entries), review.Selection(paths)
-	maps.DeleteFunc(all, func(p vpath.Path, _ review.ShownEntry) bool { return shown(p) })
+	all, shown := maps.Clone(before.entries), changes.Selection(paths)
+	maps.DeleteFunc(all, func(p vpath.Path, _ manifest.Entry) bool { return shown(p) })
 	maps.Copy(all, s.entries)
 	return shownOf(all)
 }
@@ -170,7 +171,7 @@ func LastShownOf(u *record.Upload, digest string) (*Shown, error) {
 	if f.Digest != digest {
 		return nil, errdefs.New(errdefs.NotFound, "review %s: not shown here last: run agentfense diff again", digest)
 	}
-	entries, err := review.DecodeManifest(f.Changes, f.Entries)
+	entries, err := manifest.Decode(f.Changes, f.Entries)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
-	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -76,7 +76,7 @@ func (p *plan) carry(s *step, put func(CarriedChange, *os.File) error) error {
 			return err
 		}
 	}
-	e := review.EntryOf(&s.Change, target)
+	e := manifest.EntryOf(&s.Change, target)
 	c.Mode, c.Target = e.Mode, target
 	if !e.IsRegular() {
 		return put(c, nil)

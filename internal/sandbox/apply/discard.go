@@ -7,6 +7,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -75,7 +76,7 @@ func Discard(s *record.Sandbox, o DiscardOptions) (result DiscardResult, err err
 		return result, err
 	}
 	// Also what was shown there and is no change at this moment.
-	err = review.Settle(s, review.Selection(o.Paths))
+	err = manifest.Settle(s, changes.Selection(o.Paths))
 	if len(result.Paths) == 0 {
 		return result, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 )
@@ -44,7 +45,7 @@ func (p *plan) differs(s *step) (string, error) {
 	case want.Settled:
 		return madeAgain, nil
 	}
-	have := review.EntryOf(&s.Change, "")
+	have := manifest.EntryOf(&s.Change, "")
 	if have.Mode&record.TypeBits == unix.S_IFLNK && have.Mode == want.Mode {
 		target, err := p.work.Stack.Readlink(s.Path)
 		if err != nil {
@@ -76,7 +77,7 @@ func (p *plan) differsNow(s *step) (string, error) {
 	if p.reviewed == nil || s.Status == changes.Deleted || s.Info.Mode&record.TypeBits != unix.S_IFREG {
 		return "", nil
 	}
-	sum, err := review.SumOfDelta(p.work, s.Path)
+	sum, err := manifest.SumOfDelta(p.work, s.Path)
 	if err != nil {
 		return nowElse, record.UnlessDenied(err)
 	}
@@ -124,11 +125,11 @@ func (p *plan) holdBack() {
 	}
 }
 
-func isAddedFile(e review.ShownEntry) bool { return e.Added && !record.IsDir(e.Mode) }
+func isAddedFile(e manifest.Entry) bool { return e.Added && !record.IsDir(e.Mode) }
 
 // findGone lists what was reviewed at and below paths and is no change any more.
 func (p *plan) findGone(paths []vpath.Path) {
-	wanted := review.Selection(paths)
+	wanted := changes.Selection(paths)
 	for at, e := range p.reviewed {
 		s := p.at[at]
 		if (s == nil || s.Status == 0) && !e.Settled && !p.work.Resumed[at] && wanted(at) {
@@ -164,7 +165,7 @@ func (p *plan) checkContent(s *step, file *changes.Staged) error {
 		return err
 	}
 	var err error
-	if file.Sum, err = review.SumOf(file.File); err != nil {
+	if file.Sum, err = manifest.SumOf(file.File); err != nil {
 		return err
 	}
 	return p.checkSum(s, file.Sum)
@@ -190,7 +191,7 @@ func (p *plan) checkInPlace(s *step) error {
 		return err
 	}
 	defer f.Close()
-	sum, err := review.SumOf(f)
+	sum, err := manifest.SumOf(f)
 	if err != nil {
 		return err
 	}

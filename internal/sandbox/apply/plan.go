@@ -9,6 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/review"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -46,14 +47,14 @@ type plan struct {
 	groups []review.Group
 	// reviewed is what may be applied, nil for what is there now; gone is what of
 	// it is no change any more.
-	reviewed review.Manifest
+	reviewed manifest.Manifest
 	gone     []vpath.Path
 	named    []vpath.Path // that were asked for
 }
 
 // newPlan decides what becomes of each change, looking only. What is not as
 // reviewed has it, unless that is nil, is left out. named is what was asked for.
-func newPlan(w *changes.Work, changes []changes.Change, reviewed review.Manifest, named []vpath.Path) (*plan, error) {
+func newPlan(w *changes.Work, changes []changes.Change, reviewed manifest.Manifest, named []vpath.Path) (*plan, error) {
 	p := &plan{work: w, named: named, at: make(map[vpath.Path]*step, len(changes)), reviewed: reviewed}
 	for _, c := range changes {
 		s := &step{Change: c, outcome: Applied}
@@ -69,7 +70,7 @@ func newPlan(w *changes.Work, changes []changes.Change, reviewed review.Manifest
 
 // showSteps finds out how a review shows the steps, before any is taken.
 func (p *plan) showSteps(changes []changes.Change) error {
-	files, groups, err := review.FileDiffs(p.work, changes, review.Manifest{})
+	files, groups, err := review.FileDiffs(p.work, changes, manifest.Manifest{})
 	if err != nil {
 		return err
 	}

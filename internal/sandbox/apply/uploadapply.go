@@ -86,8 +86,8 @@ type staging struct {
 	stack  *layer.Stack
 	// told are the outcomes at the paths that are not brought over, or for which
 	// there is nothing to do.
-	told map[vpath.Path]PathResult
-	sums map[vpath.Path]sum // of regular files and of links
+	told    map[vpath.Path]PathResult
+	sums    map[vpath.Path]sum // of regular files and of links
 	carried []CarriedChange
 	// gone are directories that are deleted, modes those that get one, once all else
 	// is done; parents first.

@@ -144,48 +144,6 @@ func MarkTaken(all []layer.Change) []vpath.Path {
 	return taken
 }
 
-// selected tells which changes are meant by paths. There may be very many of
-// both.
-func selected(all []layer.Change, paths []vpath.Path) ([]bool, error) {
-	wanted := make([]bool, len(all))
-	met := make(map[vpath.Path]bool, len(paths)) // what is meant, and whether anything changed there
-	for _, p := range paths {
-		met[p] = false
-	}
-	for i, c := range all {
-		wanted[i] = len(paths) == 0
-		for p := c.Path.Plain(); len(met) > 0; p = p.Dir() {
-			if _, meant := met[p]; meant {
-				wanted[i], met[p] = true, true
-			}
-			if p.IsRoot() {
-				break
-			}
-		}
-	}
-	for _, p := range paths {
-		if !met[p] {
-			return nil, errdefs.New(errdefs.NotFound, "path %s: nothing changed there", p)
-		}
-	}
-	return wanted, nil
-}
-
-// addWays marks as wanted the directories that the sandbox made and that lead
-// to what is wanted.
-func addWays(all []layer.Change, wanted []bool) {
-	ways := map[vpath.Path]bool{}
-	for i, c := range slices.Backward(all) {
-		made := (c.Kind == layer.Created || c.TypeChanged) && record.IsDir(c.Info.Mode)
-		wanted[i] = wanted[i] || made && ways[c.Path]
-		if wanted[i] {
-			ways[c.Path.Dir()] = true
-		}
-	}
-	// A directory of the source between two of the sandbox's breaks no way:
-	// what lies in a directory the sandbox made, it made.
-}
-
 // Classify fills in what the change means.
 func (w *Work) Classify(c *Change) error {
 	var err error

@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/textdiff"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
@@ -88,10 +89,10 @@ type Review struct {
 	// content compares the contents of a file.
 	content func(*FileDiff) (Content, error)
 
-	paths   []vpath.Path // that were asked for
-	implied Manifest     // directories that are not listed
-	shown   Manifest     // files whose contents were compared
-	digest  string       // see Remember
+	paths   []vpath.Path      // that were asked for
+	implied manifest.Manifest // directories that are not listed
+	shown   manifest.Manifest // files whose contents were compared
+	digest  string            // see Remember
 }
 
 // Of shows changes that are known from elsewhere. digest names what is
@@ -114,7 +115,7 @@ func Open(s *record.Sandbox, paths ...vpath.Path) (*Review, error) {
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: Manifest{}, shown: Manifest{}}
+	r := &Review{name: s.Name(), id: s.ID(), work: w, paths: paths, implied: manifest.Manifest{}, shown: manifest.Manifest{}}
 	if r.files, r.groups, err = FileDiffs(w, changes, r.implied); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -146,7 +147,7 @@ func (r *Review) Groups() []Group { return r.groups }
 
 // FileDiffs lists changes, and the groups that they are in. Directories that it
 // leaves out it adds to left.
-func FileDiffs(w *changes.Work, changes []changes.Change, left Manifest) ([]FileDiff, []Group, error) {
+func FileDiffs(w *changes.Work, changes []changes.Change, left manifest.Manifest) ([]FileDiff, []Group, error) {
 	if len(changes) == 0 {
 		return nil, []Group{}, nil // most runs change nothing, and need no marks either
 	}
@@ -162,7 +163,7 @@ func FileDiffs(w *changes.Work, changes []changes.Change, left Manifest) ([]File
 		}
 		if silent[c.Path] {
 			if !c.IsOwn() {
-				left[c.Path] = EntryOf(&c, "")
+				left[c.Path] = manifest.EntryOf(&c, "")
 			}
 			continue
 		}
@@ -267,7 +268,7 @@ func (r *Review) NoteShown(f *FileDiff) error {
 	if r.work == nil {
 		return nil
 	}
-	e, err := entryNow(r.work, &f.Change)
+	e, err := manifest.EntryNow(r.work, &f.Change)
 	switch {
 	case err == nil && (!e.IsRegular() || e.SHA256 != ""):
 		r.shown[f.Path] = e
@@ -283,9 +284,9 @@ func (r *Review) Content(f *FileDiff) (Content, error) { return r.content(f) }
 
 func (r *Review) compare(f *FileDiff) (Content, error) {
 	var c Content
-	entry := EntryOf(&f.Change, "")
+	entry := manifest.EntryOf(&f.Change, "")
 	if f.New != nil {
-		entry = EntryOf(&f.Change, f.New.Target)
+		entry = manifest.EntryOf(&f.Change, f.New.Target)
 	}
 	before, err := r.oldContent(f, &c)
 	if err != nil {
@@ -373,7 +374,7 @@ func readSide(c *Content, whole bool, open func() (*os.File, error)) (sideConten
 	}
 	defer f.Close()
 	var side sideContent
-	if side.sum, side.head, err = readContent(f, textdiff.SizeLimit+1, whole); err != nil {
+	if side.sum, side.head, err = manifest.ReadContent(f, textdiff.SizeLimit+1, whole); err != nil {
 		return side, errdefs.New(record.DiskKind(err), "diff: %w", err)
 	}
 	if len(side.head) > textdiff.SizeLimit {

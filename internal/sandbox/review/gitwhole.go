@@ -19,7 +19,7 @@ func CheckWhole(w *changes.Work, list []changes.Change, paths []vpath.Path, name
 	if len(paths) == 0 {
 		return nil
 	}
-	meant := Selection(paths)
+	meant := changes.Selection(paths)
 	parts := partsOfGit(list, meant)
 	if len(parts) == 0 {
 		return nil

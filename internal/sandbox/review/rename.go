@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
+	"github.com/agentfense/agentfense/internal/sandbox/manifest"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
@@ -57,7 +58,7 @@ func (s *renameSearch) pair(f *FileDiff) {
 	if !slices.ContainsFunc(candidates, func(c *FileDiff) bool { return c.RenamedTo == "" }) || !s.mayRead(f.New.SizeBytes) {
 		return
 	}
-	sum, err := SumOfDelta(s.work, f.Path)
+	sum, err := manifest.SumOfDelta(s.work, f.Path)
 	if err != nil || sum == "" {
 		return // it is shown as an addition
 	}
@@ -87,7 +88,7 @@ func (s *renameSearch) sourceSum(f *FileDiff) string {
 	sum := ""
 	if s.mayRead(f.Old.SizeBytes) {
 		if file, err := s.work.Stack.OpenSource(f.Path); err == nil {
-			if sum, err = SumOf(file); err != nil {
+			if sum, err = manifest.SumOf(file); err != nil {
 				sum = ""
 			}
 			file.Close()

@@ -1,9 +1,8 @@
-package review
+package manifest
 
 import (
 	"cmp"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,58 +27,30 @@ const (
 
 // How much is kept. Of what is more the oldest goes.
 const (
-	maxReviews     = 32
-	maxReviewBytes = 64 << 20
+	maxStored      = 32
+	maxStoredBytes = 64 << 20
 )
 
-// Remember stores what r has shown of files, all of which its caller has shown
-// with their contents, and returns its digest. What is not at or below the paths
-// of r is as the digest base has it, if that is not "".
-// Errors: NotFound, Precondition: base cannot be had; those of the host.
-func (r *Review) Remember(base string, files []FileDiff) (string, error) {
-	switch {
-	case r.work == nil:
-		return r.digest, nil
-	case len(r.paths) == 0:
-		return r.remember("", nil, files)
-	}
-	return r.remember(base, r.paths, files)
-}
-
-// RememberMore is Remember for the page of files that follows those of base.
-func (r *Review) RememberMore(base string, files []FileDiff) (string, error) {
-	return r.remember(base, nil, files)
-}
-
-// remember stores files beside what base has, but for what lies at and below
-// replaced.
-func (r *Review) remember(base string, replaced []vpath.Path, files []FileDiff) (digest string, err error) {
-	err = withReviews(r.work.Sandbox, true, func(dir string) error {
+// Store changes what the digest base names, "" for nothing, stores it and returns its
+// digest. Errors: NotFound, Precondition: base cannot be had; those of the host.
+func Store(s *record.Sandbox, base string, change func(Manifest)) (digest string, err error) {
+	err = withManifests(s, true, func(dir string) error {
 		m := Manifest{}
 		if base != "" {
-			if m, err = loadManifest(dir, base); err != nil {
+			if m, err = load(dir, base); err != nil {
 				return err
 			}
 		}
-		if len(replaced) > 0 {
-			wanted := Selection(replaced)
-			maps.DeleteFunc(m, func(p vpath.Path, _ ShownEntry) bool { return wanted(p) })
-		}
-		maps.Copy(m, r.implied)
-		for _, f := range files {
-			if e, is := r.shown[f.Path]; is {
-				m[f.Path] = e
-			}
-		}
+		change(m)
 		digest = m.Digest()
-		return storeManifest(dir, digest, m)
+		return store(dir, digest, m)
 	})
 	return digest, err
 }
 
-// RememberNow is Remember of all that the sandbox has changed, for one that does
-// not run: what its last command left counts as shown.
-func RememberNow(s *record.Sandbox) (digest string, err error) {
+// StoreNow stores all that the sandbox has changed, for one that does not run: what its
+// last command left counts as shown.
+func StoreNow(s *record.Sandbox) (digest string, err error) {
 	w, err := changes.OpenToRead(s)
 	if err != nil {
 		return "", err
@@ -89,12 +60,12 @@ func RememberNow(s *record.Sandbox) (digest string, err error) {
 	if err != nil {
 		return "", err
 	}
-	m, err := ManifestOf(w, changes)
+	m, err := Of(w, changes)
 	if err != nil {
 		return "", err
 	}
 	digest = m.Digest()
-	return digest, withReviews(s, true, func(dir string) error { return storeManifest(dir, digest, m) })
+	return digest, withManifests(s, true, func(dir string) error { return store(dir, digest, m) })
 }
 
 // LastShown returns the digest of what was shown last to the owner of the state
@@ -114,7 +85,7 @@ func LastShown(s *record.Sandbox) (string, error) {
 
 // SetLastShown notes what LastShown returns.
 func SetLastShown(s *record.Sandbox, digest string) error {
-	return withReviews(s, digest != "", func(dir string) error {
+	return withManifests(s, digest != "", func(dir string) error {
 		if digest == "" {
 			return safefs.IgnoreAbsent(os.Remove(filepath.Join(dir, lastShown)))
 		}
@@ -122,9 +93,9 @@ func SetLastShown(s *record.Sandbox, digest string) error {
 	})
 }
 
-// withReviews calls do with the directory of reviews, which nobody else changes
+// withManifests calls do with the directory of reviews, which nobody else changes
 // meanwhile. Unless create is set, it does nothing where there is none.
-func withReviews(s *record.Sandbox, create bool, do func(dir string) error) error {
+func withManifests(s *record.Sandbox, create bool, do func(dir string) error) error {
 	dir := filepath.Join(s.Dir(), reviewsDir)
 	f, err := os.Open(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -150,42 +121,42 @@ func withReviews(s *record.Sandbox, create bool, do func(dir string) error) erro
 	return err
 }
 
-// Reviewed returns what digest names. Errors: Invalid for what is no digest;
+// Load returns what digest names. Errors: Invalid for what is no digest;
 // NotFound if it is kept no longer.
-func Reviewed(s *record.Sandbox, digest string) (m Manifest, err error) {
+func Load(s *record.Sandbox, digest string) (m Manifest, err error) {
 	if !record.IsDigest(digest) {
 		return nil, errdefs.New(errdefs.Invalid, "review %s: not a digest (want the 64 hex digits that diff prints)", vpath.Quote(digest))
 	}
-	err = withReviews(s, false, func(dir string) error {
-		m, err = loadManifest(dir, digest)
+	err = withManifests(s, false, func(dir string) error {
+		m, err = load(dir, digest)
 		return err
 	})
 	if err == nil && m == nil {
-		err = noReview(digest)
+		err = notStored(digest)
 	}
 	return m, err
 }
 
-func noReview(digest string) error {
+func notStored(digest string) error {
 	return errdefs.New(errdefs.NotFound, "review %s: not kept, or kept no longer: run diff again", digest)
 }
 
-func loadManifest(dir, digest string) (Manifest, error) {
+func load(dir, digest string) (Manifest, error) {
 	if !record.IsDigest(digest) {
 		return nil, errdefs.New(errdefs.Invalid, "review %s: not a digest", vpath.Quote(digest))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, digest))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, noReview(digest)
+		return nil, notStored(digest)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return DecodeManifest(text, digest)
+	return Decode(text, digest)
 }
 
-// storeManifest keeps m, and of the others as many as there is room for.
-func storeManifest(dir, digest string, m Manifest) error {
+// store keeps m, and of the others as many as there is room for.
+func store(dir, digest string, m Manifest) error {
 	text, err := m.Encode()
 	if err == nil {
 		err = safefs.WriteDurably(dir, digest, text)
@@ -193,14 +164,14 @@ func storeManifest(dir, digest string, m Manifest) error {
 	if err != nil {
 		return err
 	}
-	kept, err := storedReviews(dir)
+	kept, err := stored(dir)
 	if err != nil {
 		return err
 	}
 	bytes := int64(0)
 	for i, k := range kept {
 		bytes += k.size
-		if k.digest == digest || i < maxReviews && bytes <= maxReviewBytes {
+		if k.digest == digest || i < maxStored && bytes <= maxStoredBytes {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, k.digest)); err != nil {
@@ -210,26 +181,26 @@ func storeManifest(dir, digest string, m Manifest) error {
 	return nil
 }
 
-type storedReview struct {
+type storedManifest struct {
 	digest string
 	size   int64
 	at     time.Time
 }
 
-// storedReviews lists what is kept, the newest first.
-func storedReviews(dir string) ([]storedReview, error) {
+// stored lists what is kept, the newest first.
+func stored(dir string) ([]storedManifest, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	var list []storedReview
+	var list []storedManifest
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && record.IsDigest(e.Name()) {
-			list = append(list, storedReview{e.Name(), info.Size(), info.ModTime()})
+			list = append(list, storedManifest{e.Name(), info.Size(), info.ModTime()})
 		}
 	}
-	slices.SortFunc(list, func(a, b storedReview) int {
+	slices.SortFunc(list, func(a, b storedManifest) int {
 		return cmp.Or(b.at.Compare(a.at), cmp.Compare(a.digest, b.digest))
 	})
 	return list, nil
@@ -238,8 +209,8 @@ func storedReviews(dir string) ([]storedReview, error) {
 // Settle notes in all that is kept that the paths that done reports were applied or
 // discarded.
 func Settle(s *record.Sandbox, done func(vpath.Path) bool) error {
-	return withReviews(s, false, func(dir string) error {
-		kept, err := storedReviews(dir)
+	return withManifests(s, false, func(dir string) error {
+		kept, err := stored(dir)
 		for _, k := range kept {
 			err = errors.Join(err, settleIn(dir, k, done))
 		}
@@ -249,8 +220,8 @@ func Settle(s *record.Sandbox, done func(vpath.Path) bool) error {
 
 // settleIn is settle for one. Where there is no room to write, what is kept goes:
 // an apply of it then asks for another diff.
-func settleIn(dir string, k storedReview, done func(vpath.Path) bool) error {
-	m, err := loadManifest(dir, k.digest)
+func settleIn(dir string, k storedManifest, done func(vpath.Path) bool) error {
+	m, err := load(dir, k.digest)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,7 @@
-package review
+// Package manifest notes what a person was shown of a sandbox's changes: the type, mode and
+// content of each path, under a digest. Apply takes what a manifest names and nothing else.
+// Manifests are kept in the sandbox's directory.
+package manifest
 
 import (
 	"crypto/sha256"
@@ -19,10 +22,10 @@ import (
 )
 
 // Manifest is what a review showed, by path.
-type Manifest map[vpath.Path]ShownEntry
+type Manifest map[vpath.Path]Entry
 
-// ShownEntry is what apply makes of a path, as a review showed it.
-type ShownEntry struct {
+// Entry is what apply makes of a path, as a review showed it.
+type Entry struct {
 	// Mode is the type and the permission bits that apply would set, 0 for a
 	// deletion.
 	Mode   uint32 `json:"mode,omitempty"`
@@ -54,17 +57,17 @@ func (m Manifest) Digest() string {
 
 // Encode returns the stored form of the manifest.
 func (m Manifest) Encode() ([]byte, error) {
-	named := make(map[string]ShownEntry, len(m))
+	named := make(map[string]Entry, len(m))
 	for p, e := range m {
 		named[p.String()] = e
 	}
 	return json.Marshal(named)
 }
 
-// DecodeManifest reads the stored form of the manifest that digest names.
+// Decode reads the stored form of the manifest that digest names.
 // Errors: Precondition if it is another.
-func DecodeManifest(text []byte, digest string) (Manifest, error) {
-	var named map[string]ShownEntry
+func Decode(text []byte, digest string) (Manifest, error) {
+	var named map[string]Entry
 	if err := json.Unmarshal(text, &named); err != nil {
 		return nil, errdefs.New(errdefs.Precondition, "review %s: damaged: %w", digest, err)
 	}
@@ -86,29 +89,9 @@ func DecodeManifest(text []byte, digest string) (Manifest, error) {
 	return m, nil
 }
 
-// Selection tells what lies at or below one of the paths; no paths: everything
-// does. There may be very many paths.
-func Selection(paths []vpath.Path) func(vpath.Path) bool {
-	if len(paths) == 0 {
-		return func(vpath.Path) bool { return true }
-	}
-	meant := make(map[vpath.Path]bool, len(paths))
-	for _, p := range paths {
-		meant[p] = true
-	}
-	return func(p vpath.Path) bool {
-		for ; !meant[p]; p = p.Dir() {
-			if p.IsRoot() {
-				return false
-			}
-		}
-		return true
-	}
-}
-
 // EntryOf is what apply would make of the change, without a content.
-func EntryOf(c *changes.Change, target string) ShownEntry {
-	e := ShownEntry{Added: c.Status == changes.Added}
+func EntryOf(c *changes.Change, target string) Entry {
+	e := Entry{Added: c.Status == changes.Added}
 	if c.Status == changes.Deleted {
 		return e
 	}
@@ -124,16 +107,16 @@ func EntryOf(c *changes.Change, target string) ShownEntry {
 }
 
 // IsRegular reports whether the entry has a content.
-func (e ShownEntry) IsRegular() bool { return e.Mode&record.TypeBits == unix.S_IFREG }
+func (e Entry) IsRegular() bool { return e.Mode&record.TypeBits == unix.S_IFREG }
 
 // hashLimit is the size in bytes up to which a content is hashed. A program
 // inside can make a larger file of holes that takes no space and no end of time.
 const hashLimit = 16 << 30
 
-// readContent returns what of a regular file fits into most bytes and, with
+// ReadContent returns what of a regular file fits into most bytes and, with
 // whole, the SHA-256 of all of it in hex. A file that grows meanwhile is read as
 // far as it went; one beyond hashLimit has no sum.
-func readContent(f *os.File, most int64, whole bool) (sum string, head []byte, err error) {
+func ReadContent(f *os.File, most int64, whole bool) (sum string, head []byte, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return "", nil, err
@@ -152,20 +135,20 @@ func readContent(f *os.File, most int64, whole bool) (sum string, head []byte, e
 
 // SumOf returns the SHA-256 of a regular file's content in hex.
 func SumOf(f *os.File) (string, error) {
-	sum, _, err := readContent(f, 0, true)
+	sum, _, err := ReadContent(f, 0, true)
 	return sum, err
 }
 
-// ManifestOf is what changes are now. A path that cannot be read is missing: it
+// Of is what changes are now. A path that cannot be read is missing: it
 // is gone again, from a live sandbox.
-func ManifestOf(w *changes.Work, changes []changes.Change) (Manifest, error) {
+func Of(w *changes.Work, changes []changes.Change) (Manifest, error) {
 	m := Manifest{}
 	for i := range changes {
 		c := &changes[i]
 		if !c.IsListed() || c.IsOwn() {
 			continue
 		}
-		e, err := entryNow(w, c)
+		e, err := EntryNow(w, c)
 		switch {
 		case err == nil:
 			m[c.Path] = e
@@ -176,8 +159,8 @@ func ManifestOf(w *changes.Work, changes []changes.Change) (Manifest, error) {
 	return m, nil
 }
 
-// entryNow is what apply would make of the change, with its content.
-func entryNow(w *changes.Work, c *changes.Change) (ShownEntry, error) {
+// EntryNow is what apply would make of the change, with its content.
+func EntryNow(w *changes.Work, c *changes.Change) (Entry, error) {
 	e := EntryOf(c, "")
 	switch e.Mode & record.TypeBits {
 	case unix.S_IFLNK:
