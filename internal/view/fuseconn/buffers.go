@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sizes of the headers before a request's and an answer's own fields, and where
-// the fields are that are needed here (fuse_in_header and fuse_out_header in
-// linux/fuse.h), in bytes.
+// Sizes of the headers of requests and replies, and offsets of the fields that the package
+// uses, in bytes (fuse_in_header and fuse_out_header in linux/fuse.h).
 const (
 	headerRoom   = 4096 // any header with any fixed fields
 	inHeader     = 40
@@ -17,12 +16,12 @@ const (
 	outHeader    = 16
 )
 
-// buffers are a reader's: a request and its answer at a time. They are mapped,
-// so that they neither count as garbage nor as memory until they are used.
+// buffers hold one request of a reader and its reply. They are mapped: the garbage
+// collector ignores them, and they take no memory until they are used.
 type buffers struct {
 	mapped  []byte // both
 	in, out []byte
-	used    int // of either, at most, since they were trimmed
+	used    int // the largest use of a buffer since the last trim
 }
 
 func newBuffers() (*buffers, error) {
@@ -36,8 +35,8 @@ func newBuffers() (*buffers, error) {
 
 func (b *buffers) free() { _ = unix.Munmap(b.mapped) }
 
-// refuse makes b.out the answer st to a request of n bytes that the library
-// could not make sense of, and returns its size: 0 where it cannot be answered.
+// refuse puts into b.out the reply st to a request of n bytes that the library could not
+// decode. It returns the size of the reply, 0 if no reply is possible.
 func (b *buffers) refuse(n int, st fuse.Status) int {
 	if n < inHeader {
 		return 0
@@ -49,8 +48,8 @@ func (b *buffers) refuse(n int, st fuse.Status) int {
 	return outHeader
 }
 
-// trimAbove is how much of the buffers a reader that waits to become a worker may
-// keep, in bytes.
+// trimAbove is how much buffer memory a reader may keep while it waits to become a worker,
+// in bytes.
 const trimAbove = 64 << 10
 
 // trim gives the memory back if much of it was used.

@@ -1,10 +1,10 @@
 // Package fuseconn is a connection to the kernel's FUSE device.
 //
-// It mounts, answers INIT, reads requests, passes each to a fuse.RawFileSystem and
-// sends the reply, and it notifies the kernel of what to drop from its caches. A
-// client that makes one request after the other meets the same thread each time
-// (workers.go). A handler that blocks does not keep the next request waiting for
-// long. A handler that panics is answered with EIO.
+// It mounts, answers INIT, reads requests, passes each to a fuse.RawFileSystem and sends
+// the reply. It sends notifications that make the kernel drop parts of its caches. A client
+// that makes one request after the other meets the same thread each time (workers.go). A
+// handler that blocks does not keep the next request waiting for long. If a handler panics,
+// the request is answered with EIO.
 //
 // The library and the file system decide what requests mean. The package does not
 // access files below the mount.
@@ -29,12 +29,11 @@ import (
 // own limit (fs.fuse.max_pages_limit).
 const MaxWrite = 1 << 20
 
-// Options says how to mount. Name cannot be missing.
+// Options says how to mount. Name is required.
 type Options struct {
-	// Name is what mountinfo shows as source and, after "fuse.", as type.
+	// Name is the source, and after "fuse." the type, that mountinfo shows.
 	Name string
-	// Library holds what the library negotiates and how it answers. MaxWrite
-	// and DisableSplice are set here.
+	// Library has the options of the library. Mount sets MaxWrite and DisableSplice.
 	Library fuse.MountOptions
 	Logger  *slog.Logger // nil: slog.Default()
 }
@@ -48,21 +47,20 @@ type Conn struct {
 	mu      sync.Mutex
 	free    sync.Cond // a reader may become a worker, or the mount has ended
 	workers []*worker // nil: free
-	readers int       // goroutines, with those that wait to become a worker
-	waiting int       // to become a worker
+	readers int       // goroutines, including those that wait to become a worker
+	waiting int       // readers that wait to become a worker
 	ended   bool
 
 	all    sync.WaitGroup
 	asleep atomic.Bool   // the watch sleeps until a request comes
-	wake   chan struct{} // ends that sleep
+	wake   chan struct{} // wakes the watch
 	done   chan struct{} // the mount has ended
 }
 
-// Mount mounts fs on the directory mountpoint, by mount(2), with
-// default_permissions and allow_other, and returns once INIT is answered. Serve
-// then answers the rest. The calling process must have CAP_SYS_ADMIN in the
-// user namespace of its mount namespace. Errors: what open(2) of /dev/fuse or
-// mount(2) say, wrapped.
+// Mount mounts fs on the directory mountpoint, by mount(2), with default_permissions and
+// allow_other, and returns after INIT is answered. Serve answers the other requests. The
+// calling process must have CAP_SYS_ADMIN in the user namespace of its mount namespace.
+// Errors: those of open(2) of /dev/fuse and of mount(2), wrapped.
 func Mount(mountpoint string, fs fuse.RawFileSystem, o Options) (*Conn, error) {
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -122,8 +120,8 @@ func (c *Conn) Serve() {
 	c.all.Wait()
 }
 
-// Close lets go of the device. It comes after Serve has returned and the last
-// notification was sent.
+// Close closes the device. Call it after Serve has returned and the last notification was
+// sent.
 func (c *Conn) Close() { unix.Close(c.fd) }
 
 // next reads one request into b and returns its size.
@@ -138,7 +136,7 @@ func (c *Conn) next(b *buffers) (int, error) {
 	}
 }
 
-// answer has the request of n bytes in b handled and sends the reply.
+// answer runs the handler of the request of n bytes in b and sends the reply.
 func (c *Conn) answer(b *buffers, n int) {
 	b.used = max(b.used, n)
 	size, st := 0, reserved(b.in[:n])
@@ -157,10 +155,10 @@ func (c *Conn) answer(b *buffers, n int) {
 		switch err {
 		case unix.EINTR:
 			continue
-		case nil, unix.ENOENT, unix.ENODEV: // nobody waits for the answer any more
+		case nil, unix.ENOENT, unix.ENODEV: // the kernel no longer waits for the reply
 			return
 		}
-		c.log.Warn("fuse: an answer was refused", slog.Any("error", err), slog.Int("bytes", size))
+		c.log.Warn("fuse: the kernel refused a reply", slog.Any("error", err), slog.Int("bytes", size))
 		return
 	}
 }

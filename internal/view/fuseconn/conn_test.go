@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fixture has the files that onLookup knows, empty and of the mode 0444, and
-// nothing else. Only statfs and look-ups in the root are asked of it.
+// fixture has only the files that onLookup knows, empty and with mode 0444. It answers only
+// statfs and look-ups in the root.
 type fixture struct {
 	fuse.RawFileSystem
 	onLookup func(name string) fuse.Status
@@ -57,8 +57,8 @@ func (f *fixture) Read(_ <-chan struct{}, _ *fuse.ReadIn, buf []byte) (fuse.Read
 	return fuse.ReadResultData(append(buf[:0], "read"...)), fuse.OK
 }
 
-// mounted is a mounted fixture. Its files are asked for by other processes:
-// the tests' own could not answer itself while it waits.
+// mounted is a mounted fixture. Other processes access its files, because the test process
+// cannot answer itself while it waits.
 type mounted struct {
 	*Conn
 	dir string
@@ -111,8 +111,8 @@ func TestAnswersAreThoseOfTheFileSystem(t *testing.T) {
 	}
 }
 
-// TestHandlersThatWaitKeepNobodyWaiting has more handlers wait than there are
-// workers and spare readers, and answers them last come first.
+// TestHandlersThatWaitKeepNobodyWaiting makes more handlers wait than there are workers and
+// spare readers, and ends them in reverse order.
 func TestHandlersThatWaitKeepNobodyWaiting(t *testing.T) {
 	const clients = 3 * maxWaiting
 	for _, says := range []bool{true, false} {
@@ -146,7 +146,7 @@ func TestHandlersThatWaitKeepNobodyWaiting(t *testing.T) {
 				ended[i] = make(chan error, 1)
 				go func() { ended[i] <- cmd.Wait() }()
 			}
-			arrived.Wait() // each of them at once: nobody waits for another
+			arrived.Wait() // all handlers run at the same time
 			m.shell(t, "test ! -e absent")
 			for i := clients - 1; i >= 0; i-- {
 				close(gates[i])

@@ -14,14 +14,13 @@ const (
 	notifyStore = 4
 )
 
-// The kernel may wait, before it answers a notification, for a directory or a
-// page that a request holds, and so for that request's handler: no handler may
-// wait for a notification, and none is sent with a lock held that a handler
-// takes.
+// Before it answers a notification, the kernel may wait for a directory or a page that a
+// request holds, and so for the handler of that request. Therefore no handler may wait for
+// a notification, and no notification may be sent with a lock held that a handler takes.
 
-// InodeNotify has the kernel drop the attributes of a node, and of its pages
-// length bytes from offset on; length 0 is to the end, a negative offset is no
-// page. Errors: ENOENT if it does not know the node.
+// InodeNotify makes the kernel drop the attributes of a node, and its pages of length bytes
+// from offset. Length 0 means to the end, a negative offset no pages. Errors: ENOENT if the
+// kernel does not know the node.
 func (c *Conn) InodeNotify(node uint64, offset, length int64) fuse.Status {
 	b := make([]byte, 0, 24)
 	b = binary.NativeEndian.AppendUint64(b, node)
@@ -30,8 +29,8 @@ func (c *Conn) InodeNotify(node uint64, offset, length int64) fuse.Status {
 	return c.notify(notifyInode, b, nil)
 }
 
-// EntryNotify has the kernel forget name in the directory parent, known or
-// not to exist. Errors: ENOENT if it knows neither.
+// EntryNotify makes the kernel forget name in the directory parent, as present or absent.
+// Errors: ENOENT if the kernel does not know parent or name.
 func (c *Conn) EntryNotify(parent uint64, name string) fuse.Status {
 	b := make([]byte, 0, 16+len(name)+1)
 	b = binary.NativeEndian.AppendUint64(b, parent)
@@ -41,9 +40,9 @@ func (c *Conn) EntryNotify(parent uint64, name string) fuse.Status {
 	return c.notify(notifyEntry, b, nil)
 }
 
-// InodeNotifyStoreCache puts data into the pages of a node, offset bytes from
-// its start. Errors: ENOENT if the kernel does not know the node; EFAULT if data
-// became unreadable meanwhile.
+// InodeNotifyStoreCache puts data into the pages of a node at offset, in bytes. Errors:
+// ENOENT if the kernel does not know the node; EFAULT if data became unreadable during the
+// call.
 func (c *Conn) InodeNotifyStoreCache(node uint64, offset int64, data []byte) fuse.Status {
 	b := make([]byte, 0, 24)
 	b = binary.NativeEndian.AppendUint64(b, node)
@@ -53,8 +52,7 @@ func (c *Conn) InodeNotifyStoreCache(node uint64, offset int64, data []byte) fus
 	return c.notify(notifyStore, b, data)
 }
 
-// notify sends one notification: a header without a request's number, the
-// fields, the data.
+// notify sends one notification: a header with request number 0, the fields, the data.
 func (c *Conn) notify(code uint32, fields, data []byte) fuse.Status {
 	header := make([]byte, 0, outHeader)
 	header = binary.NativeEndian.AppendUint32(header, uint32(outHeader+len(fields)+len(data)))

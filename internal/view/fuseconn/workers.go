@@ -10,27 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// If two threads wait at the device, the kernel wakes the one that has waited
-// longest, so that they take turns. Each request of a client then meets a thread
-// that has slept, on another processor, and is answered in twice the time (25
-// instead of 13 µs on two processors). So only workers wait there. A reader stays
-// a worker while its handler runs. A handler that is about to block calls
-// BeginBlocking, and another reader takes over. The watch finds handlers that
-// block without that call.
+// If two threads wait at the device, the kernel wakes the one that has waited longest, so
+// that they take turns. Each request of a client then goes to a thread that slept, on
+// another processor, and takes twice the time (25 instead of 13 µs on two processors). So
+// only workers wait there. A reader stays a worker while its handler runs. A handler that
+// is about to block calls BeginBlocking, and another reader takes over. The watch finds
+// handlers that block without that call.
 
 // worker is the right of one reader to take the next request.
 type worker struct {
 	// turn is odd while a handler runs.
 	turn atomic.Uint64
-	// replaced says that another reader has taken over.
+	// replaced is true after another reader has taken over.
 	replaced atomic.Bool
 }
 
 func (w *worker) busy() bool { return w.turn.Load()&1 == 1 }
 
 const (
-	// processorsPerWorker is how many processors share a worker: one thread that
-	// does nothing else answers the clients on three others.
+	// processorsPerWorker is how many processors share a worker: a thread that does nothing
+	// else can serve the clients on three other processors.
 	processorsPerWorker = 4
 	// maxReaders bounds the handlers that run at once, and so the memory for
 	// requests: two buffers of MaxWrite each.
@@ -41,7 +40,7 @@ const (
 
 func workerCount() int { return max(1, runtime.GOMAXPROCS(0)/processorsPerWorker) }
 
-// startLocked starts a reader if there may be one more.
+// startLocked starts a reader unless maxReaders is reached.
 func (c *Conn) startLocked() {
 	if c.readers < maxReaders {
 		c.readers++
@@ -49,8 +48,7 @@ func (c *Conn) startLocked() {
 	}
 }
 
-// read takes requests and answers them until the mount has ended or there are
-// enough others.
+// read answers requests until the mount has ended or enough other readers wait.
 func (c *Conn) read() {
 	b, err := newBuffers()
 	if err != nil {
@@ -79,8 +77,8 @@ func (c *Conn) read() {
 	}
 }
 
-// becomeWorker waits until the reader may be a worker; nil says that the reader is not
-// needed any more.
+// becomeWorker waits until the reader may be a worker. It returns nil if the reader is no
+// longer needed.
 func (c *Conn) becomeWorker(b *buffers) *worker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,8 +104,8 @@ func (c *Conn) becomeWorker(b *buffers) *worker {
 	}
 }
 
-// dropReader ends a reader that got no memory for requests. The mount ends with the
-// last reader, since no request would be answered any more.
+// dropReader ends a reader that got no memory for requests. The mount ends with the last
+// reader, because no request would be answered.
 func (c *Conn) dropReader(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,8 +115,8 @@ func (c *Conn) dropReader(err error) {
 	}
 }
 
-// BeginBlocking says that a handler is about to block. If no worker waits at the
-// device, another reader takes over from a worker whose handler runs.
+// A handler calls BeginBlocking before it blocks. If no worker waits at the device, another
+// reader takes over from a worker whose handler runs.
 func (c *Conn) BeginBlocking() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,11 +125,11 @@ func (c *Conn) BeginBlocking() {
 	}
 	for _, w := range c.workers {
 		if w == nil || !w.busy() {
-			return // a worker is there or on the way
+			return // another worker is free or will be
 		}
 	}
 	c.workers[0].replaced.Store(true)
-	// The one that has waited longest for an answer is at the end.
+	// The oldest request moves to the end of the list.
 	copy(c.workers, c.workers[1:])
 	c.workers[len(c.workers)-1] = nil
 	if c.waiting > 0 {
@@ -141,8 +139,8 @@ func (c *Conn) BeginBlocking() {
 	c.startLocked()
 }
 
-// end is called with the first error of the device. ENODEV says that the mount
-// is gone, as does ECONNABORTED.
+// end is called with the first error of the device. ENODEV and ECONNABORTED mean that the
+// mount has ended.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,8 +200,8 @@ func (c *Conn) watch() {
 	}
 }
 
-// look compares the workers with their turns at the last look: whether any has moved,
-// and whether all are stuck.
+// look compares the turns of the workers with those of the last call. moved reports whether
+// any has changed, stuck whether all workers are in the same handler as before.
 func (c *Conn) look(seen []uint64) (moved, stuck bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,11 +218,11 @@ func (c *Conn) look(seen []uint64) (moved, stuck bool) {
 	return moved, stuck
 }
 
-// sleep waits for the next request; false says that the mount has ended.
+// sleep waits for the next request. It returns false if the mount has ended.
 func (c *Conn) sleep(seen []uint64) bool {
 	c.asleep.Store(true)
 	if moved, _ := c.look(seen); moved && c.asleep.CompareAndSwap(true, false) {
-		return true // a request that did not see the watch asleep
+		return true // a request came before the watch slept
 	}
 	select {
 	case <-c.wake:

@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// forever is long enough, in seconds, and far from what overflows.
+	// forever is the time-out of what changes only with a notification, in seconds. It is
+	// far from an overflow.
 	forever = 1 << 30
-	// brief is for what may change without anyone telling us, in seconds.
+	// brief is the time-out of what may change without an event, in seconds.
 	brief = 1
 
-	// Each directory shows the same size: the real one tells of hidden names.
+	// Each directory shows the same size, because the real size depends on hidden names.
 	dirSize   = 4096
 	dirBlocks = 8
 	blockSize = 4096
@@ -26,8 +27,8 @@ const (
 
 func isDir(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFDIR }
 
-// maskMode encodes the permission in the mode bits, so that the kernel itself
-// enforces it. Setuid and setgid never show.
+// maskMode encodes the permission in the mode bits, so that the kernel itself enforces it.
+// It removes setuid and setgid.
 func maskMode(mode uint32, p policy.Permission, writableDir bool) uint32 {
 	mode &^= unix.S_ISUID | unix.S_ISGID
 	switch {
@@ -43,9 +44,9 @@ func maskMode(mode uint32, p policy.Permission, writableDir bool) uint32 {
 	return mode
 }
 
-// fill makes every attribute reply: n is described by info, at p. It also
-// takes note of what the kernel is told, and lets it drop what it had of a
-// source file that somebody changed.
+// fill makes every attribute reply, for the node n with the attributes info. It also
+// records what the kernel gets, and makes the kernel drop the pages of a source file that
+// changed.
 func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	p := fs.permission(n)
 	fs.observe(n, info)
@@ -66,10 +67,10 @@ func (fs *FS) fill(n *node, info *layer.Info, a *fuse.Attr) {
 	a.Mode = maskMode(info.Mode, p, false)
 }
 
-// owner is whom every entry belongs to.
+// owner returns the owner that every entry shows.
 func (fs *FS) owner() fuse.Owner { return fuse.Owner{Uid: fs.o.UID, Gid: fs.o.GID} }
 
-// fillDir shows of a directory what tells nothing about hidden entries.
+// fillDir replaces the attributes of a directory that depend on hidden entries.
 func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
 	a.Size, a.Blocks, a.Nlink = dirSize, dirBlocks, min(info.Nlink, 1)
 	d := n.dir
@@ -85,8 +86,9 @@ func (fs *FS) fillDir(n *node, info *layer.Info, a *fuse.Attr) {
 	a.Atime, a.Atimensec = uint64(d.atime.Sec), uint32(d.atime.Nsec)
 }
 
-// recheck lists a directory that cannot be watched again when its own time
-// moved, and moves the time it shows if other names show now.
+// recheck is for a directory that inotify cannot watch. If its modification time has
+// changed, recheck lists it again. If its visible names differ, recheck changes the time
+// that the directory shows.
 func (fs *FS) recheck(n *node, info *layer.Info) {
 	d := n.dir
 	if !d.tried.Load() || d.quiet.Load() {
@@ -106,19 +108,19 @@ func (fs *FS) recheck(n *node, info *layer.Info) {
 	}
 }
 
-// childWritable reports whether some child of the directory could be written,
-// or made on the way to what could.
+// childWritable reports whether the policy lets some child of the directory be written, or
+// be made as the parent of a writable path.
 func (fs *FS) childWritable(n *node) bool {
 	p, ok := fs.nodes.path(n)
 	if !ok {
-		return true // removed: nothing can be made in it
+		return true // removed: no entry can be made in it
 	}
 	state := fs.stateOf(n, p)
 	return state.ChildWritable() || state.Policy().MayMkdir(p)
 }
 
-// lifetime returns for how long, in seconds, the kernel may believe what it is
-// told of an entry of parent, nil if it has no name.
+// lifetime returns how long, in seconds, the kernel may cache the attributes of an entry of
+// parent. parent is nil for an entry without a name.
 func lifetime(parent *node, info *layer.Info) uint64 {
 	if info.Origin != layer.Source || !info.Shared && (parent == nil || parent.dir.quiet.Load()) {
 		return forever
@@ -126,8 +128,8 @@ func lifetime(parent *node, info *layer.Info) uint64 {
 	return brief
 }
 
-// attrLifetime is lifetime for n's attributes. A directory that cannot be
-// watched shows by its time that the kernel's list of it is out of date.
+// attrLifetime is lifetime for n's attributes. It is brief for a directory that inotify
+// cannot watch: a new modification time makes the kernel drop its list of names.
 func attrLifetime(n, parent *node, info *layer.Info) uint64 {
 	if n.isDir() && n.dir.tried.Load() && !n.dir.quiet.Load() {
 		return brief
@@ -153,8 +155,8 @@ func (fs *FS) fillAttr(n *node, info *layer.Info, out *fuse.AttrOut) {
 	fs.fill(n, info, &out.Attr)
 }
 
-// observe records what the kernel is about to be told of n. A source file that
-// changed since the last time loses its cached pages at once.
+// observe records the attributes that the kernel will get of n. If a source file has
+// changed since the last time, observe drops its cached pages.
 func (fs *FS) observe(n *node, info *layer.Info) {
 	if info.Origin != layer.Source {
 		n.clear(flagSource)
@@ -171,7 +173,7 @@ func (fs *FS) observe(n *node, info *layer.Info) {
 	}
 }
 
-// stamp stands for a state of a source file's content in node.shown.
+// stamp returns a fingerprint of the state of a source file's content, for node.shown.
 func (fs *FS) stamp(info *layer.Info) uint64 {
 	return maphash.Comparable(fs.nodes.seed, struct {
 		ino          uint64
@@ -180,13 +182,13 @@ func (fs *FS) stamp(info *layer.Info) uint64 {
 	}{info.ID.Ino, info.Size, info.Mtime, info.Ctime}) | 1
 }
 
-// fingerprint stands for the identity of a backing file in node.backing.
+// fingerprint returns a fingerprint of a backing file's identity, for node.backing.
 func (fs *FS) fingerprint(id layer.FileID) uint64 {
 	return maphash.Comparable(fs.nodes.seed, id) | 1
 }
 
-// GetAttr answers stat, and the second look the kernel takes before it refuses
-// an open: that is where denials are seen.
+// GetAttr answers stat(2). The kernel also asks for the attributes before it refuses an
+// open, which is how denials are noticed.
 func (fs *FS) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
 	fs.stats.count(opGetAttr)
 	n := fs.nodes.get(in.NodeId)
@@ -238,7 +240,7 @@ func now() unix.Timespec {
 	return unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
 }
 
-// asShown reports whether info describes what the kernel was told of n.
+// asShown reports whether info is the state of n that the kernel knows.
 func (fs *FS) asShown(n *node, info *layer.Info) bool {
 	if info.Origin != layer.Source {
 		return n.backing.Load() == fs.fingerprint(info.ID)

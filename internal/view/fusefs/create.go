@@ -9,7 +9,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// target is where an entry is about to be made, replaced or removed.
+// target is the name at which a handler will make, replace or remove an entry.
 type target struct {
 	parent *node
 	dir    vpath.Path
@@ -31,9 +31,9 @@ func (fs *FS) targetAt(id uint64, name string) (target, fuse.Status) {
 	return target{parent, dir, name, dir.Child(name), d}, fuse.OK
 }
 
-// vacantAt is targetAt for a name to be made. Whether something is there does
-// not matter to the answer at a path that is not write; an own entry is then
-// made, where the policy lets the program, see claim.
+// vacantAt is targetAt for an entry to be made. At a path without write permission, the
+// reply does not depend on the source. If the policy permits an own entry there, target
+// names it, see claim.
 func (fs *FS) vacantAt(in *fuse.InHeader, name, operation string) (target, fuse.Status) {
 	s, st := fs.targetAt(in.NodeId, name)
 	if !st.Ok() {
@@ -56,8 +56,8 @@ func (fs *FS) mayMake(s *target, operation string, c *fuse.Caller) fuse.Status {
 	return fuse.OK
 }
 
-// instantiate returns the node of an entry that was just made, known to the kernel
-// once, and tells everybody of it.
+// instantiate returns the node of a new entry, with a look-up count of one, and reports the
+// change.
 func (fs *FS) instantiate(s *target, info *layer.Info, c *fuse.Caller) *node {
 	t := &fs.nodes
 	t.mu.Lock()
@@ -87,8 +87,8 @@ func (fs *FS) replyEntry(s *target, info *layer.Info, err error, operation strin
 	return fuse.OK
 }
 
-// Create makes a regular file. No handle goes with it: there is no state per
-// open file.
+// Create makes a regular file. It returns no handle, because there is no state per open
+// file.
 func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	fs.stats.count(opCreate)
 	fs.moves.RLock()
@@ -103,7 +103,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 		if st == fuse.Status(unix.EEXIST) {
 			fs.notify.entry(s.parent.id, name)
 			if in.Flags&unix.O_EXCL == 0 {
-				return fuse.Status(unix.ESTALE) // the kernel looks again and opens what is there
+				return fuse.Status(unix.ESTALE) // the kernel looks the name up again and opens what it finds
 			}
 		}
 		return st
@@ -114,7 +114,7 @@ func (fs *FS) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fus
 	return fuse.OK
 }
 
-// Tmpfile makes a file that no name leads to until it is linked.
+// Tmpfile makes a file that has no name until it is linked.
 func (fs *FS) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut) fuse.Status {
 	fs.stats.count(opTmpfile)
 	fs.moves.RLock()
@@ -147,8 +147,8 @@ func (fs *FS) Tmpfile(_ <-chan struct{}, in *fuse.CreateIn, out *fuse.CreateOut)
 	return fuse.OK
 }
 
-// Mkdir makes a directory. That is allowed, too, for an absent ancestor of a
-// path that is write.
+// Mkdir makes a directory. The policy also permits that for an absent ancestor of a path
+// with write permission.
 func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opMkdir)
 	fs.moves.RLock()
@@ -164,7 +164,7 @@ func (fs *FS) Mkdir(_ <-chan struct{}, in *fuse.MkdirIn, name string, out *fuse.
 	}
 	mkdir := fs.o.Layer.Mkdir
 	if s.d.Permission == policy.None {
-		mkdir = fs.o.Layer.MkdirOver // a file of the source does not show here, and so is not in the way
+		mkdir = fs.o.Layer.MkdirOver // the view shows no file of the source here, so the program must not notice one
 	}
 	info, err := mkdir(s.path, in.Mode)
 	return fs.replyEntry(&s, &info, err, "mkdir", &in.Caller, out)
@@ -183,8 +183,8 @@ func (fs *FS) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.
 	return fs.replyEntry(&s, &info, err, "mknod", &in.Caller, out)
 }
 
-// Symlink makes a symbolic link. Where it points is the business of whoever
-// follows it, in the view.
+// Symlink makes a symbolic link with any target. The kernel resolves the target in the
+// view.
 func (fs *FS) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opSymlink)
 	fs.moves.RLock()

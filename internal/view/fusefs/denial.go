@@ -14,42 +14,42 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Denial is a refusal by policy. What a file's own mode refuses is none.
+// Denial is a refusal by policy. A refusal by a file's own mode is not a Denial.
 type Denial struct {
 	Path       vpath.Path
-	Operation  string            // what was tried: the system call, as far as it can be told
-	Permission policy.Permission // what the policy gives there
+	Operation  string            // the system call, as far as it is known
+	Permission policy.Permission // the permission at the path
 	Rule       int               // index in Policy.Rules, or policy.NoRule
 	Reason     string
 	PID        int    // of the process, in the mounter's pid namespace
 	Program    string // its command name, 15 bytes at most (proc(5))
-	Count      int    // how many refusals alike this one stands for
-	Owner      any    // what Options.Owner said of the process
+	Count      int    // how many equal refusals this Denial represents
+	Owner      any    // the result of Options.Owner for the process
 }
 
-// various is the Operation of a Denial that stands for those that are too many,
-// or at paths too long, to tell each.
+// various is the Operation of a Denial that represents refusals that are too many, or at
+// paths that are too long, to report each.
 const various = "various"
 
 const (
-	// repeatTime is for how long refusals alike are one.
+	// repeatTime is the period within which equal refusals are counted as one.
 	repeatTime = 5 * time.Second
-	// maxKinds bounds how many different refusals that time may hold.
+	// maxKinds is how many different refusals are counted within repeatTime.
 	maxKinds = 1024
-	// maxDeniedPath is the longest path that is told, in bytes (PATH_MAX,
-	// linux/limits.h): a program inside can ask for far longer ones.
+	// maxDeniedPath is the longest path that is reported, in bytes (PATH_MAX,
+	// linux/limits.h). A program can use far longer ones.
 	maxDeniedPath = 4096
 )
 
-// denied is a refusal as a handler knows it.
+// denied is what a handler knows of a refusal.
 type denied struct {
 	path      vpath.Path
-	operation string // "" is read from the caller's system call
+	operation string // "" takes the caller's system call
 	d         policy.Decision
 	caller    *fuse.Caller
 }
 
-// denials counts refusals alike.
+// denials counts equal refusals.
 type denials struct {
 	mu     sync.Mutex
 	kinds  map[denialKind]*denialCount
@@ -69,8 +69,8 @@ type denialCount struct {
 	more   int
 }
 
-// deny reports a refusal. It must be called while the caller waits for the
-// answer, since it looks at what it is doing.
+// deny reports a refusal. The caller must still wait for the reply, because deny reads its
+// system call.
 func (fs *FS) deny(d denied) {
 	if fs.o.OnDenial == nil {
 		return
@@ -98,7 +98,7 @@ func (fs *FS) deny(d denied) {
 	q.mu.Unlock()
 }
 
-// ownerOf says whose a process is.
+// ownerOf returns the owner of a thread, see Options.Owner.
 func (fs *FS) ownerOf(tid uint32) any {
 	if fs.o.Owner == nil {
 		return nil
@@ -106,8 +106,7 @@ func (fs *FS) ownerOf(tid uint32) any {
 	return fs.o.Owner(int(tid))
 }
 
-// describe fills in the first of its kind and tells of it while the caller
-// waits.
+// describe completes and reports the first refusal of its kind while the caller waits.
 func (fs *FS) describe(d *denied, c *denialCount, owner any) {
 	if d.operation == "" {
 		d.operation = currentCall(d.caller.Pid).name()
@@ -123,14 +122,14 @@ func (fs *FS) describe(d *denied, c *denialCount, owner any) {
 	fs.o.OnDenial(first)
 }
 
-// flush returns what was counted of those that are due, and forgets it.
+// flush returns and removes the counts that are due.
 func (q *denials) flush(due func(owner any, first time.Time) bool) []Denial {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var all []Denial
 	for k, c := range q.kinds {
 		if c.denial.Count == 0 || !due(k.owner, c.first) {
-			continue // still being described, or not yet
+			continue // describe has not finished, or not due yet
 		}
 		if c.more > 0 {
 			again := c.denial
@@ -145,21 +144,21 @@ func (q *denials) flush(due func(owner any, first time.Time) bool) []Denial {
 		}
 		all = append(all, Denial{
 			Path: vpath.Root, Operation: various, Rule: policy.NoRule,
-			Reason: "too many refusals to tell each, or at paths too long", Count: n, Owner: owner,
+			Reason: "too many refusals, or paths too long, to report each", Count: n, Owner: owner,
 		})
 		delete(q.missed, owner)
 	}
 	return all
 }
 
-// denyNode reports a refusal where only the node is known.
+// denyNode reports a refusal for a node.
 func (fs *FS) denyNode(n *node, operation string, c *fuse.Caller) {
 	if p, d, ok := fs.decisionOn(n); ok {
 		fs.deny(denied{path: p, operation: operation, d: d, caller: c})
 	}
 }
 
-// decisionOn returns what the policy says of n's strictest name.
+// decisionOn returns the decision for n's strictest name.
 func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
 	x := fs.nodes.extra(n)
 	p, ok := fs.nodes.path(n)
@@ -186,9 +185,9 @@ func (fs *FS) decisionOn(n *node) (vpath.Path, policy.Decision, bool) {
 	return p, d, true
 }
 
-// suspect is called when the kernel asks for attributes. It does so a second
-// time before it refuses by the mode bits; then the caller's system call needs
-// bits that the file itself has and the policy took away.
+// suspect is called when the kernel asks for attributes, which it also does before it
+// refuses by the mode bits. It is a denial if the caller's system call needs bits that the
+// file has and that the policy removed.
 func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
 	if fs.o.OnDenial == nil || c.Pid == 0 {
 		return
@@ -209,8 +208,8 @@ func (fs *FS) suspect(n *node, info *layer.Info, c *fuse.Caller, shown uint32) {
 	fs.deny(denied{path: p, operation: call.name(), d: d, caller: c})
 }
 
-// grants reports whether the mode bits give the caller what it needs (4 read,
-// 2 write, 1 execute).
+// grants reports whether the mode bits give the caller the rights need (4 read, 2 write, 1
+// execute).
 func (fs *FS) grants(mode uint32, c *fuse.Caller, need uint32) bool {
 	switch {
 	case c.Uid == fs.o.UID:

@@ -74,8 +74,8 @@ func TestWhatIsNoDenialIsNotReported(t *testing.T) {
 	}
 }
 
-// TestRepeatedDenialsAreCounted: the first is told at once, the rest as one
-// when the mount ends at the latest.
+// TestRepeatedDenialsAreCounted: the first is reported at once, the others as one, at the
+// latest when the mount ends.
 func TestRepeatedDenialsAreCounted(t *testing.T) {
 	v := mount(t, tree{"view": "1"}, "**=view")
 	v.guest("exec cat view view view view view view view")
@@ -93,7 +93,8 @@ func TestRepeatedDenialsAreCounted(t *testing.T) {
 	}
 }
 
-// TestEveryDenialIsTold: also where the caller is looked at before it sleeps.
+// TestEveryDenialIsTold: also if the handler reads the caller's system call before the
+// caller sleeps.
 func TestEveryDenialIsTold(t *testing.T) {
 	v := mount(t, tree{"view": "1"}, "**=view")
 	v.guest("f() { i=0; while [ $i -lt 1000 ]; do read x <view; i=$((i+1)); done; }; f & f & f & f & wait")
@@ -109,8 +110,8 @@ func TestEveryDenialIsTold(t *testing.T) {
 	}
 }
 
-// TestConcludeTellsOfOneOwner counts the refusals of two owners apart, and tells
-// of a change again.
+// TestConcludeTellsOfOneOwner counts the refusals of two owners separately, and reports a
+// change again.
 func TestConcludeTellsOfOneOwner(t *testing.T) {
 	var owner atomic.Value
 	owner.Store("first")

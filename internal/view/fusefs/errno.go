@@ -11,9 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// errnoOf says what the kernel is told where an error carries no errno of its
-// own. A hidden object must look absent, so Hidden and NotFound are
-// indistinguishable here on purpose.
+// errnoOf maps the kind of an error without an errno to the errno for the kernel. A hidden
+// object must look absent, so Hidden and NotFound are indistinguishable here on purpose.
 var errnoOf = map[errdefs.Kind]syscall.Errno{
 	errdefs.Invalid:      syscall.EINVAL,
 	errdefs.NotFound:     syscall.ENOENT,
@@ -28,14 +27,14 @@ var errnoOf = map[errdefs.Kind]syscall.Errno{
 	errdefs.Deadline:     syscall.ETIMEDOUT,
 }
 
-// What a refusal by policy answers, by what the caller did (DESIGN §3).
+// The replies to a refusal by policy (docs/policy.md).
 const (
-	absent  = fuse.ENOENT // whatever names a none path
-	refused = fuse.EACCES // whatever the permission does not cover
+	absent  = fuse.ENOENT // any operation on a path with permission none
+	refused = fuse.EACCES // any other operation without the necessary permission
 )
 
-// status maps an error of the layer; the host's own errno comes first. ENOSYS
-// would make the kernel switch the operation off for good.
+// status maps an error of the layer. An errno in the error takes precedence. ENOSYS is
+// replaced, because the kernel would never send the operation again.
 func status(err error) fuse.Status {
 	if err == nil {
 		return fuse.OK
@@ -53,7 +52,7 @@ func status(err error) fuse.Status {
 	return fuse.Status(no)
 }
 
-// fail is status, and logs what is a fault of ours or the host's.
+// fail is status, and also logs internal errors and errors of the host.
 func (fs *FS) fail(operation string, p vpath.Path, err error) fuse.Status {
 	st := status(err)
 	if st == fuse.EIO {

@@ -9,8 +9,7 @@ func (fs *FS) WithoutRules(do func()) {
 	do()
 }
 
-// ChangeRulesAfter puts p in force after wait, while no handler that changes
-// names goes on.
+// ChangeRulesAfter puts p in force after wait, while no handler changes names.
 func (fs *FS) ChangeRulesAfter(wait func(), p *policy.Policy) {
 	fs.moves.Lock()
 	defer fs.moves.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// fdCache keeps the descriptors used last, at most one a node. The kernel does
-// not tell when a file is closed, so nothing else would end their lives.
+// fdCache keeps the most recently used descriptors, at most one for each node. The kernel
+// does not report when a file is closed, so only the cache closes them.
 type fdCache struct {
 	mu    sync.Mutex
 	of    map[*node]*list.Element
@@ -20,8 +20,7 @@ type fdCache struct {
 	limit int
 }
 
-// handle is an open backing file. It is closed when it is out of the cache and
-// nobody uses it.
+// handle is an open backing file. It is closed when it has left the cache and has no users.
 type handle struct {
 	file  *layer.File
 	node  *node
@@ -29,8 +28,8 @@ type handle struct {
 	gone  bool // out of the cache; guarded by fdCache.mu
 
 	mu     sync.Mutex
-	writer writer // whose change was reported last
-	unsent int64  // bytes written since the disk was last told to begin
+	writer writer // the writer of the last reported change
+	unsent int64  // bytes written since the last writeout
 }
 
 func (c *fdCache) init(limit int) {
@@ -38,7 +37,8 @@ func (c *fdCache) init(limit int) {
 	c.limit = limit
 }
 
-// get returns n's handle if there is one that will do; release it after use.
+// get returns n's cached handle, or nil. With write it returns only a writable one. The
+// caller releases it after use.
 func (c *fdCache) get(n *node, write bool) *handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,8 +57,7 @@ func (c *fdCache) get(n *node, write bool) *handle {
 
 func (c *fdCache) peek(n *node) *handle { return c.get(n, false) }
 
-// put makes h the handle of its node, in place of what there was, and returns
-// it in use.
+// put makes h the handle of its node and returns it in use. It replaces a previous handle.
 func (c *fdCache) put(h *handle) *handle {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +72,14 @@ func (c *fdCache) put(h *handle) *handle {
 	return h
 }
 
-// retain adds a use to h, which is in use.
+// retain adds a user to h, which must be in use.
 func (c *fdCache) retain(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.users++
 }
 
-// release ends a use.
+// release removes a user.
 func (c *fdCache) release(h *handle) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +89,7 @@ func (c *fdCache) release(h *handle) {
 	}
 }
 
-// drop takes n's handle, if any, out of the cache.
+// drop removes n's handle, if any, from the cache.
 func (c *fdCache) drop(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *fdCache) removeLocked(e *list.Element) {
 	}
 }
 
-// readOnly returns the nodes whose handles are for reading.
+// readOnly returns the nodes with handles that are for reading only.
 func (c *fdCache) readOnly() []*node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *fdCache) readOnly() []*node {
 	return nodes
 }
 
-// clear closes everything.
+// clear removes all handles.
 func (c *fdCache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,14 +129,14 @@ func (c *fdCache) clear() {
 	}
 }
 
-// stripe returns the lock under which n's identity and descriptor change.
+// stripe returns the lock that guards n's identity and descriptor.
 func (fs *FS) stripe(n *node) *sync.Mutex {
 	return &fs.stripes[n.id%uint64(len(fs.stripes))]
 }
 
-// handle returns an open handle on n's content; release it after use. Opening
-// to write copies a source file up. A descriptor that turns out to be of
-// another file than n's answers ESTALE, never that file's content.
+// handle returns an open handle on n's content. The caller releases it after use. Opening
+// for writing copies a source file up. If the opened file is another file than n's, handle
+// returns ESTALE.
 func (fs *FS) handle(n *node, write bool) (*handle, fuse.Status) {
 	if h := fs.fds.get(n, write); h != nil {
 		return h, fuse.OK
@@ -197,8 +196,7 @@ func (fs *FS) open(n *node, write bool) (*layer.File, fuse.Status) {
 	return f, fuse.OK
 }
 
-// change runs do on a handle for writing, again if the layer was frozen under
-// it.
+// change runs do on a handle for writing, and repeats it if the layer was frozen meanwhile.
 func (fs *FS) change(n *node, do func(*handle) error) (*handle, fuse.Status) {
 	for again := false; ; again = true {
 		h, st := fs.handle(n, true)

@@ -8,15 +8,14 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Link gives a file a further name. Both names must be write: a link never
-// takes a file into another class, nor into or out of own entries. The names share the node from
-// then on.
+// Link gives a file another name. Both paths need write permission: a link never moves a
+// file to another class, or into or out of own entries. The names then share the node.
 func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLink)
 	fs.copyLinked(in, name)
 	fs.moves.Lock()
 	defer fs.moves.Unlock()
-	// Not before: SetPolicy compares the names that there are meanwhile.
+	// Only with the lock: SetPolicy compares the names of the files.
 	n, st := fs.allowed(in.Oldnodeid, policy.Write, "link", &in.Caller)
 	if !st.Ok() {
 		return st
@@ -57,7 +56,7 @@ func (fs *FS) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.En
 	return fuse.OK
 }
 
-// copyLinked is copyFirst for a file that is about to get a further name.
+// copyLinked is copyFirst for a file that will get another name.
 func (fs *FS) copyLinked(in *fuse.LinkIn, name string) {
 	fs.moves.RLock()
 	to, st := fs.targetAt(in.NodeId, name)
@@ -86,7 +85,7 @@ func (fs *FS) link(n *node, s *target) (layer.Info, fuse.Status) {
 	}
 	if n.is(flagSource) {
 		n.clear(flagSource)
-		fs.fds.drop(n) // it was the source's
+		fs.fds.drop(n) // it was of the source's file
 	}
 	return info, fuse.OK
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestALinkIsJudgedByTheRulesThatItIsMadeUnder: one that was on its way when
-// the rules changed would give a name to what they do not show any more.
+// TestALinkIsJudgedByTheRulesThatItIsMadeUnder: a link that was under way when the rules
+// changed would give another name to a file that they hide.
 func TestALinkIsJudgedByTheRulesThatItIsMadeUnder(t *testing.T) {
 	v := mount(t, nil, "**=write")
 	v.write("secret", "x")

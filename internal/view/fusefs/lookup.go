@@ -10,8 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// reserved reports whether name is the library's own, which is never listed and
-// at which nothing can be made.
+// reserved reports whether name is fuseconn.ReservedName in the root.
 func reserved(parent *node, name string) bool {
 	return parent.id == fuse.FUSE_ROOT_ID && name == fuseconn.ReservedName
 }
@@ -27,14 +26,14 @@ func (fs *FS) dirAt(id uint64) (*node, vpath.Path, fuse.Status) {
 	}
 	p, ok := fs.nodes.path(n)
 	if !ok {
-		return nil, "", fuse.ENOENT // removed, though somebody still stands in it
+		return nil, "", fuse.ENOENT // removed, although some process still uses it
 	}
 	return n, p, fuse.OK
 }
 
-// Lookup finds a name. At a none path it decides by what the program made there,
-// without looking at the source, and no answer is kept by the kernel, so that every attempt is
-// seen.
+// Lookup finds a name. At a path with permission none it finds only an own entry and does
+// not look at the source. The kernel does not cache that reply, so that every attempt is
+// noticed.
 func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	fs.stats.count(opLookup)
 	fs.moves.RLock()
@@ -71,8 +70,8 @@ func (fs *FS) Lookup(_ <-chan struct{}, in *fuse.InHeader, name string, out *fus
 	return fuse.OK
 }
 
-// negative lets the kernel remember that a name the policy would show is not
-// there.
+// negative replies that a name is absent. The kernel may cache that if the policy would
+// show the name.
 func (fs *FS) negative(parent *node, out *fuse.EntryOut) fuse.Status {
 	out.NodeId = 0
 	out.EntryValid = brief
@@ -82,8 +81,8 @@ func (fs *FS) negative(parent *node, out *fuse.EntryOut) fuse.Status {
 	return fuse.OK
 }
 
-// find looks name up in the layers and returns its node, which counts one
-// look-up more.
+// find looks name up in the layers and returns its node. It adds one to the node's look-up
+// count.
 func (fs *FS) find(parent *node, p vpath.Path, name string) (*node, layer.Info, fuse.Status) {
 	n := fs.nodes.child(parent, name)
 	if n != nil {
@@ -108,8 +107,8 @@ func (fs *FS) find(parent *node, p vpath.Path, name string) (*node, layer.Info, 
 	return nil, info, fuse.ENOENT
 }
 
-// bind returns the node of the entry that info describes and counts one
-// look-up more. A node whose file is not there any more loses the name.
+// bind returns the node of the entry that info describes, and adds one to its look-up
+// count. If the name had a node of another file, that node loses the name.
 func (fs *FS) bind(parent *node, name string, info *layer.Info) *node {
 	t := &fs.nodes
 	t.mu.Lock()
@@ -129,8 +128,8 @@ func (fs *FS) bind(parent *node, name string, info *layer.Info) *node {
 	return n
 }
 
-// joinLocked makes the node of a name the kernel does not know, or gives a
-// file of several names its next.
+// joinLocked returns the node for a name that the kernel does not know: a new node, or the
+// node of a file that the kernel knows by another name.
 func (fs *FS) joinLocked(parent *node, name string, info *layer.Info) *node {
 	t := &fs.nodes
 	several := info.Origin != layer.Source && info.Nlink > 1 && !isDir(info.Mode)
@@ -149,21 +148,20 @@ func (fs *FS) joinLocked(parent *node, name string, info *layer.Info) *node {
 	return n
 }
 
-// registerLocked lets further names of n's file find n.
+// registerLocked makes other names of n's file find n.
 func (fs *FS) registerLocked(n *node, id layer.FileID) {
 	fs.nodes.extraLocked(n).file = id
 	fs.nodes.files[id] = n
 }
 
-// sameNode reports whether the entry that info describes is what n was: of
-// the same type and, for a file of the source, the same file.
+// sameNode reports whether the entry that info describes has the type of n and, for a file
+// of the source, is the same file.
 func (fs *FS) sameNode(n *node, info *layer.Info) bool {
 	return n.flags.Load()&typeMask == info.Mode&unix.S_IFMT>>12 && fs.sameFile(n, info)
 }
 
-// sameFile reports whether what info describes is the file, or the source's
-// directory, behind n. Within the delta only we replace files, and what we
-// changed is ours too.
+// sameFile reports whether info describes the file, or the source's directory, behind n. It
+// is always true for the delta, in which only this process replaces files.
 func (fs *FS) sameFile(n *node, info *layer.Info) bool {
 	if n.isDir() != isDir(info.Mode) {
 		return false
@@ -175,7 +173,7 @@ func (fs *FS) sameFile(n *node, info *layer.Info) bool {
 	return b == 0 || b == fs.fingerprint(info.ID)
 }
 
-// abandonLocked takes a name from a node whose file somebody replaced.
+// abandonLocked removes a name from a node after its file was replaced in the source.
 func (fs *FS) abandonLocked(n, parent *node, name string) {
 	p, ok := fs.nodes.pathLocked(parent)
 	if fs.nodes.dropNameLocked(n, parent, name) && ok {
@@ -183,9 +181,8 @@ func (fs *FS) abandonLocked(n, parent *node, name string) {
 	}
 }
 
-// statNameless answers for a node that lost its name with no orphan to show
-// for it: a removed directory, or a file that was replaced in the source. What
-// is open of it still works.
+// statNameless describes a node that has neither a name nor an orphan: a removed directory,
+// or a file that was replaced in the source. Its open descriptor still works.
 func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
 	if n.isDir() {
 		return n.dir.last(), fuse.OK
@@ -200,7 +197,7 @@ func (fs *FS) statNameless(n *node) (layer.Info, fuse.Status) {
 	return info, status(err)
 }
 
-// last describes a removed directory as it was seen last.
+// last describes a removed directory with its last attributes.
 func (d *dir) last() layer.Info {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -218,7 +215,7 @@ func (fs *FS) outdated(n *node) {
 	fs.notify.inode(n.id)
 }
 
-// Forget drops what nobody can ask for any more.
+// Forget drops a node that the kernel no longer needs.
 func (fs *FS) Forget(id, count uint64) {
 	if n := fs.nodes.get(id); n != nil && id != fuse.FUSE_ROOT_ID {
 		fs.forget(n, count)
@@ -230,7 +227,7 @@ func (fs *FS) forget(n *node, count uint64) {
 	t.mu.Lock()
 	n.known -= min(count, n.known)
 	t.collectLocked(n)
-	dead, orphans := t.buryLocked()
+	dead, orphans := t.takeDeadLocked()
 	t.mu.Unlock()
 	for _, n := range dead {
 		fs.fds.drop(n)

@@ -32,13 +32,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Who plays the confined process: it has no capability, so mode bits bind it.
+// The ids of the confined process. It has no capabilities, so the mode bits apply to it.
 const (
 	guestUID = 4711
 	guestGID = 4712
 )
 
-// view is a mounted view and what is behind it.
+// view is a mounted view with its source and delta.
 type view struct {
 	*fusefs.FS
 	t      testing.TB
@@ -155,9 +155,9 @@ func mountSource(t testing.TB, source string, change func(*fusefs.Options), spec
 	return v
 }
 
-// poll has the kernel learn that there is nothing to poll for. Go's poller
-// would ask it while this process, which serves the mount, cannot answer: only
-// tests touch a mount from the process that serves it.
+// poll makes the kernel learn that POLL is not implemented. Otherwise Go's poller would
+// send POLL while this process, which serves the mount, cannot answer. Only tests access a
+// mount from the process that serves it.
 func (v *view) poll() error {
 	fd, err := unix.Open(v.path(".go-fuse-epoll-hack"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -220,9 +220,9 @@ func (v *view) stat(rel string) unix.Stat_t {
 	return st
 }
 
-// guest runs a shell command in the view as the confined process does and
-// returns what it printed, both streams together. It runs elsewhere and is
-// told to change there: Go's fork must not touch the mount.
+// guest runs a shell command in the view as the confined process and returns its output,
+// both streams together. The shell starts outside the mount and changes into it, because
+// Go's fork must not access the mount.
 func (v *view) guest(script string) string {
 	v.t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `cd "$0" && eval "$1"`, v.dir, script)
@@ -262,7 +262,7 @@ func (v *view) requests(do func()) map[string]uint64 {
 	return after
 }
 
-// denied waits for a refusal of the operation at p.
+// denied waits for a denial of the operation at p.
 func (v *view) denied(p vpath.Path, operation string) fusefs.Denial {
 	v.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -280,7 +280,7 @@ func (v *view) denied(p vpath.Path, operation string) fusefs.Denial {
 	}
 }
 
-// roleEnv makes this binary play something else than the tests.
+// roleEnv makes this binary run a role instead of the tests.
 const roleEnv = "FUSEFS_TEST_ROLE"
 
 // play runs a role; see the tests that start it.
@@ -298,7 +298,8 @@ func play(role string, args []string) int {
 
 var roles = map[string]func([]string) error{"map": writeMapped, "user": seeAsUser}
 
-// role runs this binary in the role, elsewhere and as the confined process.
+// role runs this binary in the role as the confined process, with a working directory
+// outside the mount.
 func (v *view) role(name string, args ...string) {
 	v.t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)

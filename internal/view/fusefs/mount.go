@@ -19,56 +19,55 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Options says what is shown, and to whom. Layer and Policy cannot be missing.
+// Options says what the mount shows. Layer and Policy are required.
 type Options struct {
-	Layer  *layer.Stack // stays the caller's, to be closed after the mount has ended
+	Layer  *layer.Stack // the caller closes it after the mount has ended
 	Policy *policy.Policy
-	// PolicyChanged says that the delta was made under other policies too, so
-	// that the names of one file may differ in class.
+	// PolicyChanged says that the delta was also changed under other policies, so that
+	// names of one file may have different classes.
 	PolicyChanged bool
 
-	// UID and GID own every entry, as the view shows it: the sandbox's ids in the
-	// user namespace of the mount. What they may do with an entry of another's the
-	// layer says by its mode, see layer.User.
+	// UID and GID are the owner that every entry shows: the sandbox's ids in the user
+	// namespace of the mount. The mode of another user's entry shows their rights to it,
+	// see layer.User.
 	UID, GID uint32
 
-	// OnDenial and OnChange are told of refusals and changes, by several
-	// goroutines and before whoever made one gets the answer; only of refusals
-	// that were many of a kind OnDenial is told later. They must not touch the
-	// mount.
+	// OnDenial and OnChange get refusals and changes. Several goroutines call them, before
+	// the process that caused the event gets the reply; only repeated refusals are counted
+	// and reported later. They must not access the mount.
 	OnDenial func(Denial)
 	OnChange func(Change)
-	// OnSource is told, while Watch is on, of changes of the source that show in
-	// the view, as OnChange is; they have no PID. Lost stands for any number. nil:
-	// nobody is told.
+	// OnSource gets changes of the source that show in the view, while Watch is on. They
+	// have no PID. Lost stands for any number of changes. It may be nil.
 	OnSource func(Change)
-	// Owner says whose a thread is, in the mounter's pid namespace, while it
-	// waits; a value that can be compared. Refusals of different owners are not
-	// alike. nil: all are one's.
+	// Owner returns the owner, a comparable value, of the thread tid of the mounter's pid
+	// namespace. It is called while the thread waits. Refusals of different owners are
+	// counted separately. With nil all threads have the same owner.
 	Owner func(tid int) any
 
 	Logger *slog.Logger // nil: slog.Default()
-	// Descriptors bounds how many files are held open; 0 is a quarter of what
-	// the process may have, at most 1024.
+	// Descriptors is how many files are kept open; 0 means a quarter of the process's
+	// limit, at most 1024.
 	Descriptors int
 }
 
 // FS is a mounted view.
 //
-// OPEN, FLUSH and OPENDIR answer ENOSYS, after which the kernel neither asks nor tells about opens
-// any more. So there is no state for each open file: descriptors live in a bounded cache (fds.go),
-// directory offsets are numbers that a name keeps (readdir.go), and what was unlinked lives until
-// FORGET (remove.go).
+// OPEN, FLUSH and OPENDIR answer ENOSYS, after which the kernel no longer sends them, nor
+// RELEASE. So there is no state for each open file: descriptors are in a bounded cache
+// (fds.go), a name keeps its directory offset (readdir.go), and an unlinked file exists
+// until FORGET (remove.go).
 //
-// FS.moves is shared by whatever goes from a node to its path and on to the layer, and exclusive
-// for links and for changes of names of directories. A node's identity and descriptor change under
-// its stripe. No lock that a handler takes is held while the kernel is notified: the storers hold
-// prefetcher.gate then, which only they and SetPolicy take.
+// FS.moves is held shared while a handler gets a node's path and uses it with the layer,
+// and exclusively for links and for changes of directories' names. A stripe guards the
+// identity and the descriptor of its nodes. No lock that a handler takes is held while the
+// kernel is notified: the storers hold prefetcher.gate then, which only they and SetPolicy
+// take.
 //
-// Goroutines: fuseconn's readers run the handlers. One goroutine notifies the kernel, two store
-// file contents, one reads inotify, one reports refusals that were counted, one has the disk begin
-// with large files. All end with the mount. A handler that waits for another of them, or for a
-// disk, says so first (fuseconn.Conn.BeginBlocking).
+// Goroutines: fuseconn's readers run the handlers. One goroutine notifies the kernel, two
+// store file contents, one reads inotify, one reports counted refusals, one starts the
+// writeback of large files. All end with the mount. A handler calls
+// fuseconn.Conn.BeginBlocking before it waits for another goroutine or for a disk.
 type FS struct {
 	o          Options
 	log        *slog.Logger
@@ -76,36 +75,35 @@ type FS struct {
 	root       *node
 	remote     bool
 
-	rules    atomic.Pointer[rules]
-	swap     sync.Mutex // one change of rules at a time
-	moves    sync.RWMutex
-	stripes  [256]sync.Mutex
-	nodes    table
-	fds      fdCache
-	watcher  watcher
-	notify   notifier
-	prefetch prefetcher
-	writeout writeout
-	denials  denials
-	telling  sync.Mutex    // of refusals that were counted
-	era      atomic.Uint64 // one more with each Conclude
-	watched  atomic.Bool
-	stats    stats
+	rules     atomic.Pointer[rules]
+	swap      sync.Mutex // one SetPolicy at a time
+	moves     sync.RWMutex
+	stripes   [256]sync.Mutex
+	nodes     table
+	fds       fdCache
+	watcher   watcher
+	notify    notifier
+	prefetch  prefetcher
+	writeout  writeout
+	denials   denials
+	reporting sync.Mutex    // one report of counted refusals at a time
+	era       atomic.Uint64 // Conclude increments it
+	watched   atomic.Bool
+	stats     stats
 
 	conn  *fuseconn.Conn
-	ended chan struct{} // the server has stopped: nobody reports any more
-	done  chan struct{} // everything has ended
+	ended chan struct{} // closed when no more refusals can come
+	done  chan struct{} // closed when everything has ended
 }
 
-// fsName is what mountinfo shows as type, after "fuse.", and source.
+// fsName is the source, and after "fuse." the type, that mountinfo shows.
 const fsName = "agentfense"
 
-// Mount shows o on the directory mountpoint, by mount(2), and returns once the
-// kernel's INIT was answered. The calling process must have CAP_SYS_ADMIN in
-// the user namespace of its mount namespace, and must never touch the mount
-// itself: not by opening, not by exec.Cmd.Dir, not by a descriptor it passes
-// on. Go's fork could wait for an answer that only this process can give.
-// Errors: Invalid, Denied, Unsupported (no /dev/fuse), Internal.
+// Mount mounts the view on the directory mountpoint, by mount(2), and returns after INIT is
+// answered. The calling process must have CAP_SYS_ADMIN in the user namespace of its mount
+// namespace. It must never access the mount: not by open, not by exec.Cmd.Dir, not by a
+// descriptor that it passes on. Otherwise Go's fork could wait for a reply that only this
+// process can give. Errors: Invalid, Denied, Unsupported (no /dev/fuse), Internal.
 func Mount(mountpoint string, o Options) (*FS, error) {
 	fs, err := newFS(mountpoint, o)
 	if err != nil {
@@ -182,7 +180,7 @@ func mountKind(err error) errdefs.Kind {
 
 func (fs *FS) library() fuse.MountOptions {
 	return fuse.MountOptions{
-		MaxBackground:            64, // requests that read ahead
+		MaxBackground:            64, // limits read-ahead requests
 		EnableSymlinkCaching:     true,
 		ExplicitDataCacheControl: true,
 		DisableXAttrs:            true,
@@ -195,7 +193,7 @@ func (fs *FS) library() fuse.MountOptions {
 	}
 }
 
-// logWriter passes on what the library has to say.
+// logWriter writes the library's messages to the log.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
@@ -224,7 +222,7 @@ func (fs *FS) serve() {
 	}()
 }
 
-// end lets go of everything that is not a goroutine's own.
+// end releases everything after the goroutines have ended.
 func (fs *FS) end() {
 	close(fs.ended)
 	fs.notify.close()
@@ -237,9 +235,9 @@ func (fs *FS) end() {
 	}
 }
 
-// Unmount ends the mount; whoever still uses it gets ENOTCONN. It returns when
-// everything has ended, which copies of the mount in other mount namespaces put
-// off until they are gone. Errors: Internal.
+// Unmount ends the mount. Processes that still use it get ENOTCONN. It returns when
+// everything has ended, and so waits until copies of the mount in other mount namespaces
+// are gone. Errors: Internal.
 func (fs *FS) Unmount() error {
 	err := unix.Unmount(fs.mountpoint, unix.UMOUNT_NOFOLLOW)
 	if err == unix.EBUSY {
@@ -248,14 +246,14 @@ func (fs *FS) Unmount() error {
 	return fs.unmounted(err)
 }
 
-// Abort is Unmount for all who use the mount, by copies of it too. What a
-// program that still runs has written through a mapping alone may be lost.
+// Abort is Unmount, and also ends copies of the mount in other mount namespaces. Data that
+// a running program has only written to a mapping may be lost.
 func (fs *FS) Abort() error {
 	// By MNT_FORCE the kernel ends the connection first (umount(2)).
 	return fs.unmounted(unix.Unmount(fs.mountpoint, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW))
 }
 
-// unmounted waits for the end after an unmount.
+// unmounted waits for the end of the mount if err, of umount(2), is nil.
 func (fs *FS) unmounted(err error) error {
 	if err != nil {
 		select {

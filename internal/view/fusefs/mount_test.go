@@ -43,7 +43,7 @@ func TestMountOptions(t *testing.T) {
 	}
 }
 
-// TestTheDeviceIsNotInherited: who holds /dev/fuse could answer for us.
+// TestTheDeviceIsNotInherited: a process with /dev/fuse could answer the kernel.
 func TestTheDeviceIsNotInherited(t *testing.T) {
 	mount(t, nil, "**=write")
 	out, err := exec.Command("/bin/ls", "-l", "/proc/self/fd").CombinedOutput()
@@ -98,7 +98,7 @@ func TestUnmountWhileInUse(t *testing.T) {
 	}
 }
 
-// TestAbortWithACopyOfTheMount: one in another mount namespace keeps nobody waiting.
+// TestAbortWithACopyOfTheMount: a copy in another mount namespace does not delay the end.
 func TestAbortWithACopyOfTheMount(t *testing.T) {
 	v := mount(t, tree{"f": "1\n"}, "**=write")
 	cmd := exec.Command("/bin/sh", "-c", `cat "$0/f" && read x; exec cat "$0/f"`, v.dir)
@@ -191,8 +191,8 @@ func TestExtendedAttributesDoNotExist(t *testing.T) {
 	}
 }
 
-// TestAsAnOrdinaryUser mounts in a user and mount namespace of a user without
-// any right on the host.
+// TestAsAnOrdinaryUser mounts in a user and mount namespace of a user without rights on the
+// host.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	testenv.OpenFUSE(t)
 	testenv.UserNS(t)

@@ -13,22 +13,22 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// node is what the kernel knows by one number. There may be a million, so it
-// is kept to 80 bytes; what few have lives in dir and in table.extras.
+// node is what the kernel knows by one number. There may be a million, so a node has only
+// 80 bytes. The fields that few nodes need are in dir and in table.extras.
 //
-// A node is a path: two names of one source file are two nodes, so that the pages of the stricter
-// one never show through the other. Only hard links made inside share a node. The number by which
-// the kernel knows a node is never used twice.
+// A node is a path: two names of one source file are two nodes, so that the pages of the
+// stricter one never show through the other. Only hard links made in the sandbox share a
+// node. The number of a node is never reused.
 type node struct {
 	parent *node // nil: the root, or no name; guarded by table.mu
 	name   string
 	id     uint64
-	known  uint64 // look-ups the kernel has not forgotten; guarded by table.mu
+	known  uint64 // look-ups minus FORGETs; guarded by table.mu
 	next   *node  // in the same bucket of the table; guarded by table.mu
-	dir    *dir   // nil for what is no directory
+	dir    *dir   // nil if it is not a directory
 
-	backing atomic.Uint64 // fingerprint of the layer.FileID behind it, of a directory the source's; 0: take the next one seen
-	shown   atomic.Uint64 // fingerprint of what the kernel was told of a source file; 0: nothing
+	backing atomic.Uint64 // fingerprint of the layer.FileID behind it, for a directory of the source's; 0: take the next one seen
+	shown   atomic.Uint64 // fingerprint of the source file's state that the kernel knows; 0: none
 	verdict atomic.Uint32 // cached permission, see FS.permission
 	flags   atomic.Uint32
 }
@@ -37,13 +37,13 @@ type node struct {
 const (
 	typeMask        = 0xf
 	flagSource      = 1 << 4 // backed by the source, unchanged
-	flagNameless    = 1 << 5 // no name leads here any more
-	flagExtra       = 1 << 6 // there is an entry in table.extras
-	flagTouched     = 1 << 7 // content was asked for or changed: never to be stored again
-	flagStored      = 1 << 8 // the prefetcher has stored the content, or is about to
-	flagOverwritten = 1 << 9 // content was changed, and what was stored of it is settled
+	flagNameless    = 1 << 5 // it has lost its name
+	flagExtra       = 1 << 6 // it has an entry in table.extras
+	flagTouched     = 1 << 7 // content was read or changed: the prefetcher must not store it
+	flagStored      = 1 << 8 // the prefetcher has stored the content, or will
+	flagOverwritten = 1 << 9 // content was changed, and the stored pages are dropped
 
-	storedPagesShift = 12 // above it, how many pages were stored
+	storedPagesShift = 12 // the bits above it hold how many pages were stored
 )
 
 func (n *node) isDir() bool      { return n.dir != nil }
@@ -52,11 +52,11 @@ func (n *node) is(f uint32) bool { return n.flags.Load()&f != 0 }
 func (n *node) set(f uint32)     { n.flags.Or(f) }
 func (n *node) clear(f uint32)   { n.flags.And(^f) }
 
-// extra is what only few nodes have.
+// extra has the fields that only few nodes need.
 type extra struct {
-	orphan *layer.Orphan // the content, once no name leads to it
-	links  []place       // names beside node.parent and node.name
-	last   vpath.Path    // where a nameless node was last; "": nowhere, it was made nameless
+	orphan *layer.Orphan // the content of a node without a name
+	links  []place       // names in addition to node.parent and node.name
+	last   vpath.Path    // the last path of a nameless node; "" if it never had a name
 	file   fileKey       // its key in table.files, if any
 }
 
@@ -66,7 +66,7 @@ type place struct {
 	name   string
 }
 
-// table holds the nodes, by number and by place.
+// table has the nodes, by number and by place.
 type table struct {
 	mu      sync.RWMutex
 	slots   []*node // by the low half of the number
@@ -74,10 +74,10 @@ type table struct {
 	made    uint32 // nodes ever made: the high half of the number
 	buckets []*node
 	named   int
-	links   map[place]*node   // names beyond a node's first
-	files   map[fileKey]*node // files of several names, by what backs them
+	links   map[place]*node   // names in addition to a node's first
+	files   map[fileKey]*node // files of several names, by backing file
 	extras  map[*node]*extra
-	dead    []*node // collected, their descriptors and orphans not yet released
+	dead    []*node // collected; their descriptors and orphans are not released yet
 	seed    maphash.Seed
 }
 
@@ -96,7 +96,7 @@ func (t *table) init() *node {
 	return root
 }
 
-// get returns the node with the number id, nil if it was forgotten.
+// get returns the node with the number id, or nil if the kernel has forgotten it.
 func (t *table) get(id uint64) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -125,14 +125,14 @@ func (t *table) childLocked(parent *node, name string) *node {
 	return nil
 }
 
-// child returns the node at name in parent, nil if the kernel knows none.
+// child returns the node at name in parent, or nil.
 func (t *table) child(parent *node, name string) *node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.childLocked(parent, name)
 }
 
-// addLocked makes a node of the given type that no name leads to yet.
+// addLocked makes a node of the given type without a name.
 func (t *table) addLocked(mode uint32) *node {
 	n := &node{}
 	n.flags.Store(mode & unix.S_IFMT >> 12)
@@ -164,7 +164,7 @@ func (t *table) placeLocked(n, parent *node, name string) {
 	n.clear(flagNameless)
 }
 
-// takeLocked takes n's first name away from it.
+// takeLocked removes n's first name.
 func (t *table) takeLocked(n *node) {
 	t.named--
 	at := &t.buckets[t.bucket(n.parent, n.name)]
@@ -190,7 +190,7 @@ func (t *table) growLocked() {
 	}
 }
 
-// unpinLocked tells a directory that it has a child less in the table.
+// unpinLocked decrements a directory's count of children in the table.
 func (t *table) unpinLocked(parent *node) {
 	parent.dir.kids--
 	t.collectLocked(parent)
@@ -219,8 +219,8 @@ func (t *table) collectLocked(n *node) {
 	}
 }
 
-// buryLocked hands over what was collected, with what each held in extras.
-func (t *table) buryLocked() (dead []*node, orphans []*layer.Orphan) {
+// takeDeadLocked returns and removes the collected nodes, with their orphans.
+func (t *table) takeDeadLocked() (dead []*node, orphans []*layer.Orphan) {
 	for _, n := range t.dead {
 		if x := t.extras[n]; x != nil {
 			if x.orphan != nil {
@@ -243,7 +243,7 @@ func (t *table) extraLocked(n *node) *extra {
 	return x
 }
 
-// linkLocked gives n a further name.
+// linkLocked gives n another name.
 func (t *table) linkLocked(n, parent *node, name string) {
 	x := t.extraLocked(n)
 	l := place{parent, name}
@@ -252,8 +252,7 @@ func (t *table) linkLocked(n, parent *node, name string) {
 	parent.dir.kids++
 }
 
-// dropNameLocked takes the name in parent away from n and reports whether it
-// was the last one.
+// dropNameLocked removes n's name in parent and reports whether it was the last one.
 func (t *table) dropNameLocked(n, parent *node, name string) (last bool) {
 	x := t.extras[n]
 	if n.parent != parent || n.name != name {
@@ -281,7 +280,7 @@ func (t *table) dropNameLocked(n, parent *node, name string) (last bool) {
 	return false
 }
 
-// settleLocked gives n a name, its first if it has none.
+// settleLocked gives n a name, which is its first if it has no other.
 func (t *table) settleLocked(n, parent *node, name string) {
 	if n.parent == nil {
 		t.placeLocked(n, parent, name)
@@ -291,8 +290,8 @@ func (t *table) settleLocked(n, parent *node, name string) {
 	n.verdict.Store(0)
 }
 
-// pathLocked returns where n is. It is false if n or a directory above it has
-// no name any more.
+// pathLocked returns n's path. It returns false if n or a directory above it has lost its
+// name.
 func (t *table) pathLocked(n *node) (vpath.Path, bool) {
 	size := 0
 	for at := n; at.parent != nil; at = at.parent {
@@ -312,14 +311,14 @@ func (t *table) pathLocked(n *node) (vpath.Path, bool) {
 	return vpath.Path(unsafe.String(&b[0], len(b))), at.id == fuse.FUSE_ROOT_ID
 }
 
-// path returns where n is, see pathLocked.
+// path returns n's path, see pathLocked.
 func (t *table) path(n *node) (vpath.Path, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.pathLocked(n)
 }
 
-// extra returns a copy of what only few nodes have.
+// extra returns a copy of n's extra.
 func (t *table) extra(n *node) extra {
 	if !n.is(flagExtra) {
 		return extra{}
@@ -332,7 +331,7 @@ func (t *table) extra(n *node) extra {
 	return extra{}
 }
 
-// within reports whether n is dir or lies below it by its first name.
+// withinLocked reports whether n is dir or is below it by its first name.
 func (t *table) withinLocked(n, dir *node) bool {
 	for ; n != nil; n = n.parent {
 		if n == dir {
@@ -342,7 +341,7 @@ func (t *table) withinLocked(n, dir *node) bool {
 	return false
 }
 
-// all returns every node but those without a name.
+// all returns every node with a name.
 func (t *table) all() []*node {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -12,8 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
-// TestNodesAreSmall: a hundred thousand of them, with the rest of a
-// supervisor, must fit into 40 MB.
+// TestNodesAreSmall: a supervisor with a hundred thousand nodes must fit into 40 MB.
 func TestNodesAreSmall(t *testing.T) {
 	if got := unsafe.Sizeof(node{}); got > 80 {
 		t.Errorf("a node takes %d bytes, want at most 80", got)
@@ -41,7 +40,7 @@ func TestTableAgainstAModel(t *testing.T) {
 	})
 }
 
-// tableModel says which node each path leads to.
+// tableModel maps each path to its node.
 type tableModel struct {
 	tab  *table
 	root *node
@@ -151,7 +150,7 @@ func (m *tableModel) forget(t *rapid.T) {
 	m.tab.mu.Lock()
 	n.known = 0
 	m.tab.collectLocked(n)
-	dead, _ := m.tab.buryLocked()
+	dead, _ := m.tab.takeDeadLocked()
 	m.tab.mu.Unlock()
 	if len(dead) != 1 || dead[0] != n {
 		t.Fatalf("forgetting %s buried %v", p, dead)

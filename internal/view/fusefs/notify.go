@@ -8,30 +8,30 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// kernel is what the notifier needs of *fuseconn.Conn.
+// kernel is the part of *fuseconn.Conn that the notifier needs.
 type kernel interface {
 	EntryNotify(parent uint64, name string) fuse.Status
 	InodeNotify(node uint64, off, length int64) fuse.Status
 }
 
-// notifier tells the kernel what to forget, from a goroutine of its own: the
-// kernel may have to wait for a directory or a page that a request holds, and
-// that request for its handler.
+// notifier makes the kernel drop cached entries. It has its own goroutine, because the
+// kernel may wait for a directory or a page that a request holds, and so for the handler of
+// that request.
 type notifier struct {
 	mu      sync.Mutex
 	wake    sync.Cond
 	queue   []notice
-	pending map[notice]struct{} // of queue, without those that somebody waits for
+	pending map[notice]struct{} // of queue, without those with a done channel
 	closed  bool
 }
 
-// notice is one notification: of a name in node, or of node itself.
+// notice is one notification, for a name in node or for node itself.
 type notice struct {
 	node   uint64
 	name   string
-	offset int64 // of the pages to drop, and how many bytes; 0: to the end
+	offset int64 // the range of pages to drop, in bytes; length 0: to the end
 	length int64
-	done   chan struct{} // closed afterwards; node 0 only waits for its turn
+	done   chan struct{} // closed after the notification; with node 0 it only waits for its turn
 }
 
 func (q *notifier) init() {
@@ -45,18 +45,18 @@ func (q *notifier) entry(parent uint64, name string) {
 	q.push(notice{node: parent, name: vpath.PlainName(name)})
 }
 
-// inode makes the kernel drop what it knows of node: attributes, pages, names.
+// inode makes the kernel drop what it caches of node: attributes, pages, names.
 func (q *notifier) inode(node uint64) { q.push(notice{node: node}) }
 
-// pages is inode for some pages; the channel is closed once the kernel has
-// dropped them.
+// pages is inode for a range of pages. The channel is closed when the kernel has dropped
+// them.
 func (q *notifier) pages(node uint64, offset, length int64) <-chan struct{} {
 	done := make(chan struct{})
 	q.push(notice{node: node, offset: offset, length: length, done: done})
 	return done
 }
 
-// barrier waits until everything said before it is done.
+// barrier waits until all earlier notifications are done.
 func (q *notifier) barrier() {
 	done := make(chan struct{})
 	q.push(notice{done: done})
@@ -82,7 +82,7 @@ func (q *notifier) push(n notice) {
 	q.wake.Signal()
 }
 
-// run notifies until close.
+// run sends notifications until close.
 func (q *notifier) run(k kernel) {
 	for {
 		q.mu.Lock()
@@ -108,7 +108,7 @@ func (q *notifier) run(k kernel) {
 	}
 }
 
-// send ignores what the kernel answers: it says so if it had nothing to forget.
+// send ignores errors of the kernel, which returns ENOENT if it had nothing to drop.
 func (n notice) send(k kernel) {
 	switch {
 	case n.name != "":
@@ -118,7 +118,7 @@ func (n notice) send(k kernel) {
 	}
 }
 
-// close ends run, which lets everybody go who waits.
+// close ends run, which also ends all waits.
 func (q *notifier) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -34,7 +34,7 @@ func ownRules(t testing.TB, more ...policy.Rule) *policy.Policy {
 	return p
 }
 
-// ownTree has hidden entries, of which own ones take the place.
+// ownTree has hidden entries, which own entries replace.
 func ownTree() tree {
 	return tree{
 		"there.pem": "secret", "secrets/inside": "secret", "strict.txt": "secret", "dirs/hidden.pem": "secret",
@@ -51,7 +51,7 @@ func mountOwn(t testing.TB) *view {
 
 func TestOwnEntriesAreTheProgramsOwn(t *testing.T) {
 	v := mountOwn(t)
-	for _, name := range []string{"there.pem", "absent.pem"} { // whatever the source has
+	for _, name := range []string{"there.pem", "absent.pem"} { // one exists in the source
 		if _, err := os.Stat(v.path(name)); !errors.Is(err, unix.ENOENT) {
 			t.Errorf("stat %s before it is made: %v, want ENOENT", name, err)
 		}
@@ -91,7 +91,7 @@ func TestOwnEntriesAreTheProgramsOwn(t *testing.T) {
 	if err := os.Mkdir(v.path("secrets"), 0o700); err != nil || len(v.names("secrets")) != 0 {
 		t.Errorf("made again: %v, %q", err, v.names("secrets"))
 	}
-	for path, want := range ownTree() { // the source is as it was
+	for path, want := range ownTree() { // the source is unchanged
 		if b, err := os.ReadFile(v.source + "/" + path); err != nil || string(b) != want {
 			t.Errorf("the source's %s = %q, %v", path, b, err)
 		}
@@ -247,8 +247,8 @@ func TestACopiedUpFileThatBecomesNoneIsHidden(t *testing.T) {
 	}
 }
 
-// The calls at names that the source has and at names that it has not, in the
-// order of a program; all must answer alike.
+// The system calls of a program in order, at names that the source has and at names that it
+// does not have. The results must be equal.
 func TestAtOwnNamesNothingTellsWhatTheSourceHas(t *testing.T) {
 	v := mountOwn(t)
 	if err := os.MkdirAll(v.source+"/dir.pem/full", 0o755); err != nil {
@@ -322,7 +322,7 @@ func TestHostEventsAtOwnNamesShowNothing(t *testing.T) {
 	var told []fusefs.Change
 	v.names(".")
 	v.change(func(s string) error { return os.Remove(s + "/there.pem") })
-	v.change(func(s string) error { return os.WriteFile(s+"/seen", nil, 0o644) }) // an event behind that one
+	v.change(func(s string) error { return os.WriteFile(s+"/seen", nil, 0o644) }) // an event after that one
 	eventually(t, "what else the host did shows", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -357,8 +357,8 @@ func TestDenialsOfOwnEntries(t *testing.T) {
 	}
 }
 
-// What stands in an own directory stays there, whether or not the source has one by
-// that name, when the view is made to look at everything again.
+// The entries of an own directory stay after Invalidate, whether or not the source has a
+// directory with that name.
 func TestLookingAgainTellsNothingOfTheSource(t *testing.T) {
 	v := mountOwn(t)
 	for _, name := range []string{"secrets", "absent.pem"} { // the source has the first

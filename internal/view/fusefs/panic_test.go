@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
-// lockedBuffer keeps what several goroutines log.
+// lockedBuffer collects the log of several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -32,8 +32,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestAPanicFailsOneRequest: whoever asked gets EIO, the log tells where it
-// was, no lock stays held, and the others are served.
+// TestAPanicFailsOneRequest: the caller gets EIO, the log has the place, no lock stays
+// held, and other requests are served.
 func TestAPanicFailsOneRequest(t *testing.T) {
 	source := t.TempDir()
 	tree{"f": "1", "d/g": "2", "l": "-> f"}.make(t, source)

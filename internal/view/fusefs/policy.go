@@ -5,29 +5,28 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// rules is the policy in force. Epochs tell cached verdicts of another policy,
-// or of another place in the tree, from current ones.
+// rules is the policy in force. The epoch distinguishes current cached verdicts from those
+// of an earlier policy, or of an earlier path.
 type rules struct {
 	*policy.Policy
 	epoch  uint32
 	strict strictNames
 }
 
-// strictNames holds, of each file of the delta whose names differ in class, the
-// name of the strictest: the kernel need not know that name for it to count.
-// nil: it could not be found out, and no file of several names may be read.
+// strictNames has, for each file of the delta with names of different classes, the name of
+// the strictest class. That name counts even if the kernel does not know it. Nil means that
+// the search failed; then no file with several names may be read.
 type strictNames map[fileKey]vpath.Path
 
-// A verdict is epoch<<8 | traversable<<7 | permission. Epoch 0 is never in
-// force.
+// A verdict is epoch<<8 | traversable<<7 | permission. Epoch 0 is never current.
 const (
 	verdictTraversable = 1 << 7
 	verdictEpoch       = 8
 	epochMask          = 1<<24 - 1
 )
 
-// permission returns what the policy permits on n now: the strictest of what
-// it says of n's names, and for a node without a name of the last it had.
+// permission returns the present permission of n: the strictest among n's names, or that of
+// the last name if n has none.
 func (fs *FS) permission(n *node) policy.Permission {
 	r := fs.rules.Load()
 	v := n.verdict.Load()
@@ -42,7 +41,7 @@ func (fs *FS) permission(n *node) policy.Permission {
 	return p
 }
 
-// rule keeps what p was just found to say of the only name of n.
+// rule caches the decision d of p on n if n has one name only.
 func (fs *FS) rule(n *node, p *policy.Policy, d policy.Decision) {
 	if r := fs.rules.Load(); r.Policy == p && !n.is(flagExtra|flagNameless) {
 		n.verdict.Store(r.epoch<<verdictEpoch | verdictOf(d))
@@ -61,7 +60,7 @@ func (fs *FS) effectivePermission(n *node, r *rules) uint32 {
 	fs.nodes.mu.RLock()
 	p, named := fs.nodes.pathLocked(n)
 	paths := []vpath.Path{p}
-	worst := uint32(policy.Write) // what never had a name was made by whoever holds it
+	worst := uint32(policy.Write) // the process that uses a file without a name has made it
 	if n.is(flagExtra) {
 		if x := fs.nodes.extras[n]; x != nil {
 			for _, l := range x.links {
@@ -92,8 +91,8 @@ func (fs *FS) effectivePermission(n *node, r *rules) uint32 {
 	return worst
 }
 
-// strictest returns the name of the file behind key that has the strictest
-// class, if that is another than its other names have.
+// strictest returns the strictest name of the file key, if its names have different
+// classes.
 func (r *rules) strictest(key fileKey) []vpath.Path {
 	if p, ok := r.strict[key]; ok {
 		return []vpath.Path{p}
@@ -101,9 +100,8 @@ func (r *rules) strictest(key fileKey) []vpath.Path {
 	return nil
 }
 
-// findStrict looks for the files of the delta whose names p puts in different
-// classes. Links never cross a class, so that p must differ from what was in
-// force when they were made.
+// findStrict finds the files of the delta with names to which p gives different classes. A
+// link never crosses classes, so such links were made under another policy.
 func (fs *FS) findStrict(p *policy.Policy) (strictNames, error) {
 	linked, err := fs.o.Layer.Linked()
 	if err != nil {
@@ -127,13 +125,13 @@ func (fs *FS) findStrict(p *policy.Policy) (strictNames, error) {
 	return strict, nil
 }
 
-// decide returns what the policy says of name in the directory parent at p.
+// decide returns the decision on name in the directory parent at p.
 func (fs *FS) decide(parent *node, p vpath.Path, name string) policy.Decision {
 	return fs.stateOf(parent, p).DecideChild(name)
 }
 
-// stateOf returns the policy's evaluation at a directory, kept there until the
-// policy or the directory's place changes.
+// stateOf returns the policy's evaluation at a directory. The directory caches it until the
+// policy or the directory's path changes.
 func (fs *FS) stateOf(parent *node, p vpath.Path) policy.State {
 	r := fs.rules.Load()
 	d := parent.dir
@@ -154,7 +152,7 @@ func visible(d policy.Decision, mode uint32) bool {
 	return d.Permission != policy.None || d.Traversable && isDir(mode)
 }
 
-// nextEpoch puts p in force, nil: keeps what is, and drops every verdict.
+// nextEpoch puts p in force and drops every verdict. With nil the policy stays.
 func (fs *FS) nextEpoch(p *policy.Policy, strict strictNames) {
 	fs.swap.Lock()
 	defer fs.swap.Unlock()
@@ -169,18 +167,17 @@ func (fs *FS) nextEpoch(p *policy.Policy, strict strictNames) {
 	fs.rules.Store(&rules{p, epoch, strict})
 }
 
-// Policy returns what is in force.
+// Policy returns the policy in force.
 func (fs *FS) Policy() *policy.Policy { return fs.rules.Load().Policy }
 
-// SetPolicy puts p in force for every operation that begins from now on and
-// returns once the kernel has forgotten what the old policy allowed. Contents
-// already copied out of the view, by read(2) or otherwise, are not called
-// back; a mapping of a file that is not readable any more gets SIGBUS. It must
-// not be called from OnDenial or OnChange.
+// SetPolicy puts p in force for every operation that begins afterwards. It returns when the
+// kernel has dropped what only the old policy allowed. Data that a program has already read
+// stays with it. An access to a mapping of a file that is no longer readable gets SIGBUS.
+// Do not call SetPolicy from OnDenial or OnChange.
 func (fs *FS) SetPolicy(p *policy.Policy) {
-	fs.prefetch.gate.Lock() // what is being stored was judged by the old one
+	fs.prefetch.gate.Lock() // a store under way was checked against the old policy
 	old := fs.rules.Load().Policy
-	fs.moves.Lock() // no link is made under the old one that findStrict misses
+	fs.moves.Lock() // so that findStrict misses no link
 	strict, err := fs.findStrict(p)
 	if err != nil {
 		fs.log.Error("look for links", "err", err)
@@ -194,7 +191,7 @@ func (fs *FS) SetPolicy(p *policy.Policy) {
 	fs.notify.barrier()
 }
 
-// revoke invalidates what the kernel has of a node whose decision changed.
+// revoke drops what the kernel caches of a node if its decision has changed.
 func (fs *FS) revoke(n *node, old *policy.Policy) {
 	fs.nodes.mu.RLock()
 	p, named := fs.nodes.pathLocked(n)

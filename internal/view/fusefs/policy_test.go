@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestPermissionsAreInTheModeBits is the first wall, as stat(2) shows it.
+// TestPermissionsAreInTheModeBits checks the mode bits that stat(2) shows.
 func TestPermissionsAreInTheModeBits(t *testing.T) {
 	v := mount(t, tree{"v": "1", "r": "2", "w": "3", "n": "4", "dir/r": "5", "wdir/w": "6", "script": "7", "tr/x/y": "8"},
 		"/v=view", "/r=read", "/w=write", "/dir/**=read", "/wdir/**=write", "/script=read", "/tr/x/y=read", "/future/new=write")
@@ -41,8 +41,8 @@ func TestPermissionsAreInTheModeBits(t *testing.T) {
 	}
 }
 
-// TestEveryOperationAnswersByPermission is the table of DESIGN §3, seen by the
-// confined process.
+// TestEveryOperationAnswersByPermission checks the result of each operation for each
+// permission (docs/policy.md) in the confined process.
 func TestEveryOperationAnswersByPermission(t *testing.T) {
 	const (
 		ok     = ""
@@ -90,8 +90,8 @@ func TestEveryOperationAnswersByPermission(t *testing.T) {
 	}
 }
 
-// TestHiddenAndAbsentAnswerAlike: nothing a program can do tells a hidden name
-// from one that is not there.
+// TestHiddenAndAbsentAnswerAlike: no system call distinguishes a hidden name from an absent
+// one.
 func TestHiddenAndAbsentAnswerAlike(t *testing.T) {
 	v := mount(t, tree{"secret": "x", "dir/secret": "y", "w/": ""}, "**=write", "**/secret=none", "**/absent=none")
 	for _, script := range []string{
@@ -166,8 +166,8 @@ func TestRmdirOfADirectoryWithHiddenChildrenOnly(t *testing.T) {
 	}
 }
 
-// TestSecondWall reads and writes through descriptors that were opened before
-// the policy became stricter: the mode bits were checked long ago.
+// TestSecondWall reads and writes through descriptors that were opened before the policy
+// became stricter, when the kernel checked the mode bits.
 func TestSecondWall(t *testing.T) {
 	v := mount(t, tree{"f": strings.Repeat("secret ", 2000), "g": "writable", "l": "-> f"}, "**=write")
 	f, err := os.OpenFile(v.path("f"), os.O_RDWR, 0)

@@ -6,8 +6,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/posixtest"
 )
 
-// inapplicable are the tests of the suite that do not apply, and why. Every
-// other one must run to its end: a skip of its own is a failure here.
+// inapplicable are the tests of the suite that do not apply, and why. Every other test must
+// run: a skip is a failure here.
 var inapplicable = map[string]string{
 	"FcntlFlockLocksFile": "it asks that a process conflict with itself, which no local file system does",
 	"XAttr":               "there are no extended attributes (TestExtendedAttributesDoNotExist)",

@@ -10,21 +10,20 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// prefetcher stores the contents of small files in the kernel's cache before
-// they are asked for, while somebody reads one file of a directory after the
-// other: a store costs a third of a READ, and goes on beside the reader.
+// prefetcher stores the contents of small files in the kernel's cache before a program
+// reads them, while the program reads the files of a directory in order. A store costs a
+// third of a READ, and runs beside the reader.
 //
-// Nothing is stored of a file that is not readable: the policy is asked with
-// gate held, and replaced with gate held exclusively. Nothing stale is stored:
-// only files whose content nobody has asked for or changed through the mount
-// (flagTouched), each once (flagStored), and a request that comes while its
-// file is being stored makes the store fail before it is answered. What can
-// have been stored after a write was copied into a page and before its request
-// came is dropped by that request, between the change and the answer.
+// It stores only readable files: storers check the policy with gate held, and SetPolicy
+// holds gate exclusively. It stores nothing stale: only files that no program has read or
+// changed through the mount (flagTouched), each once (flagStored). A request for a file
+// that is being stored first makes the store fail. A store may hit a page after the kernel
+// copied a write into it and before the WRITE request arrives. That request drops the page,
+// after the change and before the reply.
 type prefetcher struct {
 	fs      *FS
 	gate    sync.RWMutex // no handler takes it
-	hint    atomic.Int32 // the window that a directory begins with
+	hint    atomic.Int32 // the first window of a directory
 	jobs    chan job
 	storers [2]storer
 }
@@ -35,8 +34,8 @@ type job struct {
 	batch *batch
 }
 
-// batch is what one READ makes the storers do. The READ is answered when half
-// of it is done, so that the reader meets the rest just in time.
+// batch is the stores that one READ starts. The READ is answered when half of them are
+// done, so that the others are done when the reader needs them.
 type batch struct {
 	left atomic.Int32
 	half chan struct{}
@@ -52,12 +51,13 @@ func (b *batch) done() {
 type storer struct {
 	f   *prefetcher
 	mu  sync.Mutex
-	at  *node  // what is being stored
+	at  *node  // the node that is being stored
 	buf []byte // mapped, so that it can be made unreadable
-	cut bool   // and was
+	cut bool   // buf was made unreadable
 }
 
-// sequence is who reads files in a directory's order. It is guarded by dir.mu.
+// sequence is the state of a program that reads files in a directory's order. It is guarded
+// by dir.mu.
 type sequence struct {
 	last   int // index of the entry read last
 	window int // entries stored ahead of the reader
@@ -66,20 +66,19 @@ type sequence struct {
 
 const (
 	pageBytes   = 4096
-	storeBytes  = 8 * pageBytes // a larger file is read ahead by the kernel
+	storeBytes  = 8 * pageBytes // the kernel itself reads larger files ahead
 	firstWindow = 4             // entries
 	lastWindow  = 128
-	freeWindow  = 8 // so few are not worth a doubt
-	// aheadTime bounds how long a READ is held back. Nobody stands in meanwhile:
-	// another thread at the device would cost the reader more than it waits.
+	freeWindow  = 8 // a window up to this is used without further evidence
+	// aheadTime is how long a READ may be delayed. The handler does not call BeginBlocking:
+	// another thread at the device would cost the reader more than the delay.
 	aheadTime = 5 * time.Millisecond
-	// settleTime bounds the wait for the kernel to drop pages before a write
-	// is answered. It only passes in full if that write itself holds the page,
-	// and then nothing stale is in it.
+	// settleTime is how long a write waits for the kernel to drop pages. It passes in full
+	// only if the write itself holds the page, and then the page is not stale.
 	settleTime = 100 * time.Millisecond
-	// settledAfter is for how long further changes settle their own pages: a
-	// write may have been copied into its page before the store came over it,
-	// and be asked for only after the first change was answered.
+	// settledAfter is how long later changes also drop their pages: the kernel may copy a
+	// write into a page before the store, and send the request after the first change was
+	// answered.
 	settledAfter = time.Second
 )
 
@@ -96,26 +95,25 @@ func (f *prefetcher) init(fs *FS) error {
 	return nil
 }
 
-// touch says that content of n was asked for. It reports false if n is being
-// stored just now: then its pages may be what a storer waits for, and the
-// caller must not wait for a storer.
+// touch records that content of n was read. It returns false if n is being stored: a storer
+// may wait for n's pages, so the caller must not wait for a storer.
 func (f *prefetcher) touch(n *node) bool {
 	old := n.flags.Or(flagTouched)
 	return old&(flagTouched|flagStored) != flagStored || !f.abort(n)
 }
 
-// overwritten are pages of a node that a storer may have put old content into.
-// The zero value is none.
+// overwritten are pages of a node into which a storer may have put old content. The zero
+// value means no pages.
 type overwritten struct {
 	node   *node
 	offset int64
 	length int64
 }
 
-// overwrite says that the content of n is about to change, length bytes from
-// offset on; 0 is all. What it returns is to be settled after the change and
-// before the answer: the kernel copies a write into its pages before it asks,
-// so a store may have come over them.
+// overwrite records that length bytes of n from offset will change; length 0 means all. The
+// caller passes the result to settle after the change and before the reply: the kernel
+// copies a write into its pages before it sends the request, so a store may have
+// overwritten them.
 func (f *prefetcher) overwrite(n *node, offset, length uint64) overwritten {
 	if old := n.flags.Or(flagTouched); old&(flagOverwritten|flagStored) != flagStored {
 		return overwritten{}
@@ -126,14 +124,13 @@ func (f *prefetcher) overwrite(n *node, offset, length uint64) overwritten {
 		end = min(end, offset+length)
 	}
 	if offset >= end {
-		return overwritten{} // beyond, where the request itself may hold a page
+		return overwritten{} // beyond the stored pages; the request itself may hold a page there
 	}
 	return overwritten{n, int64(offset), int64(end - offset)}
 }
 
-// settle has the kernel drop the pages. It must not do so before the change is
-// made: whoever reads them in between would bring the old content back. Changes
-// that come meanwhile settle their own.
+// settle makes the kernel drop the pages. Call it only after the change: a read before it
+// would bring the old content back. Changes that come meanwhile settle their own pages.
 func (f *prefetcher) settle(o overwritten) {
 	if o.node == nil {
 		return
@@ -146,9 +143,8 @@ func (f *prefetcher) settle(o overwritten) {
 	time.AfterFunc(settledAfter, func() { o.node.set(flagOverwritten) })
 }
 
-// abort makes a store of n that is under way fail, and reports whether there
-// may have been one. Two storers may have n in hand, of which one will find
-// that the other was first: both are stopped.
+// abort makes a running store of n fail, and reports whether there may have been one. It
+// stops both storers if both have begun with n.
 func (f *prefetcher) abort(n *node) bool {
 	found := false
 	for i := range f.storers {
@@ -167,8 +163,8 @@ func (s *storer) abort(n *node) bool {
 	return true
 }
 
-// after is told of each small file that was read whole, and has stored what
-// seems to be next.
+// after is called when a small file was read whole. It starts stores of the files that will
+// probably be read next.
 func (f *prefetcher) after(n *node) {
 	f.fs.nodes.mu.RLock()
 	parent, name := n.parent, n.name
@@ -190,7 +186,7 @@ func (f *prefetcher) after(n *node) {
 		}
 		select {
 		case f.jobs <- job{next, b}:
-		default: // busy with somebody else's
+		default: // the storers are busy
 			return
 		}
 	}
@@ -200,7 +196,7 @@ func (f *prefetcher) after(n *node) {
 	}
 }
 
-// ahead returns the names that whoever read name is likely to read next.
+// ahead returns the names that the reader of name will probably read next.
 func (f *prefetcher) ahead(d *dir, name string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -212,13 +208,13 @@ func (f *prefetcher) ahead(d *dir, name string) []string {
 	case !s.begun:
 		s.window = int(f.hint.Load())
 		if s.window > freeWindow {
-			f.hint.Store(int32(s.window / 2)) // until the reader comes to its end
+			f.hint.Store(int32(s.window / 2)) // until the reader reaches the end of the window
 		}
 	case at > s.last && at <= s.last+firstWindow:
 		s.window = min(max(2*s.window, firstWindow), lastWindow)
 		f.hint.Store(int32(s.window))
 	case at < s.last && at >= s.last-s.window:
-		return nil // it overtook what it had stored
+		return nil // the reader was faster than the stores
 	default:
 		s.window = 0
 	}
@@ -236,10 +232,10 @@ func (f *prefetcher) ahead(d *dir, name string) []string {
 	return names
 }
 
-// scan bounds the search for an entry.
+// scan is how many entries a search visits.
 const scan = 1024
 
-// position returns the index of name in the entries, -1 if it is not near.
+// position returns the index of name in the entries, or -1 if it is not near the last one.
 func (d *dir) position(name string) int {
 	from := min(max(d.reader.last, 0), len(d.entries))
 	for i, e := range d.entries[from:min(from+scan, len(d.entries))] {
@@ -271,8 +267,7 @@ func (s *storer) run() {
 	}
 }
 
-// store stores n's content if that is allowed and of use. The caller holds
-// gate.
+// store stores n's content if that is allowed and useful. The caller holds gate.
 func (s *storer) store(n *node) {
 	fs := s.f.fs
 	if !n.isRegular() || n.is(flagTouched|flagStored) || fs.permission(n) < policy.Read {
@@ -298,8 +293,8 @@ func (s *storer) store(n *node) {
 	}
 }
 
-// claim says that n is about to be stored, unless its content was asked for or
-// another storer was first.
+// claim marks n as stored. It returns false if its content was read or another storer was
+// first.
 func (s *storer) claim(n *node, pages uint32) bool {
 	for {
 		old := n.flags.Load()
@@ -312,10 +307,10 @@ func (s *storer) claim(n *node, pages uint32) bool {
 	}
 }
 
-// load reads n's content if it is small and what the kernel was told of.
+// load reads n's content if it is small and in the state that the kernel knows.
 func (s *storer) load(n *node) int {
 	fs := s.f.fs
-	fs.moves.RLock() // not while storing: a handler may need it that holds a page
+	fs.moves.RLock() // released before the store: a handler that holds a page may need it
 	p, ok := fs.nodes.path(n)
 	if !ok {
 		fs.moves.RUnlock()

@@ -50,9 +50,8 @@ func TestReadersOutOfOrderAreNotReadAheadFor(t *testing.T) {
 	}
 }
 
-// TestNothingUnreadableIsStored reads in order where every second file may not
-// be read, with the policy changing all the time, and looks for pages of files
-// that are not readable in the kernel's cache.
+// TestNothingUnreadableIsStored reads files in order while a changing policy makes every
+// second one unreadable. Then it looks for pages of unreadable files in the kernel's cache.
 func TestNothingUnreadableIsStored(t *testing.T) {
 	const n = 400
 	strict := []string{"**=read", "/d/f*[13579]=view"}
@@ -88,8 +87,8 @@ func TestNothingUnreadableIsStored(t *testing.T) {
 	}
 }
 
-// wantUncached fails for each odd file of d of which the kernel has a page: it
-// opens them while it is root, whom mode bits do not bind, and asks mincore(2).
+// wantUncached fails for each odd file of d of which the kernel has a page. It opens them
+// as root, to which mode bits do not apply, and calls mincore(2).
 func (v *view) wantUncached(n int, format string) {
 	v.t.Helper()
 	if os.Geteuid() != 0 {
@@ -119,9 +118,8 @@ func (v *view) wantUncached(n int, format string) {
 	}
 }
 
-// TestWritersAreNeverOvertaken appends to files while somebody reads them all
-// in order and has them stored. What was written must be there at once, and
-// still be there in the end.
+// TestWritersAreNeverOvertaken appends to files while another process reads them all in
+// order, so that they are stored. Written data must be readable at once, and at the end.
 func TestWritersAreNeverOvertaken(t *testing.T) {
 	const n, rounds = 200, 6
 	for round := range rounds {
@@ -166,7 +164,7 @@ func appendAndRead(t *testing.T, v *view, name string) {
 	}
 }
 
-// inDelta returns what the layer has at name.
+// inDelta returns the layer's content of name.
 func (v *view) inDelta(name string) string {
 	v.t.Helper()
 	f, _, err := v.layer.Open(vpath.Path("/"+name), false)
@@ -182,8 +180,8 @@ func (v *view) inDelta(name string) string {
 	return string(b[:n])
 }
 
-// TestNothingHangsUnderInterrupts kills processes in the middle of everything
-// while the source and the policy change. It ends, or it deadlocked.
+// TestNothingHangsUnderInterrupts kills processes at random moments while the source and
+// the policy change. Without a deadlock it ends.
 func TestNothingHangsUnderInterrupts(t *testing.T) {
 	v := mount(t, manyFiles(200), "**=write")
 	tree{"sub/a": "1", "sub/b": "2"}.make(t, v.source)

@@ -6,32 +6,32 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// FS answers every request by a method of its own: embedding a default would
-// hide a request that a new version of the library adds.
+// FS has a method for every request. Embedding a default would hide a request that a new
+// version of the library adds.
 var _ fuse.RawFileSystem = (*FS)(nil)
 
 // String names the file system to the library.
 func (fs *FS) String() string { return fsName }
 
-// SetDebug does nothing: paths of hidden files do not belong into a debug log.
+// SetDebug does nothing: a debug log must not contain paths of hidden files.
 func (fs *FS) SetDebug(bool) {}
 
-// Init would be called by the server of the library, which is not used.
+// Init is not called: only the library's own server calls it.
 func (fs *FS) Init(*fuse.Server) {}
 
-// OnUnmount would be called by it too.
+// OnUnmount is not called either.
 func (fs *FS) OnUnmount() {}
 
 // Statx is not implemented: the kernel then asks GetAttr, which masks.
 func (fs *FS) Statx(<-chan struct{}, *fuse.StatxIn, *fuse.StatxOut) fuse.Status { return fuse.ENOSYS }
 
-// GetLk is not asked: locks are the kernel's own.
+// GetLk is not called: the kernel handles locks itself.
 func (fs *FS) GetLk(<-chan struct{}, *fuse.LkIn, *fuse.LkOut) fuse.Status { return fuse.ENOSYS }
 
-// SetLk is not asked either.
+// SetLk is not called either.
 func (fs *FS) SetLk(<-chan struct{}, *fuse.LkIn) fuse.Status { return fuse.ENOSYS }
 
-// SetLkw is not asked either.
+// SetLkw is not called either.
 func (fs *FS) SetLkw(<-chan struct{}, *fuse.LkIn) fuse.Status { return fuse.ENOSYS }
 
 // GetXAttr is not implemented: there are no extended attributes.
@@ -52,8 +52,7 @@ func (fs *FS) SetXAttr(<-chan struct{}, *fuse.SetXAttrIn, string, []byte) fuse.S
 // RemoveXAttr is not implemented either.
 func (fs *FS) RemoveXAttr(<-chan struct{}, *fuse.InHeader, string) fuse.Status { return fuse.ENOSYS }
 
-// What statfs(2) shows of a bound that is not set: room enough, and nothing of
-// the host's disk.
+// What statfs(2) shows without a quota: enough room, and no figure of the host's disk.
 const (
 	unboundedBytes  = 1 << 50
 	unboundedInodes = 1 << 32

@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Open is not implemented, so the kernel opens files by itself, by the mode
-// bits, and neither asks nor tells again.
+// Open is not implemented, so the kernel opens files itself, by the mode bits, and sends
+// neither OPEN nor RELEASE again.
 func (fs *FS) Open(_ <-chan struct{}, _ *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
 	fs.stats.count(opOpen)
 	return fuse.ENOSYS
@@ -20,14 +20,14 @@ func (fs *FS) Flush(_ <-chan struct{}, _ *fuse.FlushIn) fuse.Status {
 	return fuse.ENOSYS
 }
 
-// Release comes for what was opened before the first Open was answered.
+// Release comes for files that were opened before the first Open was answered.
 func (fs *FS) Release(<-chan struct{}, *fuse.ReleaseIn) {}
 
-// Access is not asked: the kernel checks the mode bits.
+// Access is not called: the kernel checks the mode bits.
 func (fs *FS) Access(<-chan struct{}, *fuse.AccessIn) fuse.Status { return fuse.ENOSYS }
 
-// allowed returns the node with the number id if the policy permits at least p
-// on it: the second wall, behind the mode bits.
+// allowed returns the node with the number id if the policy permits at least p on it. This
+// check is in addition to the mode bits.
 func (fs *FS) allowed(id uint64, p policy.Permission, operation string, c *fuse.Caller) (*node, fuse.Status) {
 	n := fs.nodes.get(id)
 	if n == nil {
@@ -40,8 +40,8 @@ func (fs *FS) allowed(id uint64, p policy.Permission, operation string, c *fuse.
 	return n, fuse.OK
 }
 
-// Read reads from a file, and has small siblings stored if somebody seems to
-// read one file of the directory after the other.
+// Read reads from a file. It starts stores of small siblings if a program seems to read the
+// files of the directory in order.
 func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	fs.stats.count(opRead)
 	n, st := fs.allowed(in.NodeId, policy.Read, "read", &in.Caller)
@@ -59,7 +59,7 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 		return nil, status(err)
 	}
 	if in.Offset == 0 && size < len(buf) {
-		// The kernel has all of it now and will hardly ask again.
+		// The kernel now has the whole file and will rarely send a READ again.
 		if !h.file.Writable() {
 			fs.fds.drop(n)
 		}
@@ -70,8 +70,7 @@ func (fs *FS) Read(_ <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadRes
 	return content(buf[:size]), fuse.OK
 }
 
-// content is what READ read, into the buffer of the answer itself where the
-// library offered it.
+// content is the result of a READ, in the buffer of the reply if the library provided it.
 type content []byte
 
 // Bytes returns the content.
@@ -80,10 +79,10 @@ func (c content) Bytes([]byte) ([]byte, fuse.Status) { return c, fuse.OK }
 // Size returns the number of bytes.
 func (c content) Size() int { return len(c) }
 
-// Done has nothing to let go of.
+// Done does nothing.
 func (c content) Done() {}
 
-// Readv puts the content where the answer wants it.
+// Readv copies the content to the buffers of the reply.
 func (c content) Readv(dst [][]byte) (int, fuse.Status) {
 	n := 0
 	for _, d := range dst {
@@ -95,7 +94,7 @@ func (c content) Readv(dst [][]byte) (int, fuse.Status) {
 	return min(n, len(c)), fuse.OK
 }
 
-// pread is one pread(2): a regular file gives less only at its end.
+// pread is one pread(2). A regular file returns fewer bytes only at its end.
 func pread(fd int, b []byte, offset int64) (int, error) {
 	for {
 		n, err := unix.Pread(fd, b, offset)
@@ -149,7 +148,7 @@ func (fs *FS) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Statu
 	return []byte(target), fuse.OK
 }
 
-// Ioctl has nothing to offer on any file.
+// Ioctl refuses every request.
 func (fs *FS) Ioctl(_ <-chan struct{}, in *fuse.IoctlIn, _ []byte, _ *fuse.IoctlOut, _ []byte) fuse.Status {
 	if _, st := fs.allowed(in.NodeId, policy.Read, "ioctl", &in.Caller); !st.Ok() {
 		return st

@@ -16,33 +16,33 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// dir is what a node has beside itself if it is a directory.
+// dir has the additional fields of a node that is a directory.
 type dir struct {
-	kids  uint32      // nodes with a name in here; guarded by table.mu
-	quiet atomic.Bool // others cannot change it, or not without our being told
-	tried atomic.Bool // to watch it
-	wd    int32       // inotify's number of the watch, 0: none; guarded by watcher.mu
+	kids  uint32      // nodes with a name in this directory; guarded by table.mu
+	quiet atomic.Bool // a change of the directory comes with an event, or is impossible
+	tried atomic.Bool // a watch was tried
+	wd    int32       // number of the inotify watch, 0: none; guarded by watcher.mu
 
 	mu      sync.Mutex
 	entries []dirent // by offset
-	next    uint32   // the last offset given away
-	fresh   bool     // entries are the directory's
+	next    uint32   // the highest offset in use
+	fresh   bool     // entries are up to date
 	epoch   uint32   // of state
 	state   policy.State
-	ino     uint64 // and the rest, as it was shown last
+	ino     uint64 // this and the following: as last shown
 	mode    uint32
-	mtime   unix.Timespec // zero: not seen yet
+	mtime   unix.Timespec // zero: not known yet
 	ctime   unix.Timespec
-	// atime is the directory's own when it was seen first, or what somebody set.
-	// It does not move with readers outside: relatime would tell by it that a hidden
-	// name has come or gone.
+	// atime is the directory's access time when it was first read, or a time that a program
+	// set. It does not follow the host: with relatime it would reveal that a hidden name
+	// was added or removed.
 	atime  unix.Timespec
-	real   unix.Timespec // the directory's own when it was last looked at
-	reader sequence      // who reads the files in here one after the other
+	real   unix.Timespec // the source's modification time at the last check
+	reader sequence      // the program that reads the files in order
 }
 
-// dirent is a visible name. Its offset is never another name's: there is no
-// handle that could remember where a reader stands.
+// dirent is a visible name. Its offset is never reused for another name, because no handle
+// stores the position of a reader.
 type dirent struct {
 	name   string
 	offset uint32
@@ -64,7 +64,7 @@ func (d *dir) outdate() {
 	d.fresh = false
 }
 
-// changed is outdate after a visible name came or went.
+// changed is outdate after a visible name was added or removed.
 func (d *dir) changed() {
 	t := now()
 	d.mu.Lock()
@@ -96,8 +96,8 @@ func (fs *FS) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntry
 	})
 }
 
-// addPlus adds an entry with its attributes, or skips it if it is not there
-// any more. It reports whether there was room.
+// addPlus adds an entry with its attributes, or skips it if it no longer exists. It reports
+// whether there was room.
 func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, out *fuse.DirEntryList) bool {
 	key, _ := fs.keyOf(fs.stateOf(parent, p), p, e.Name)
 	n, info, st := fs.find(parent, p, key)
@@ -124,7 +124,7 @@ func (fs *FS) addPlus(parent *node, p vpath.Path, e fuse.DirEntry, out *fuse.Dir
 	return entry != nil
 }
 
-// readDir calls add for each visible name after in.Offset until it says no.
+// readDir calls add for each visible name after in.Offset until add returns false.
 func (fs *FS) readDir(in *fuse.ReadIn, add func(*node, vpath.Path, fuse.DirEntry) bool) fuse.Status {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
@@ -155,7 +155,7 @@ func (fs *FS) readDir(in *fuse.ReadIn, add func(*node, vpath.Path, fuse.DirEntry
 	return fuse.OK
 }
 
-// dots returns the two names every directory has.
+// dots returns "." and "..".
 func (fs *FS) dots(n *node) []fuse.DirEntry {
 	fs.nodes.mu.RLock()
 	parent := n.parent
@@ -175,8 +175,8 @@ func (d *dir) number() uint64 {
 	return d.ino
 }
 
-// entries returns the directory's visible names by offset; a reader who begins
-// gets them as they are now. The slice is never changed afterwards.
+// entries returns the directory's visible names by offset. With begin, it first updates
+// them. The slice does not change afterwards.
 func (fs *FS) entries(n *node, p vpath.Path, begin bool) ([]dirent, fuse.Status) {
 	d := n.dir
 	d.mu.Lock()
@@ -202,9 +202,9 @@ func (fs *FS) entries(n *node, p vpath.Path, begin bool) ([]dirent, fuse.Status)
 	return d.entries, fuse.OK
 }
 
-// renumber makes entries of the names shown. A name that was listed before
-// keeps its offset; new ones come after all that were ever given, sorted, since
-// that is the order in which most programs go on to read files.
+// renumber makes entries of the names shown. A name that was listed before keeps its
+// offset. New names get higher offsets than any before, in sorted order, which is the order
+// in which most programs then read the files.
 func (d *dir) renumber(shown []layer.DirEntry) {
 	if d.next == 0 {
 		d.next = offsetDotDot
@@ -236,9 +236,9 @@ func (d *dir) renumber(shown []layer.DirEntry) {
 // ReleaseDir never comes, since OpenDir never succeeds.
 func (fs *FS) ReleaseDir(*fuse.ReleaseIn) {}
 
-// FsyncDir is not implemented: fsync(2) of a directory then succeeds. What
-// must not be lost the layer makes durable by itself.
+// FsyncDir is not implemented, and fsync(2) of a directory succeeds. The layer makes
+// durable what must not be lost.
 func (fs *FS) FsyncDir(_ <-chan struct{}, _ *fuse.FsyncIn) fuse.Status { return fuse.ENOSYS }
 
-// notFound reports whether the layer says that nothing is there.
+// notFound reports whether err is NotFound.
 func notFound(err error) bool { return errdefs.Is(err, errdefs.NotFound) }

@@ -33,7 +33,7 @@ func TestRemovingManyWhileOthersAreMade(t *testing.T) {
 	}
 }
 
-// TestListingWhileEntriesComeAndGo: who reads a directory in small steps sees
+// TestListingWhileEntriesComeAndGo: a program that reads a directory in small steps sees
 // each name that stays exactly once.
 func TestListingWhileEntriesComeAndGo(t *testing.T) {
 	v := mount(t, nil, "**=write")
@@ -67,7 +67,7 @@ func TestListingWhileEntriesComeAndGo(t *testing.T) {
 			v.write(fmt.Sprintf("new%03d", step), "")
 		}
 		if step%10 == 0 {
-			v.names("") // somebody else lists it from the beginning
+			v.names("") // another process lists it from the beginning
 		}
 	}
 	for i := range 300 {

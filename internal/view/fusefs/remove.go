@@ -8,8 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// occupiedAt is targetAt for a name to be removed, moved or replaced. A none path
-// answers as an absent name does.
+// occupiedAt is targetAt for a name to be removed, moved or replaced. A path with
+// permission none gets the reply of an absent name.
 func (fs *FS) occupiedAt(in *fuse.InHeader, name, operation string) (target, fuse.Status) {
 	s, st := fs.targetAt(in.NodeId, name)
 	if !st.Ok() {
@@ -26,8 +26,7 @@ func (fs *FS) occupiedAt(in *fuse.InHeader, name, operation string) (target, fus
 	return s, refused
 }
 
-// Unlink removes a name of a file. While the kernel knows the file its content
-// lives on.
+// Unlink removes a name of a file. The content exists as long as the kernel knows the file.
 func (fs *FS) Unlink(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	fs.stats.count(opUnlink)
 	fs.moves.RLock()
@@ -59,8 +58,7 @@ func (fs *FS) lastName(n *node) bool {
 	return !n.is(flagExtra) || len(fs.nodes.extra(n).links) == 0
 }
 
-// removed takes the name at s from n, nil if the kernel knew none, and keeps
-// what is left of it.
+// removed removes the name at s from n, which may be nil, and keeps the orphan in n.
 func (fs *FS) removed(s *target, n *node, orphan *layer.Orphan) {
 	s.parent.dir.changed()
 	if n == nil {
@@ -87,7 +85,7 @@ func (fs *FS) removed(s *target, n *node, orphan *layer.Orphan) {
 	orphan.Forget()
 }
 
-// Rmdir removes a directory in which nothing is left that shows.
+// Rmdir removes a directory without visible entries.
 func (fs *FS) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Status {
 	fs.stats.count(opRmdir)
 	fs.moves.RLock()
@@ -108,9 +106,9 @@ func (fs *FS) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.Stat
 	return fuse.OK
 }
 
-// showsIn returns whether a name in the directory p counts as content. It is
-// called with the layer's locks held, so what depends on an entry's type, a
-// path that is merely traversable, is found out before.
+// showsIn returns a function that reports whether a name in the directory p is visible. The
+// layer calls that function with its locks held, so showsIn reads the types of the entries
+// first: only a directory shows because it is traversable.
 func (fs *FS) showsIn(p vpath.Path) func(name string) bool {
 	state := fs.rules.Load().At(p)
 	files := map[string]bool{}

@@ -9,9 +9,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// Rename moves a name. Both paths must be write, and for a directory so must
-// every entry below it that shows, at its old and at its new path; else EXDEV,
-// after which mv(1) copies what it may read.
+// Rename moves a name. Both paths need write permission. For a directory, every visible
+// entry below needs it too, at its old and its new path. Otherwise the reply is EXDEV, and
+// mv(1) copies what it may read.
 func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName string) fuse.Status {
 	fs.stats.count(opRename)
 	if in.Flags&^(unix.RENAME_NOREPLACE|unix.RENAME_EXCHANGE) != 0 {
@@ -39,8 +39,8 @@ func (fs *FS) Rename(_ <-chan struct{}, in *fuse.RenameIn, oldName, newName stri
 	return fs.rename(&from, &to, in, isDirectory)
 }
 
-// copyFirst copies a source file up that is about to move, if it may: that can
-// take long, and nobody else should wait for it.
+// copyFirst copies up a source file that will move, if the policy permits the move. It does
+// so before the handler locks FS.moves, because a copy can take long.
 func (fs *FS) copyFirst(in *fuse.RenameIn, oldName, newName string) {
 	fs.moves.RLock()
 	from, st := fs.targetAt(in.NodeId, oldName)
@@ -54,8 +54,8 @@ func (fs *FS) copyFirst(in *fuse.RenameIn, oldName, newName string) {
 	}
 }
 
-// bringUp makes n's content the delta's if it is a regular file of the source.
-// What fails then fails again in the operation itself.
+// bringUp copies n up if it is a regular file of the source. It ignores errors, because the
+// operation itself meets them again.
 func (fs *FS) bringUp(n *node) {
 	if !n.isRegular() || !n.is(flagSource) {
 		return
@@ -65,7 +65,8 @@ func (fs *FS) bringUp(n *node) {
 	}
 }
 
-// mayMove reports whether what is at from is a directory and may move.
+// mayMove reports whether the entry at from is a directory. It returns EXDEV for an entry
+// that may not move.
 func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 	info, err := fs.o.Layer.Lookup(from)
 	if err != nil {
@@ -88,12 +89,12 @@ func (fs *FS) mayMove(from, to vpath.Path, exchange bool) (bool, fuse.Status) {
 	return directory || other.IsDir(), fuse.OK
 }
 
-// maxMoved bounds the entries that are asked about before a directory moves.
-// What the layer would have to copy for it has narrower bounds of its own.
+// maxMoved is how many entries are checked before a directory moves. The layer has narrower
+// bounds for what it copies.
 const maxMoved = 100_000
 
-// movable reports whether each entry below the directory from that shows is
-// write there and below to, and whether the own entries among them remain that.
+// movable reports whether each visible entry below the directory from has write permission
+// there and below to, and whether own entries among them stay own entries.
 func (fs *FS) movable(from, to vpath.Path) bool {
 	left := maxMoved
 	return fs.movableIn(from, to, fs.rules.Load().At(from), fs.rules.Load().At(to), &left)
@@ -107,7 +108,7 @@ func (fs *FS) movableIn(from, to vpath.Path, at, then policy.State, left *int) b
 	for _, e := range entries {
 		d := at.DecideChild(e.Name)
 		if !visible(d, e.Mode) {
-			continue // nor does it count
+			continue // not visible, so it does not count
 		}
 		if *left--; *left < 0 {
 			return false
@@ -149,7 +150,7 @@ func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.S
 			if p.Dir() == to.path {
 				return inside(p.Base())
 			}
-			return fs.rules.Load().Decide(p).Permission != policy.None // all that shows is write, see movable
+			return fs.rules.Load().Decide(p).Permission != policy.None // every visible entry has write permission, see movable
 		},
 		KeepReplaced: there != nil && !exchange && !there.isDir() && fs.lastName(there),
 	})
@@ -157,7 +158,7 @@ func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.S
 		return fs.fail("rename", from.path, err)
 	}
 	if moved == there && moved != nil {
-		orphan.Forget() // two names of one file: nothing happened
+		orphan.Forget() // two names of one file: rename does nothing
 		return fuse.OK
 	}
 	fs.detachSubtree(moved, directory)
@@ -184,7 +185,7 @@ func (fs *FS) rename(from, to *target, in *fuse.RenameIn, directory bool) fuse.S
 	return fuse.OK
 }
 
-// relocate gives the nodes their new places.
+// relocate moves the nodes to their new places.
 func (fs *FS) relocate(from, to *target, moved, there *node, exchange bool) {
 	t := &fs.nodes
 	t.mu.Lock()
@@ -202,7 +203,7 @@ func (fs *FS) relocate(from, to *target, moved, there *node, exchange bool) {
 	}
 }
 
-// detachSubtree lets go of what n, and what is below it, showed of the source.
+// detachSubtree drops what n, and the nodes below it, cache of the source.
 func (fs *FS) detachSubtree(n *node, directory bool) {
 	if n == nil {
 		return
@@ -224,8 +225,8 @@ func (fs *FS) detachSubtree(n *node, directory bool) {
 	fs.unwatchBelow(n)
 }
 
-// unwatchBelow stops watching the source's directories that n and what is
-// below it showed: they are of the delta now.
+// unwatchBelow ends the watches of n and of the directories below it, which no longer show
+// the source.
 func (fs *FS) unwatchBelow(n *node) {
 	if n == nil {
 		return

@@ -73,8 +73,7 @@ func TestWorkInsideADirectoryThatMoves(t *testing.T) {
 	}
 }
 
-// TestAMovedFileIsTheDeltas: what happens in the source to the place it came
-// from does not show any more.
+// TestAMovedFileIsTheDeltas: later changes of the source at its old path do not show.
 func TestAMovedFileIsTheDeltas(t *testing.T) {
 	v := mount(t, tree{"f": "then", "d/g": "then"}, "**=write")
 	if v.read("f")+v.read("d/g") != "thenthen" {

@@ -9,9 +9,9 @@ import (
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
-// TestNoReplyOpensAFile: the kernel believes the mode bits of whatever reply
-// came last, so one that is not masked would open the file to whoever asks
-// next. Each case lets one kind of reply come and then tries.
+// TestNoReplyOpensAFile: the kernel uses the mode bits of the latest reply, so a reply with
+// unmasked bits would permit the next open. Each case causes one kind of reply and then
+// tries to open the file.
 func TestNoReplyOpensAFile(t *testing.T) {
 	const (
 		tries  = "cat v; echo x >>r; echo x 2>&1 >d/new; cat v/. "
@@ -64,8 +64,8 @@ func TestNoReplyOpensAFile(t *testing.T) {
 	}
 }
 
-// TestEveryRequestIsOurs: a method that came by embedding would answer in our
-// place what a new version of the library asks.
+// TestEveryRequestIsOurs: an embedded method would answer requests that a new version of
+// the library adds.
 func TestEveryRequestIsOurs(t *testing.T) {
 	for f := range reflect.TypeFor[fusefs.FS]().Fields() {
 		if f.Anonymous {

@@ -10,7 +10,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// ChangeKind says what happened to an entry.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
 // The kinds of changes.
@@ -19,35 +19,34 @@ const (
 	Modified ChangeKind = "modified"
 	Deleted  ChangeKind = "deleted"
 	Renamed  ChangeKind = "renamed"
-	Lost     ChangeKind = "lost" // of OnSource alone: something may have changed anywhere
+	Lost     ChangeKind = "lost" // OnSource only: anything may have changed
 )
 
-// Change is something that was changed through the mount. Writes to one file
-// by one process are told once, until another comes in between or somebody is
-// concluded.
+// Change is a change through the mount. Consecutive writes to one file by one process are
+// reported once, until the next Conclude.
 type Change struct {
-	Path vpath.Path // names own entries as such, and so does To
+	Path vpath.Path // with own names of own entries, as in To
 	To   vpath.Path // of Renamed
-	Dir  bool       // of Renamed: all that is below moved too
-	Over bool       // of Renamed: something else was at To
+	Dir  bool       // of Renamed: everything below moved too
+	Over bool       // of Renamed: it replaced an entry at To
 	Kind ChangeKind
-	PID  int // the thread that did it, in the mounter's pid namespace; 0: the kernel, for a mapping
+	PID  int // the thread that made it, in the mounter's pid namespace; 0: the kernel, for a mapping
 }
 
-// report tells of a change before it is answered: whoever made it waits, so
-// nothing that a command did is told after its end.
+// report reports a change before the reply. The process that made it waits, so no change of
+// a command is reported after its end.
 func (fs *FS) report(c Change) {
 	if fs.o.OnChange != nil {
 		fs.o.OnChange(c)
 	}
 }
 
-// Watch has changes of the source told, and each write, not the first of a
-// process alone.
+// Watch turns on or off the reports of changes of the source, and of each write instead of
+// the first of a process.
 func (fs *FS) Watch(on bool) { fs.watched.Store(on && fs.o.OnSource != nil) }
 
-// reportSource tells of what somebody did to name in the source, if it shows.
-// child is what the kernel knew by that name.
+// reportSource reports a change of name in the source, if the view shows it. child is the
+// node that the kernel knew by that name.
 func (fs *FS) reportSource(p vpath.Path, d policy.Decision, child *node, mask uint32) {
 	c := Change{Path: p, Dir: mask&unix.IN_ISDIR != 0}
 	info, err := fs.o.Layer.Lookup(p)
@@ -67,33 +66,32 @@ func (fs *FS) reportSource(p vpath.Path, d policy.Decision, child *node, mask ui
 	fs.o.OnSource(c)
 }
 
-// runDenials tells of refusals that were counted until the mount has ended.
+// runDenials reports counted refusals until the mount has ended.
 func (fs *FS) runDenials() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			fs.tellCounted(func(_ any, first time.Time) bool { return time.Since(first) >= repeatTime })
+			fs.reportCounted(func(_ any, first time.Time) bool { return time.Since(first) >= repeatTime })
 		case <-fs.ended:
-			fs.tellCounted(func(any, time.Time) bool { return true }) // nobody adds to them any more
+			fs.reportCounted(func(any, time.Time) bool { return true }) // no more can come
 			return
 		}
 	}
 }
 
-// Conclude tells of the refusals of owner's processes that were counted so far,
-// and has whatever these change from now on be told anew. Once its processes
-// have ended, nothing of owner is told after it. It must not be called from
-// OnDenial or OnChange.
+// Conclude reports the counted refusals of owner's processes, and makes their next writes
+// count as new changes. If the processes have ended, nothing more is reported of owner. Do
+// not call Conclude from OnDenial or OnChange.
 func (fs *FS) Conclude(owner any) {
 	fs.era.Add(1)
-	fs.tellCounted(func(of any, _ time.Time) bool { return of == owner })
+	fs.reportCounted(func(of any, _ time.Time) bool { return of == owner })
 }
 
-func (fs *FS) tellCounted(due func(owner any, first time.Time) bool) {
-	fs.telling.Lock() // what another has taken is told before we return
-	defer fs.telling.Unlock()
+func (fs *FS) reportCounted(due func(owner any, first time.Time) bool) {
+	fs.reporting.Lock() // wait until a concurrent call has reported what it took
+	defer fs.reporting.Unlock()
 	for _, d := range fs.denials.flush(due) {
 		fs.o.OnDenial(d)
 	}

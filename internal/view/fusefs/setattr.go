@@ -10,8 +10,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// SetAttr changes mode, size and times, in the delta. The owner shown is the
-// only one there can be.
+// SetAttr changes mode, size and times, in the delta. It refuses another owner than the one
+// shown.
 func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) fuse.Status {
 	fs.stats.count(opSetAttr)
 	n, st := fs.allowed(in.NodeId, policy.Write, "setattr", &in.Caller)
@@ -48,14 +48,14 @@ func (fs *FS) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut) 
 	return fuse.OK
 }
 
-// gives reports whether the request would give the entry to somebody else.
+// gives reports whether the request would change the owner of the entry.
 func (fs *FS) gives(in *fuse.SetAttrIn) bool {
 	uid, setUID := in.GetUID()
 	gid, setGID := in.GetGID()
 	return setUID && uid != fs.o.UID || setGID && gid != fs.o.GID
 }
 
-// wanted returns what the request changes.
+// wanted returns the attributes that the request changes.
 func wanted(in *fuse.SetAttrIn) layer.SetAttr {
 	var a layer.SetAttr
 	if mode, ok := in.GetMode(); ok {
@@ -113,7 +113,7 @@ func (fs *FS) setAttr(n *node, a layer.SetAttr) (layer.Info, fuse.Status) {
 	return info, fuse.OK
 }
 
-// setTimes shows the times somebody set, and that something changed.
+// setTimes changes the times that the directory shows.
 func (d *dir) setTimes(atime, mtime *unix.Timespec) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -2,7 +2,7 @@ package fusefs
 
 import "sync/atomic"
 
-// op is a kind of request, or a notification that is counted.
+// op is a counted kind of request or notification.
 type op uint8
 
 const (
@@ -46,9 +46,9 @@ type stats [opCount]atomic.Uint64
 
 func (s *stats) count(o op) { s[o].Add(1) }
 
-// Stats returns how many requests of each kind came since the mount, as "store"
-// how many contents were given to the kernel unasked, and as "writeout" how
-// often the disk was told to begin with a file. FORGET is not counted.
+// Stats returns how many requests of each kind came since the mount. "store" is how many
+// contents the prefetcher stored, and "writeout" how often the writeback of a file was
+// started. FORGET is not counted.
 func (fs *FS) Stats() map[string]uint64 {
 	m := make(map[string]uint64, opCount)
 	for o := range opNames {

@@ -17,18 +17,18 @@ type call struct {
 	args   [6]uint64
 }
 
-// access is what a system call does to the file its path names.
+// access is what a system call needs of the file that its path names.
 type access struct {
 	name string
-	need func(args *[6]uint64) uint32 // of the file: 4 read, 2 write, 1 execute
-	dir  bool                         // it changes the directory the path leads into
+	need func(args *[6]uint64) uint32 // rights to the file: 4 read, 2 write, 1 execute
+	dir  bool                         // it changes the directory that contains the path
 }
 
 func reads(*[6]uint64) uint32    { return 4 }
 func writes(*[6]uint64) uint32   { return 2 }
 func executes(*[6]uint64) uint32 { return 1 }
 
-// opens returns what the flags in argument i of an open ask for.
+// opens returns the rights that the flags in argument i of an open need.
 func opens(i int) func(*[6]uint64) uint32 {
 	return func(args *[6]uint64) uint32 {
 		flags := args[i]
@@ -43,14 +43,14 @@ func opens(i int) func(*[6]uint64) uint32 {
 	}
 }
 
-// asks returns the mode in argument i of an access.
+// asks returns the mode in argument i of an access(2).
 func asks(i int) func(*[6]uint64) uint32 {
 	return func(args *[6]uint64) uint32 { return uint32(args[i] & 7) }
 }
 
-// accesses are the system calls that can be refused by mode bits; legacy ones
-// differ by architecture. What is not here, stat(2) above all, refuses nothing
-// by itself.
+// accesses are the system calls that the kernel can refuse by mode bits. Legacy calls
+// differ by architecture. The kernel does not refuse other calls, such as stat(2), by the
+// bits of the file.
 var accesses = map[int]access{
 	unix.SYS_OPENAT:            {name: "open", need: opens(2), dir: true},
 	unix.SYS_OPENAT2:           {name: "open", need: reads, dir: true},
@@ -70,7 +70,7 @@ var accesses = map[int]access{
 	unix.SYS_RENAMEAT2:         {name: "rename", dir: true},
 }
 
-// names are calls that can fail on a name only.
+// names are calls that can only fail on a name.
 var names = map[int]string{
 	unix.SYS_STATX:      "stat",
 	unix.SYS_READLINKAT: "readlink",
@@ -88,7 +88,7 @@ func init() {
 	maps.Copy(names, legacyNames)
 }
 
-// name returns the operation for people, "lookup" if it is not known.
+// name returns the name of the operation, "lookup" if the call is unknown.
 func (c *call) name() string {
 	if a, ok := accesses[c.number]; ok && c.known {
 		return a.name
@@ -99,8 +99,7 @@ func (c *call) name() string {
 	return "lookup"
 }
 
-// needs returns the bits the call needs of a file, or of a directory that it
-// changes; 0 if it needs none.
+// needs returns the bits that the call needs of a file, or of a directory that it changes.
 func (c *call) needs(dir bool) uint32 {
 	a := accesses[c.number]
 	switch {
@@ -116,8 +115,8 @@ func (c *call) needs(dir bool) uint32 {
 	return 0
 }
 
-// creates reports whether an open may make a file; where the flags are out of
-// sight it may.
+// creates reports whether an open may make a file. It returns true if the flags are
+// unknown.
 func (c *call) creates() bool {
 	flags := c.args[2]
 	if c.number == legacyOpen {
@@ -126,8 +125,8 @@ func (c *call) creates() bool {
 	return c.number == unix.SYS_OPENAT2 || flags&unix.O_CREAT != 0 || flags&unix.O_TMPFILE == unix.O_TMPFILE
 }
 
-// makes reports whether the call is about to make an entry at the name it looks
-// up. A rename or link looks up two and does not count.
+// makes reports whether the call will make an entry at the name that it looks up. It is
+// false for rename and link, which look up two names.
 func (c *call) makes() bool {
 	a := accesses[c.number]
 	switch {
@@ -139,14 +138,14 @@ func (c *call) makes() bool {
 	return a.name == "mkdir" || a.name == "mknod" || a.name == "symlink" || a.name == "bind"
 }
 
-// A caller whose request is here may not sleep yet: it has woken us before, on
-// another processor. It is looked at again for as long as this.
+// A caller may not sleep yet when its request arrives: it wakes this process, on another
+// processor, before it sleeps. currentCall looks again for this long.
 const (
-	firstLook = 5 * time.Microsecond // doubled each time
+	firstLook = 5 * time.Microsecond // doubles each time
 	lastLook  = 100 * time.Millisecond
 )
 
-// currentCall reads what the thread tid waits in (proc_pid_syscall(5)).
+// currentCall reads the system call in which the thread tid waits (proc_pid_syscall(5)).
 func currentCall(tid uint32) *call {
 	var path [32]byte
 	p := append(path[:0], "/proc/"...)

@@ -2,7 +2,7 @@ package fusefs
 
 import "golang.org/x/sys/unix"
 
-// legacyOpen is open(2), whose flags are in another place than openat(2)'s.
+// legacyOpen is open(2). Its flags are in another argument than those of openat(2).
 const legacyOpen = unix.SYS_OPEN
 
 // legacyCreat is creat(2), which has no flags.

@@ -2,7 +2,7 @@ package fusefs
 
 import "golang.org/x/sys/unix"
 
-// legacyOpen and legacyCreat are no system calls here.
+// legacyOpen and legacyCreat do not exist on arm64.
 const (
 	legacyOpen  = -1
 	legacyCreat = -1

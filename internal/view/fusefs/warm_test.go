@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestWarmPathCostsNoRoundTrip opens, reads, stats, lists and resolves, twice,
-// and counts what reaches us the second time.
+// TestWarmPathCostsNoRoundTrip opens, reads, stats, lists and resolves twice, and counts
+// the requests of the second time.
 func TestWarmPathCostsNoRoundTrip(t *testing.T) {
 	v := mount(t, tree{"d/a": "alpha", "d/b": "beta", "d/link": "-> a"}, "**=read")
 	use := func() {
@@ -58,8 +58,8 @@ func TestKernelAsksOpenFlushAndOpendirOnce(t *testing.T) {
 	}
 }
 
-// TestBlocksStayKnownAfterAWrite keeps the write-back cache off: with it each
-// stat after a close would ask again.
+// TestBlocksStayKnownAfterAWrite keeps the write-back cache off: with it, each stat after a
+// close would send a request.
 func TestBlocksStayKnownAfterAWrite(t *testing.T) {
 	v := mount(t, nil, "**=write")
 	v.write("f", strings.Repeat("x", 10000))

@@ -16,25 +16,25 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// watcher tells of changes to the source that others make, by one inotify
-// watch for each directory that was looked into (docs/adr/0003).
+// watcher notices changes that other processes make in the source, with one inotify watch
+// for each directory that was looked into (docs/adr/0003).
 type watcher struct {
 	fs     *FS
-	file   *os.File // nil: nothing can be watched
+	file   *os.File // nil: inotify is unavailable
 	fd     int
 	mu     sync.Mutex
 	nodes  map[int32]*node
 	limit  int
-	remote bool // changes elsewhere come without an event
+	remote bool // changes on other hosts come without an event
 
-	// Of run alone: lost says that events were lost, so that everything is looked at
-	// again once what waits has been read; skipped is how many reads that took.
+	// Used by run only. lost is true after events were lost: then everything is checked
+	// again when no more events wait. skipped counts the reads since.
 	lost    bool
 	skipped int
 }
 
-// maxSkipped is how many reads of events may pass before what was lost is made up
-// for: a large tree that goes may bring them for seconds.
+// maxSkipped is after how many reads the check begins although events still wait: the
+// removal of a large tree may send events for seconds.
 const maxSkipped = 64
 
 const (
@@ -43,7 +43,7 @@ const (
 	watchMask    = watchNames | watchContent | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 )
 
-// init opens inotify. Without it everything is believed for a second only.
+// init opens inotify. Without inotify the kernel caches everything for a second only.
 func (w *watcher) init(fs *FS, remote bool) {
 	w.fs, w.remote = fs, remote
 	w.nodes = map[int32]*node{}
@@ -55,7 +55,7 @@ func (w *watcher) init(fs *FS, remote bool) {
 	w.fd, w.file = fd, os.NewFile(uintptr(fd), "inotify")
 }
 
-// maxWatches is how many watches a user may have (inotify(7)).
+// maxWatches returns how many watches a user may have (inotify(7)).
 func maxWatches() int {
 	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_watches")
 	if err != nil {
@@ -65,8 +65,8 @@ func maxWatches() int {
 	return n
 }
 
-// watch watches the source's directory at p, once, before the kernel is told
-// anything of what is in it.
+// watch starts the watch of the source's directory at p, once, before the kernel gets any
+// entry of it.
 func (w *watcher) watch(n *node, p vpath.Path) {
 	d := n.dir
 	if d.tried.Load() {
@@ -79,8 +79,8 @@ func (w *watcher) watch(n *node, p vpath.Path) {
 	}
 	dir, err := w.fs.o.Layer.OpenSourceDir(p)
 	if err != nil {
-		// Nothing of the source shows here; if that changes, the directory
-		// above is told.
+		// The source has no such directory; if that changes, the watch of the parent
+		// reports it.
 		d.quiet.Store(notFound(err))
 		return
 	}
@@ -97,7 +97,7 @@ func (w *watcher) watch(n *node, p vpath.Path) {
 	d.quiet.Store(true)
 }
 
-// unwatch ends the watch; the next look into the directory begins another.
+// unwatch ends the watch. The next look into the directory starts another.
 func (w *watcher) unwatch(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *watcher) unwatch(n *node) {
 	d.wd = 0
 }
 
-// retry lets the next look into a directory that is not watched try again.
+// retry makes the next look into an unwatched directory try a watch again.
 func (w *watcher) retry(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +122,7 @@ func (w *watcher) retry(n *node) {
 	}
 }
 
-// watched returns the directories that are watched.
+// watched returns the watched directories.
 func (w *watcher) watched() []*node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -149,14 +149,14 @@ func (w *watcher) run() {
 		}
 		w.events(buf[:n])
 		if w.lost {
-			w.makeUp()
+			w.catchUp()
 		}
 	}
 }
 
-// makeUp looks at everything again after events were lost. It is slow where much is
-// known, so those that wait already are read before, and need no look of their own.
-func (w *watcher) makeUp() {
+// catchUp checks everything again after events were lost. That is slow if the kernel knows
+// many entries. So catchUp returns while events wait: run reads and ignores them first.
+func (w *watcher) catchUp() {
 	waiting, err := unix.IoctlGetInt(w.fd, unix.TIOCINQ)
 	if w.skipped++; err == nil && waiting > 0 && w.skipped < maxSkipped {
 		return
@@ -168,7 +168,7 @@ func (w *watcher) makeUp() {
 	}
 }
 
-// events takes struct inotify_event apart.
+// events handles a buffer of struct inotify_event.
 func (w *watcher) events(b []byte) {
 	for len(b) >= unix.SizeofInotifyEvent {
 		wd := int32(binary.NativeEndian.Uint32(b))
@@ -196,7 +196,7 @@ func (w *watcher) events(b []byte) {
 	}
 }
 
-// sourceChanged acts on what somebody did to name in the source's directory.
+// sourceChanged handles an event for name in the source's directory.
 func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 	fs.moves.RLock()
 	defer fs.moves.RUnlock()
@@ -206,10 +206,10 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 	}
 	d := fs.decide(parent, p, name)
 	if d.Permission == policy.None && !(d.Traversable && mask&unix.IN_ISDIR != 0) {
-		return // nothing of it shows, nothing is kept of it
+		return // hidden, so nothing is cached of it
 	}
 	if fs.hasOwn(p, name) {
-		return // an own entry shows in its place
+		return // an own entry replaces it in the view
 	}
 	child := fs.nodes.child(parent, name)
 	if mask&watchNames != 0 {
@@ -222,7 +222,7 @@ func (fs *FS) sourceChanged(parent *node, name string, mask uint32) {
 	}
 }
 
-// entryChanged is for a name that came, went or names another file now.
+// entryChanged handles a name that was added or removed, or that names another file now.
 func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node, mask uint32) {
 	p = p.Child(name)
 	isDir := child != nil && child.isDir()
@@ -234,15 +234,15 @@ func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node,
 	switch {
 	case !isDir, stays && !merged:
 	case !stays && mask&unix.IN_DELETE != 0:
-		// It was empty: what was in it has gone before, one by one. To look for it
-		// among all that is watched would take a large tree's square.
+		// The directory was empty, because its entries were removed before. A search among
+		// all watches would make the removal of a large tree quadratic.
 		fs.watcher.unwatch(child)
 	default:
 		fs.unwatchBelow(child)
 	}
 	switch {
-	case merged: // what the delta has of it remains
-		fs.renewBelow(p)
+	case merged: // the delta's part of the directory remains
+		fs.invalidateBelow(p)
 	case !stays:
 		fs.notify.entry(parent.id, name)
 	}
@@ -252,8 +252,8 @@ func (fs *FS) entryChanged(parent *node, p vpath.Path, name string, child *node,
 	}
 }
 
-// stays reports whether n is a directory that is still at p, and whether the
-// delta has a part in it.
+// stays reports whether n is a directory that is still at p, and whether the delta has a
+// part of it.
 func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
 	if n == nil || !n.isDir() {
 		return false, false
@@ -265,18 +265,17 @@ func (fs *FS) stays(n *node, p vpath.Path) (stays, merged bool) {
 	return fs.sameFile(n, &info), info.Origin != layer.Source
 }
 
-// Invalidate makes the view show what is at and below the paths now: after a
-// change to the layers or the source that did not come through the mount and
-// changed what shows. It returns once the kernel has forgotten what it knew. It
-// must not be called from OnDenial or OnChange.
+// Invalidate makes the view show the present state at and below the paths, after a change
+// to the layers or the source that did not come through the mount. It returns when the
+// kernel has dropped what it cached. Do not call Invalidate from OnDenial or OnChange.
 func (fs *FS) Invalidate(paths ...vpath.Path) {
 	fs.o.Layer.Invalidate(paths...)
 	fs.invalidate(paths...)
 	fs.notify.barrier()
 }
 
-// nearestKnown returns p, or the first of its ancestors that is not in a
-// directory the kernel knows: that is what it may have found absent.
+// nearestKnown returns p or, if the kernel does not know its directory, the ancestor that
+// the kernel may have cached as absent.
 func (fs *FS) nearestKnown(p vpath.Path) vpath.Path {
 	for fs.nodeAt(p.Dir()) == nil {
 		p = p.Dir()
@@ -291,7 +290,7 @@ func (fs *FS) invalidate(roots ...vpath.Path) {
 	for i, root := range roots {
 		roots[i] = fs.nearestKnown(root)
 	}
-	fs.renewBelow(roots...)
+	fs.invalidateBelow(roots...)
 	for _, root := range roots {
 		parent := fs.nodeAt(root.Dir())
 		if parent == nil || root.IsRoot() {
@@ -303,10 +302,10 @@ func (fs *FS) invalidate(roots ...vpath.Path) {
 	}
 }
 
-// renewBelow forgets what was taken over of what is at and below the roots.
-// The caller holds fs.moves. All nodes are looked at once, if at all: there may
-// be a million, and as many roots.
-func (fs *FS) renewBelow(roots ...vpath.Path) {
+// invalidateBelow drops what is cached of the source at and below the roots. The caller
+// holds fs.moves. It visits all nodes at most once, because there may be a million, and as
+// many roots.
+func (fs *FS) invalidateBelow(roots ...vpath.Path) {
 	dirs := map[vpath.Path]bool{}
 	for _, root := range roots {
 		if fs.nodeAt(root) != nil {
@@ -336,7 +335,7 @@ func withinAny(p vpath.Path, dirs map[vpath.Path]bool) bool {
 	return dirs[p]
 }
 
-// invalidateNode forgets what was taken over of the entry at p.
+// invalidateNode drops what is cached of the source's entry at p.
 func (fs *FS) invalidateNode(n *node, p vpath.Path) {
 	fs.nodes.mu.RLock()
 	parent, name := n.parent, n.name
@@ -346,7 +345,7 @@ func (fs *FS) invalidateNode(n *node, p vpath.Path) {
 	}
 	if stays, _ := fs.stays(n, p); parent != nil && !stays {
 		if n.isDir() {
-			fs.watcher.unwatch(n) // the event that says so may be lost
+			fs.watcher.unwatch(n) // the event may be lost
 		}
 		fs.notify.entry(parent.id, name)
 	}
@@ -358,7 +357,7 @@ func (fs *FS) invalidateNode(n *node, p vpath.Path) {
 	fs.notify.inode(n.id)
 }
 
-// invalidateDir has the kernel forget that names were absent which are there now.
+// invalidateDir makes the kernel forget that names were absent if they exist now.
 func (fs *FS) invalidateDir(n *node, p vpath.Path) {
 	fs.watcher.retry(n)
 	n.dir.changed()
@@ -384,7 +383,7 @@ func (fs *FS) nodeAt(p vpath.Path) *node {
 	return n
 }
 
-// invalidateAll is for when events were lost.
+// invalidateAll is Invalidate for everything, after events were lost.
 func (fs *FS) invalidateAll() {
 	fs.o.Layer.Invalidate(vpath.Root)
 	fs.invalidate(vpath.Root)

@@ -14,7 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// change does something to the source as its owner would.
+// change changes the source as its owner would.
 func (v *view) change(do func(source string) error) {
 	v.t.Helper()
 	if err := do(v.source); err != nil {
@@ -84,7 +84,7 @@ func TestChangesOfTheSourceShow(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			v := mount(t, tree{"d/f": "content", "d/l": "-> f", "d/sub/deep": "deep"}, "**=write")
-			// The kernel has it all, and that there is no "new".
+			// The kernel caches everything, and that "new" is absent.
 			for range 2 {
 				v.read("d/f")
 				v.read("d/sub/deep")
@@ -104,8 +104,8 @@ func TestChangesOfTheSourceShow(t *testing.T) {
 	}
 }
 
-// holds reports whether a file can be read and holds what is wanted. While the
-// news of a replacement is on its way a read may answer ESTALE.
+// holds reports whether a file is readable and has the wanted content. Until the view has
+// handled the event of a replacement, a read may return ESTALE.
 func (v *view) holds(rel, want string) bool {
 	got, err := os.ReadFile(v.path(rel))
 	return err == nil && string(got) == want
@@ -152,8 +152,8 @@ func TestGetcwdSurvivesInvalidation(t *testing.T) {
 	}
 }
 
-// TestAnOpenFileThatWasReplaced: its old content while the descriptor lasts,
-// then ESTALE, never the new content under the old name's pages.
+// TestAnOpenFileThatWasReplaced: a reader gets the old content while the descriptor is
+// open, then ESTALE, and never the new content.
 func TestAnOpenFileThatWasReplaced(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		v := mountSource(t, t.TempDir(), limitDescriptors(1), "**=read")
@@ -169,7 +169,7 @@ func TestAnOpenFileThatWasReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !keep {
-			v.read("other") // takes the only descriptor
+			v.read("other") // uses the only descriptor
 		}
 		v.change(func(s string) error {
 			if err := os.WriteFile(s+"/tmp", []byte(strings.Repeat("new ", 1<<18)), 0o644); err != nil {
@@ -193,8 +193,8 @@ func TestAnOpenFileThatWasReplaced(t *testing.T) {
 	}
 }
 
-// TestTwoNamesOfASourceFileAreTwoNodes: the stricter one's pages must not be
-// had through the other, nor its writes seen by it.
+// TestTwoNamesOfASourceFileAreTwoNodes: the pages of the stricter name must not be readable
+// through the other, and writes to one must not show in the other.
 func TestTwoNamesOfASourceFileAreTwoNodes(t *testing.T) {
 	source := t.TempDir()
 	tree{"open": "shared"}.make(t, source)
@@ -214,8 +214,8 @@ func TestTwoNamesOfASourceFileAreTwoNodes(t *testing.T) {
 	}
 }
 
-// TestSeveralNamedFilesAreBelievedBriefly: a file with several names in the
-// source may be changed through the other one.
+// TestSeveralNamedFilesAreBelievedBriefly: a file with several names in the source may be
+// changed through another name.
 func TestSeveralNamedFilesAreBelievedBriefly(t *testing.T) {
 	source, other := t.TempDir(), t.TempDir()
 	tree{"f": "one"}.make(t, source)
@@ -260,8 +260,8 @@ func TestInvalidateAfterDrop(t *testing.T) {
 	}
 }
 
-// TestInvalidatingManyPathsIsNoProduct: what it costs grows with what changed
-// and with what the kernel knows, not with one times the other.
+// TestInvalidatingManyPathsIsNoProduct: the cost grows with the number of paths plus the
+// number of nodes, not with their product.
 func TestInvalidatingManyPathsIsNoProduct(t *testing.T) {
 	files := tree{}
 	var paths []vpath.Path
@@ -316,8 +316,8 @@ func TestSourceThatCannotBeReadInParts(t *testing.T) {
 	}
 }
 
-// TestATreeThatGoesAndComesAgainShows: many directories that were looked into are
-// removed, and others of the same names are made, which are watched then.
+// TestATreeThatGoesAndComesAgainShows removes many watched directories and makes others
+// with the same names, which are then watched.
 func TestATreeThatGoesAndComesAgainShows(t *testing.T) {
 	files := tree{}
 	for i := range 300 {

@@ -7,8 +7,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// overwrite changes length bytes of a file from offset on, if the policy lets
-// the caller.
+// overwrite runs do, which changes length bytes of a file from offset, if the policy
+// permits it.
 func (fs *FS) overwrite(id uint64, operation string, c *fuse.Caller, offset, length uint64, do func(*handle) error) fuse.Status {
 	n, st := fs.allowed(id, policy.Write, operation, c)
 	if !st.Ok() {
@@ -23,7 +23,7 @@ func (fs *FS) overwrite(id uint64, operation string, c *fuse.Caller, offset, len
 	return st
 }
 
-// Write is never called: Writev is.
+// Write is never called: the library calls Writev.
 func (fs *FS) Write(cancel <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, fuse.Status) {
 	return fs.Writev(cancel, in, [][]byte{data})
 }
@@ -50,7 +50,7 @@ func (fs *FS) Writev(_ <-chan struct{}, in *fuse.WriteIn, data [][]byte) (uint32
 	return uint32(written), st
 }
 
-// Fallocate makes or removes room in a file.
+// Fallocate is fallocate(2).
 func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	fs.stats.count(opFallocate)
 	return fs.overwrite(in.NodeId, "fallocate", &in.Caller, in.Offset, in.Length, func(h *handle) error {
@@ -61,7 +61,7 @@ func (fs *FS) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 // copyChunk is how much CopyFileRange holds at a time, in bytes.
 const copyChunk = 1 << 20
 
-// CopyFileRange copies within the view. Both files pass the second wall.
+// CopyFileRange copies within the view. It checks the permission of both files.
 func (fs *FS) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint32, fuse.Status) {
 	fs.stats.count(opCopyFileRange)
 	from, st := fs.allowed(in.NodeId, policy.Read, "copy_file_range", &in.Caller)
@@ -110,7 +110,7 @@ func (fs *FS) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return fuse.OK
 }
 
-// writer is a thread for as long as nobody is concluded.
+// writer is a thread, until the next Conclude.
 type writer struct {
 	tid uint32
 	era uint64 // from 1
@@ -118,7 +118,7 @@ type writer struct {
 
 func (fs *FS) writer(c *fuse.Caller) writer { return writer{c.Pid, fs.era.Load() + 1} }
 
-// modified reports that a file's content changed, once a writer and handle.
+// modified reports that a file's content changed, once for each writer and handle.
 func (fs *FS) modified(h *handle, c *fuse.Caller) {
 	writer := fs.writer(c)
 	h.mu.Lock()

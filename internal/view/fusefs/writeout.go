@@ -2,28 +2,28 @@ package fusefs
 
 import "golang.org/x/sys/unix"
 
-// writeout has the disk begin with a large file while it is still being
-// written: each byte is copied twice more here than natively, and a program
-// that syncs at the end would wait for the disk after all of it.
+// writeout starts the writeback of a large file while a program still writes it. Otherwise
+// a program that syncs at the end would wait for the disk in addition to the two extra
+// copies of each byte that FUSE makes.
 type writeout struct {
-	jobs chan *handle // in use until they are done
+	jobs chan *handle // in use until done
 }
 
 const (
-	// writeoutBytes is how much of one file may be written before the disk
-	// begins: what is smaller is often removed again before it has to be there.
+	// writeoutBytes is how much of one file may be written before writeback starts. Smaller
+	// files are often removed before the kernel writes them back.
 	writeoutBytes = 8 << 20
-	// bulkBytes is the size from which on a write counts: small ones, as of a
-	// database, are better left to the kernel to gather.
+	// bulkBytes is the smallest write that counts. The kernel gathers smaller writes, such
+	// as a database's, better.
 	bulkBytes = 64 << 10
-	// writeoutsAhead is how many files may wait for the disk to begin; of more,
-	// the kernel takes care by itself.
+	// writeoutsAhead is how many files may wait for their writeout. The kernel writes
+	// further ones back later.
 	writeoutsAhead = 16
 )
 
 func (w *writeout) init() { w.jobs = make(chan *handle, writeoutsAhead) }
 
-// wrote is told of each write to h, while it is in use for it.
+// wrote is called after each write to h, while h is in use.
 func (fs *FS) wrote(h *handle, size int) {
 	if size < bulkBytes {
 		return
@@ -47,12 +47,13 @@ func (fs *FS) wrote(h *handle, size int) {
 	}
 }
 
-// runWriteout begins to write until the mount has ended.
+// runWriteout starts writebacks until the mount has ended.
 func (fs *FS) runWriteout() {
 	for {
 		select {
 		case h := <-fs.writeout.jobs:
-			// It does not wait for the disk, and what it does not do is done later.
+			// It does not wait for the disk. On an error the kernel writes the pages back
+			// later.
 			_ = unix.SyncFileRange(h.file.Fd(), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 			fs.fds.release(h)
 		case <-fs.ended:

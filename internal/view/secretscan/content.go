@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// shape is a kind of token that its text gives away.
+// shape is a kind of token that has a recognisable form.
 type shape struct {
-	marker  string                // found first; the token begins here
+	marker  string                // searched first; the token begins at it
 	pattern func() *regexp.Regexp // anchored at the marker; made when it is needed
 	kind    Kind
 	reason  string
-	test    bool // found in test data too: nobody makes these up
+	test    bool // reported in test data too, because people do not invent such tokens
 }
 
 // at compiles a pattern that begins at the marker.
@@ -20,8 +20,8 @@ func at(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\A(?:` + pattern + `)`) })
 }
 
-// shapes are as the services document their tokens, and as gitleaks and
-// detect-secrets look for them.
+// shapes are taken from the services' documentation of their tokens, and from gitleaks and
+// detect-secrets.
 var shapes = []shape{
 	{"-----BEGIN ", at(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:\s|\\r|\\n|[A-Za-z-]+: [^\n]*\n)*[A-Za-z0-9+/=]{40}`), PrivateKey, "private key", false},
 	{"PuTTY-User-Key-File-", at(`PuTTY-User-Key-File-[23]: `), PrivateKey, "private key of PuTTY", false},
@@ -50,8 +50,8 @@ var shapes = []shape{
 	{`"private_key_id"`, at(`"private_key_id"\s*:\s*"[a-f0-9]{40}"`), PrivateKey, "Google Cloud service account key", false},
 }
 
-// findContent returns the first secret in text, a file's beginning. guess allows
-// what only the entropy tells, sample says that the file is test data.
+// findContent returns the first secret in text, the beginning of a file. guess also allows
+// secrets found by entropy only. sample says that the file is test data.
 func findContent(text []byte, guess, sample bool) (f Finding, found bool) {
 	for _, s := range shapes {
 		if sample && !s.test {
@@ -83,7 +83,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// placeholders are in what stands for a secret in documentation.
+// placeholders occur in the values that documentation shows in place of secrets.
 var placeholders = [][]byte{
 	[]byte("example"), []byte("xxxx"), []byte("your"), []byte("changeme"), []byte("change_me"), []byte("placeholder"), []byte("dummy"),
 	[]byte("fake"), []byte("sample"), []byte("12345678"), []byte("abcdefgh"), []byte("...."), []byte("****"), []byte("todo"), []byte("insert"),

@@ -7,30 +7,30 @@ import (
 	"sync"
 )
 
-// markers are in the names of variables that hold secrets, but for their first
-// letter, whose case differs.
+// markers occur in the names of variables that hold secrets. Their first letter is missing,
+// because its case differs.
 var markers = [][]byte{
 	[]byte("ecret"), []byte("ECRET"), []byte("assw"), []byte("ASSW"), []byte("oken"), []byte("OKEN"),
 	[]byte("pi_key"), []byte("PI_KEY"), []byte("piKey"), []byte("pikey"), []byte("ccess_key"), []byte("CCESS_KEY"), []byte("ccessKey"),
 	[]byte("rivate_key"), []byte("RIVATE_KEY"),
 }
 
-// assigned takes what follows a marker: the rest of the name, the sign, and a
-// quoted or a bare value.
+// assigned matches the text after a marker: the rest of the name, the sign, and a quoted or
+// a bare value.
 var assigned = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\A[A-Za-z0-9_-]{0,24}["']?\s{0,8}(?::=|=>|=|:)\s{0,8}(?:"([^"\s]{16,200})"|'([^'\s]{16,200})'|([^\s"',;]{16,200})[ \t]*(?:\r?\n|\z))`)
 })
 
-// The least entropy of a secret, in bits a character. detect-secrets has 4.5 for
-// base64 and 3.0 for hexadecimal digits alone; with the name of a variable that
-// says what it is, less is enough.
+// The least entropy of a secret, in bits per character. detect-secrets uses 4.5 for base64
+// and 3.0 for hexadecimal digits alone. A value of a variable with a telling name needs
+// less.
 const (
 	leastEntropy    = 3.5
 	leastEntropyHex = 3.0
 )
 
-// findAssignment returns the first variable whose name says that it is a secret
-// and whose value looks random.
+// findAssignment returns the first variable that has the name of a secret and a value that
+// looks random.
 func findAssignment(text []byte) (Finding, bool) {
 	first := -1
 	for _, m := range markers {
@@ -72,8 +72,8 @@ func isAssigned(rest []byte) bool {
 	return i < len(rest) && (rest[i] == ':' || rest[i] == '=')
 }
 
-// isRandom reports whether value looks like a key or a generated password, and
-// neither like words, a path, a reference to a variable nor a digest.
+// isRandom reports whether value looks like a key or a generated password, and not like
+// words, a path, a reference to a variable or a digest.
 func isRandom(value []byte) bool {
 	letters, digits, hex := 0, 0, true
 	for _, c := range value {
@@ -106,7 +106,7 @@ func isReference(value []byte) bool {
 		bytes.HasPrefix(value, []byte("sha")) && bytes.Contains(value, []byte("-"))
 }
 
-// entropyOf is Shannon's, in bits a character.
+// entropyOf returns the Shannon entropy, in bits per character.
 func entropyOf(value []byte) float64 {
 	var counts [256]int
 	for _, c := range value {

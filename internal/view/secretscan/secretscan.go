@@ -2,10 +2,10 @@
 // (policy.Secrets) and by their content. The content is a key, a token of a known
 // form, or a random value of a variable with a name that stands for a secret.
 //
-// It reads beneath the directory only: it follows no link, and reads only regular
-// files, each up to MaxFileBytes. A finding says where a secret is, never what it is.
-// The scan does not find every secret and may report values that are not secret; it
-// reports less in lock files, minified code and test data.
+// It reads beneath the directory only. It follows no link, and reads regular files only,
+// each up to MaxFileBytes. A finding says where a secret is, never what it is. The scan
+// does not find every secret and may report values that are not secret; it reports less in
+// lock files, minified code and test data.
 package secretscan
 
 import (
@@ -29,11 +29,11 @@ import (
 
 // The bounds of a scan.
 const (
-	MaxFileBytes = 256 << 10 // of each file; what is behind is not looked at
+	MaxFileBytes = 256 << 10 // of each file; the scan ignores the rest
 	MaxFiles     = 200_000
 )
 
-// Kind is how a secret was recognised.
+// Kind is the way in which a secret was recognised.
 type Kind string
 
 // The kinds.
@@ -47,7 +47,7 @@ const (
 // Finding is a file that probably holds a secret.
 type Finding struct {
 	Path   vpath.Path
-	Line   int // from 1 on; 0 for a name
+	Line   int // from 1; 0 for a name
 	Kind   Kind
 	Reason string // for people, without the secret
 }
@@ -55,12 +55,12 @@ type Finding struct {
 // Result is what a scan found, by path.
 type Result struct {
 	Findings []Finding
-	Files    int  // that were looked at
+	Files    int  // scanned files
 	Partial  bool // the directory has more than MaxFiles
 }
 
-// Scan looks at everything below the directory dir. What cannot be read is passed
-// over. Errors: NotFound, Denied for dir itself; Canceled.
+// Scan scans everything below the directory dir. It skips what it cannot read. Errors:
+// NotFound, Denied for dir itself; Canceled.
 func Scan(ctx context.Context, dir string) (Result, error) {
 	root, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func Scan(ctx context.Context, dir string) (Result, error) {
 
 var errEnough = errors.New("enough files")
 
-// nameRules decide which names are on the list, and of what kind.
+// nameRules decides which names are on the list, and gives their kinds.
 type nameRules struct {
 	policy *policy.Policy
 	kinds  []string // of each rule
@@ -107,21 +107,21 @@ type scanner struct {
 	result Result
 }
 
-// skippedDirs hold what others made: packages and git's objects.
+// skippedDirs contain the work of others: packages and git's objects.
 var skippedDirs = []string{".git", ".hg", ".svn", "node_modules", "site-packages", "__pycache__", ".tox", ".mypy_cache"}
 
 // sampleDirs hold test data.
 var sampleDirs = []string{"testdata", "test", "tests", "__tests__", "fixtures", "fixture", "spec", "mocks", "examples", "docs"}
 
-// directory scans the directory rel. at is the evaluation of names there; sample
-// says that it lies in test data.
+// directory scans the directory rel. at is the evaluation of names in it. sample says that
+// it is in test data.
 func (s *scanner) directory(rel string, dir vpath.Path, at policy.State, sample bool) error {
 	fd, err := safefs.Open(s.root, rel, unix.O_DIRECTORY|unix.O_RDONLY, 0)
 	if err != nil {
 		return nil //nolint:nilerr // an unreadable directory must not hide the rest
 	}
 	f := os.NewFile(uintptr(fd), rel)
-	entries, _ := f.ReadDir(-1) // what was read before an error counts
+	entries, _ := f.ReadDir(-1) // the entries read before an error count
 	f.Close()
 	for _, entry := range entries {
 		if err := s.ctx.Err(); err != nil {
@@ -166,7 +166,7 @@ func (s *scanner) reason(d policy.Decision) string {
 	return "a name for secrets: " + s.names.kinds[d.Rule]
 }
 
-// content looks into a file.
+// content scans a file.
 func (s *scanner) content(rel string, p vpath.Path, sample bool) {
 	name := strings.ToLower(p.Base())
 	if isLock(name) {
@@ -183,7 +183,7 @@ func (s *scanner) content(rel string, p vpath.Path, sample bool) {
 	}
 	text := s.buffer[:n]
 	if bytes.IndexByte(text[:min(n, 8000)], 0) >= 0 {
-		return // binary, as git tells it
+		return // binary, by git's test
 	}
 	sample = sample || strings.Contains(name, "_test.") || strings.Contains(name, ".test.") || strings.Contains(name, ".spec.") || strings.HasPrefix(name, "test_")
 	if found, ok := findContent(text, !isMinified(name, text), sample); ok {
@@ -192,14 +192,14 @@ func (s *scanner) content(rel string, p vpath.Path, sample bool) {
 	}
 }
 
-// locks are files that a package manager writes, full of digests.
+// locks are files that package managers write. They contain many digests.
 var locks = []string{"package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "go.sum", "bun.lockb", "packages.lock.json"}
 
 func isLock(name string) bool {
 	return strings.HasSuffix(name, ".lock") || slices.Contains(locks, name)
 }
 
-// isMinified reports whether the text is written for programs.
+// isMinified reports whether the text is minified or generated.
 func isMinified(name string, text []byte) bool {
 	for _, end := range []string{".min.js", ".min.css", ".map", ".svg", ".ipynb", ".csv"} {
 		if strings.HasSuffix(name, end) {

@@ -16,7 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/view/secretscan"
 )
 
-// Secrets are put together here, so that no scanner takes this file for one.
+// The test assembles its secrets, so that no scanner reports this file.
 var (
 	body  = strings.Repeat("b3BlbnNzaC1rZXktdjEAAAAABG5vbmU", 3)
 	key   = "-----BEGIN OPENSSH " + "PRIVATE KEY-----\n" + body + "\n-----END\n"
