@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -135,10 +134,7 @@ func (s *Sandbox) bringBack(ctx context.Context, r *sandboxv1.ApplyRequest) (res
 	}
 	var paths []vpath.Path
 	for _, text := range r.Paths {
-		p, err := vpath.ParseText(text)
-		if text == "" {
-			err = errors.New(`an empty path: leave it out for all, or say "/"`)
-		}
+		p, err := vpath.ParseSelected(text)
 		if err != nil {
 			return nil, invalid(operation, err)
 		}

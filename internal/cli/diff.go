@@ -191,7 +191,7 @@ func (e *env) showDiff(o diffOptions, compare func() (*review.Review, error), ba
 // leaves one, is no path: read as the root it would be all of them.
 func changedPaths(args []string) ([]vpath.Path, error) {
 	if slices.Contains(args, "") {
-		return nil, usageError{errdefs.New(errdefs.Invalid, `empty path: leave it out, or give "/", for all paths`)}
+		return nil, usageError{vpath.ErrEmpty}
 	}
 	return workspacePaths(args)
 }

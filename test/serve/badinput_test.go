@@ -203,8 +203,8 @@ func TestBadFields(t *testing.T) {
 		{"SessionExecStream", inSession.with("command", nil), invalid, "command: is required"},
 		{"SessionExecStream", inSession.with("timeout", "-1s"), invalid, "timeout: "},
 
-		{"Attach", object{"stdin": "eA=="}, invalid, "start or resume: is required"},
-		{"Attach", object{"stdinEnd": true}, invalid, "start or resume: is required"},
+		{"Attach", object{"stdin": "eA=="}, invalid, "first message must be start or resume"},
+		{"Attach", object{"stdinEnd": true}, invalid, "first message must be start or resume"},
 		{"Attach", object{"start": object{"sandboxId": mine.sandbox}}, invalid, "argv: is required"},
 		{"Attach", object{"start": object{"sandboxId": mine.sandbox, "argv": []string{""}}}, invalid, "argv: is required"},
 		{"Attach", object{"start": object{"sandboxId": mine.sandbox, "argv": []string{"true", "a\x00b"}}}, invalid, "argv: "},
@@ -241,7 +241,7 @@ func TestBadFields(t *testing.T) {
 		{"Apply", object{"sandboxId": mine.sandbox, "paths": []string{"absent"}}, codes.NotFound, "absent"},
 		{"Discard", object{"sandboxId": mine.sandbox, "paths": []string{"a/../../b"}}, invalid, "paths[0]: "},
 		{"Discard", object{"sandboxId": mine.sandbox, "paths": []string{"absent"}}, codes.NotFound, "absent"},
-		{"Audit", object{"sandboxId": mine.sandbox, "events": []string{"nonsense"}}, invalid, "events: "},
+		{"Audit", object{"sandboxId": mine.sandbox, "events": []string{"nonsense"}}, invalid, "events[0]: "},
 	} {
 		f.refused(t, callNamed(t, c.call), c.request.String(), c.code, c.words)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
 // EncodeText returns s as valid UTF-8, for a wire that carries nothing else;
@@ -65,6 +67,19 @@ func textEscape(s string) (byte, bool) {
 
 // ParseText is Parse of a path as it stands on the wire, see EncodeText.
 func ParseText(s string) (Path, error) { return Parse(DecodeText(s)) }
+
+// ErrEmpty refuses an empty path where paths select changes: an unset variable leaves one, and as
+// the root it would select all.
+var ErrEmpty = errdefs.New(errdefs.Invalid, `empty path: leave it out, or give "/", for all paths`)
+
+// ParseSelected is ParseText of a path that selects what is at and below it. Errors: Invalid;
+// ErrEmpty.
+func ParseSelected(s string) (Path, error) {
+	if s == "" {
+		return "", ErrEmpty
+	}
+	return ParseText(s)
+}
 
 // Text returns p as a program sees it, for the wire: relative to the root, without a leading slash,
 // "" for the root itself. ParseText reads it.

@@ -52,7 +52,7 @@ func CheckName(name string) error {
 	case len(name) > NameMax:
 		return errdefs.New(errdefs.Invalid, "name of %d bytes is longer than %d", len(name), NameMax)
 	case strings.ContainsAny(name, "/\x00"):
-		return errdefs.New(errdefs.Invalid, "name %s holds a slash or a NUL", Quote(name))
+		return errdefs.New(errdefs.Invalid, "name %s contains a slash or a NUL", Quote(name))
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"slices"
 	"strings"
@@ -15,9 +14,10 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/id"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// Attach runs a command with its streams as they come, or takes one up.
+// Attach runs a command whose streams are those of the call, or resumes one.
 func (c *sandboxServer) Attach(with sandboxv1.SandboxService_AttachServer) error {
 	s := c.service
 	first, err := with.Recv()
@@ -26,16 +26,16 @@ func (c *sandboxServer) Attach(with sandboxv1.SandboxService_AttachServer) error
 	}
 	ctx, cancel := context.WithCancelCause(with.Context())
 	defer cancel(nil)
-	talk := &conversation{with: with, refuse: cancel}
+	input := &clientInput{from: with, refuse: cancel}
 	var j *job
 	switch m := first.GetMessage().(type) {
 	case *sandboxv1.AttachRequest_Start_:
-		j, err = s.newAttached(ctx, m.Start, talk)
+		j, err = s.newAttached(ctx, m.Start, input)
 		err = neverStarted(err)
 	case *sandboxv1.AttachRequest_Resume_:
-		j, err = s.newResumed(ctx, m.Resume, talk)
+		j, err = s.newResumed(ctx, m.Resume, input)
 	default:
-		err = errdefs.New(errdefs.Invalid, "start or resume: is required as the first message")
+		err = errdefs.New(errdefs.Invalid, "first message must be start or resume")
 	}
 	if err != nil {
 		return err
@@ -48,67 +48,65 @@ func (c *sandboxServer) Attach(with sandboxv1.SandboxService_AttachServer) error
 }
 
 // newAttached checks what is asked for.
-func (s *Service) newAttached(ctx context.Context, r *sandboxv1.AttachRequest_Start, talk *conversation) (*job, error) {
-	sb, err := s.sandbox(ctx, r.GetSandboxId())
+func (s *Service) newAttached(ctx context.Context, m *sandboxv1.AttachRequest_Start, input *clientInput) (*job, error) {
+	r, err := wireconv.DecodeAttachStart(m)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkArgv(r.GetArgv()); err != nil {
+	sb, err := s.sandbox(ctx, r.Sandbox)
+	if err != nil {
 		return nil, err
 	}
-	command := api.Command{Argv: r.GetArgv(), Detached: r.GetDetach(), Kept: true}
-	if command.Dir, err = workDir(sb, r.GetWorkdir()); err != nil {
+	if err := checkArgv(r.Argv); err != nil {
 		return nil, err
 	}
-	if command.Timeout, err = s.timeout(r.GetTimeout(), s.config.Runtime.MaxTimeout); err != nil {
+	command := api.Command{Argv: r.Argv, Detached: r.Detach, Kept: true}
+	if command.Dir, err = workDir(sb, r.Dir); err != nil {
 		return nil, err
 	}
-	if r.GetTerminal() != nil {
-		command.TTY = true
-		if command.Rows, command.Columns, err = sizeOf(r.GetTerminal()); err != nil {
-			return nil, err
-		}
-	}
-	if err := rememberVariables(sb, r.GetRememberEnv()); err != nil { // all else was checked
+	if command.Timeout, err = s.timeout(r.Timeout, s.config.Runtime.MaxTimeout); err != nil {
 		return nil, err
 	}
-	if command.Env, err = environment(sb, r.GetEnv()); err != nil {
+	if size := r.Terminal; size != nil {
+		command.TTY, command.Rows, command.Columns = true, size.Rows, size.Columns
+	}
+	if err := rememberVariables(sb, r.RememberEnv); err != nil { // all else was checked
 		return nil, err
 	}
-	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: command.Timeout, detach: r.GetDetach(), named: true, gone: notRunning(sb)}
-	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
+	if command.Env, err = environment(sb, r.Env); err != nil {
+		return nil, err
+	}
+	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: command.Timeout, detach: r.Detach, named: true, gone: notRunning(sb)}
+	j.run = input.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
 		return j.exec(ctx, command, files...)
 	})
 	return j, nil
 }
 
 func checkArgv(argv []string) error {
-	if len(argv) == 0 || argv[0] == "" {
+	if argv[0] == "" {
 		return errdefs.New(errdefs.Invalid, "argv: is required")
 	}
 	for _, arg := range argv {
 		switch {
 		case strings.ContainsRune(arg, 0):
-			return errdefs.New(errdefs.Invalid, "argv: holds a NUL")
+			return errdefs.New(errdefs.Invalid, "argv: an argument contains a NUL")
 		case len(arg) > maxArgumentBytes:
-			return errdefs.New(errdefs.Invalid, "argv: one is longer than the %d bytes that an argument may have", maxArgumentBytes)
+			return errdefs.New(errdefs.Invalid, "argv: an argument is longer than %d bytes", maxArgumentBytes)
 		}
 	}
 	return nil
 }
 
-// newResumed checks what is to be taken up. Whoever has started it carries over
-// what it changes, wherever we are then.
-func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Resume, talk *conversation) (*job, error) {
-	sb, err := s.sandbox(ctx, r.GetSandboxId())
+// newResumed checks which command is to be resumed. Whoever started it also syncs its changes.
+func (s *Service) newResumed(ctx context.Context, m *sandboxv1.AttachRequest_Resume, input *clientInput) (*job, error) {
+	r, err := wireconv.DecodeAttachResume(m)
 	if err != nil {
 		return nil, err
 	}
-	if err := required("exec_id", r.GetExecId()); err != nil {
+	sb, err := s.sandbox(ctx, r.Sandbox)
+	if err != nil {
 		return nil, err
-	}
-	if r.GetStdoutOffset() < 0 || r.GetStderrOffset() < 0 {
-		return nil, errdefs.New(errdefs.Invalid, "stdout_offset, stderr_offset: are not negative")
 	}
 	client := api.At(sb.Dir())
 	execs, err := client.Execs(ctx)
@@ -118,31 +116,24 @@ func (s *Service) newResumed(ctx context.Context, r *sandboxv1.AttachRequest_Res
 	if err != nil {
 		return nil, err
 	}
-	if !slices.ContainsFunc(execs, func(x api.DetachedExec) bool { return x.ID == r.GetExecId() }) {
-		return nil, id.NoSuch("exec", r.GetExecId())
+	if !slices.ContainsFunc(execs, func(x api.DetachedExec) bool { return x.ID == r.ExecID }) {
+		return nil, id.NoSuch("exec", r.ExecID)
 	}
-	j := &job{sandbox: sb, client: client, named: true, resumed: true, gone: id.NoSuch("exec", r.GetExecId())}
-	j.run = talk.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
-		return client.Attach(ctx, r.GetExecId(), [2]int64{r.GetStdoutOffset(), r.GetStderrOffset()}, files...)
+	j := &job{sandbox: sb, client: client, named: true, resumed: true, gone: id.NoSuch("exec", r.ExecID)}
+	j.run = input.run(j, func(ctx context.Context, files ...*os.File) (*api.Running, error) {
+		return client.Attach(ctx, r.ExecID, r.Offsets, files...)
 	})
 	return j, nil
 }
 
-func sizeOf(w *sandboxv1.AttachRequest_WindowSize) (rows, columns uint16, err error) {
-	if w.GetRows() > math.MaxUint16 || w.GetColumns() > math.MaxUint16 {
-		return 0, 0, errdefs.New(errdefs.Invalid, "rows, columns: are at most %d", math.MaxUint16)
-	}
-	return uint16(w.GetRows()), uint16(w.GetColumns()), nil
-}
-
-// conversation is what the client of an Attach call says after its first message.
-type conversation struct {
-	with   sandboxv1.SandboxService_AttachServer
+// clientInput is what the client of an Attach call sends after its first message.
+type clientInput struct {
+	from   sandboxv1.SandboxService_AttachServer
 	refuse context.CancelCauseFunc // ends the call
 }
 
-// run is how a job runs that is started by start and hears the client.
-func (t *conversation) run(j *job, start func(context.Context, ...*os.File) (*api.Running, error)) func(context.Context, *os.File, *os.File) (api.Exit, error) {
+// run returns the job.run of a command that start starts and that gets the client's input.
+func (in *clientInput) run(j *job, start func(context.Context, ...*os.File) (*api.Running, error)) func(context.Context, *os.File, *os.File) (api.Exit, error) {
 	return func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		theirs, ours, err := os.Pipe()
 		if err != nil {
@@ -155,20 +146,20 @@ func (t *conversation) run(j *job, start func(context.Context, ...*os.File) (*ap
 			return api.Exit{}, err
 		}
 		j.begins(running.ID, running.LostBytes)
-		go t.hear(running, ours)
+		go in.forward(running, ours)
 		return running.Wait(ctx)
 	}
 }
 
-// hear passes on what the client says until it is through, or gone. What a
-// command that has ended is told goes nowhere.
-func (t *conversation) hear(running *api.Running, input *os.File) {
+// forward passes on what the client sends until it ends its input or disconnects. Input for a
+// command that has ended is dropped.
+func (in *clientInput) forward(running *api.Running, input *os.File) {
 	endInput := func() {
 		input.Close()
 		_ = running.EndInput()
 	}
 	for {
-		r, err := t.with.Recv()
+		r, err := in.from.Recv()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				endInput()
@@ -181,25 +172,21 @@ func (t *conversation) hear(running *api.Running, input *os.File) {
 		case *sandboxv1.AttachRequest_StdinEnd:
 			endInput()
 		case *sandboxv1.AttachRequest_Resize:
-			var rows, columns uint16
-			if rows, columns, err = sizeOf(m.Resize); err == nil {
-				_ = running.Resize(rows, columns)
+			var size wireconv.WindowSize
+			if size, err = wireconv.DecodeWindowSize("resize", m.Resize); err == nil {
+				_ = running.Resize(size.Rows, size.Columns)
 			}
 		case *sandboxv1.AttachRequest_Signal:
-			if m.Signal < 1 || m.Signal > maxSignal {
-				err = errdefs.New(errdefs.Invalid, "signal: unknown value %d (want 1 to 64)", m.Signal)
-				break
+			var signal unix.Signal
+			if signal, err = wireconv.DecodeSignal(m.Signal); err == nil {
+				_ = running.Signal(signal)
 			}
-			_ = running.Signal(unix.Signal(m.Signal))
 		default:
 			err = errdefs.New(errdefs.Invalid, "message: start and resume are valid only as the first message; want stdin, stdin_end, resize or signal")
 		}
 		if err != nil {
-			t.refuse(err)
+			in.refuse(err)
 			return
 		}
 	}
 }
-
-// maxSignal is the last of signal(7), SIGRTMAX.
-const maxSignal = 64

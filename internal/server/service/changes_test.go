@@ -68,7 +68,7 @@ func TestApplyAndDiscardByHand(t *testing.T) {
 	} {
 		err := call("h", "")
 		wantCode(t, name+" of an empty path", err, codes.InvalidArgument)
-		if err == nil || !strings.Contains(err.Error(), "paths[1]: an empty path") {
+		if err == nil || !strings.Contains(err.Error(), "paths[1]: empty path: leave it out") {
 			t.Errorf("%s of an empty path: %v", name, err)
 		}
 	}

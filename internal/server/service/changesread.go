@@ -15,12 +15,12 @@ import (
 // ReadChanges sends changes with their contents.
 func (c *sandboxServer) ReadChanges(r *sandboxv1.ReadChangesRequest, to sandboxv1.SandboxService_ReadChangesServer) error {
 	ctx := to.Context()
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	id, o, err := wireconv.DecodeReadChanges(r)
 	if err != nil {
 		return err
 	}
-	o := apply.Options{Reviewed: r.ReviewedDigest}
-	if o.Paths, err = selection(r.Paths); err != nil {
+	sb, err := c.service.sandbox(ctx, id)
+	if err != nil {
 		return err
 	}
 	toldWhy := mayKnowPolicy(ctx)

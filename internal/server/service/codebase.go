@@ -20,25 +20,14 @@ type codebaseServer struct {
 	service *Service
 }
 
-// required refuses an empty field. Errors: Invalid.
-func required(field, value string) error {
-	if value == "" {
-		return errdefs.New(errdefs.Invalid, "%s: is required", field)
-	}
-	return nil
-}
-
 // maxNameBytes bounds the name and the owner of a codebase.
 const maxNameBytes = 1024
 
-// checkNames refuses a codebase without a name or an owner.
-func checkNames(name, owner string) error {
-	for _, f := range []struct{ field, value string }{{"name", name}, {"owner_id", owner}} {
-		if err := required(f.field, f.value); err != nil {
-			return err
-		}
+// checkNames refuses names that are too long.
+func checkNames(c wireconv.NewCodebase) error {
+	for _, f := range []struct{ field, value string }{{"name", c.Name}, {"owner_id", c.OwnerID}} {
 		if len(f.value) > maxNameBytes {
-			return errdefs.New(errdefs.Invalid, "%s: is longer than %d bytes", f.field, maxNameBytes)
+			return errdefs.New(errdefs.Invalid, "%s: longer than %d bytes", f.field, maxNameBytes)
 		}
 	}
 	return nil
@@ -46,12 +35,15 @@ func checkNames(name, owner string) error {
 
 // CreateCodebase makes an empty codebase. That of a caller with an owner is the
 // owner's, also where the request does not say so.
-func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
-	owner := cmp.Or(r.OwnerId, callerOf(ctx).Owner)
-	if err := checkNames(r.Name, owner); err != nil {
+func (c *codebaseServer) CreateCodebase(ctx context.Context, m *sandboxv1.CreateCodebaseRequest) (*sandboxv1.Codebase, error) {
+	r, err := wireconv.DecodeCreateCodebase(m, callerOf(ctx).Owner)
+	if err != nil {
 		return nil, err
 	}
-	if err := callerOf(ctx).ActFor(owner); err != nil {
+	if err := checkNames(r); err != nil {
+		return nil, err
+	}
+	if err := callerOf(ctx).ActFor(r.OwnerID); err != nil {
 		return nil, err
 	}
 	made, err := c.service.codebases.Create(id.NewCodebase())
@@ -61,7 +53,7 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 	failpoint.At("create codebase: made")
 	now := made.Usage().UpdatedAt
 	entry := store.Codebase{
-		ID: made.ID(), Name: r.Name, OwnerID: owner, CreatedAt: now, UpdatedAt: now,
+		ID: made.ID(), Name: r.Name, OwnerID: r.OwnerID, CreatedAt: now, UpdatedAt: now,
 	}
 	if err := c.service.store.AddCodebase(ctx, entry, c.service.config.Limits.MaxCodebasesPerOwner); err != nil {
 		return nil, errors.Join(err, c.service.codebases.Delete(made.ID()))
@@ -71,7 +63,7 @@ func (c *codebaseServer) CreateCodebase(ctx context.Context, r *sandboxv1.Create
 
 // GetCodebase describes a codebase.
 func (c *codebaseServer) GetCodebase(ctx context.Context, r *sandboxv1.GetCodebaseRequest) (*sandboxv1.Codebase, error) {
-	entry, err := c.service.codebase(ctx, r.CodebaseId)
+	entry, err := c.service.codebaseFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -79,16 +71,16 @@ func (c *codebaseServer) GetCodebase(ctx context.Context, r *sandboxv1.GetCodeba
 }
 
 // ListCodebases lists a page of codebases, the oldest first.
-func (c *codebaseServer) ListCodebases(ctx context.Context, r *sandboxv1.ListCodebasesRequest) (*sandboxv1.ListCodebasesResponse, error) {
-	owner, err := callerOf(ctx).ListFor(r.OwnerId)
+func (c *codebaseServer) ListCodebases(ctx context.Context, m *sandboxv1.ListCodebasesRequest) (*sandboxv1.ListCodebasesResponse, error) {
+	r, err := wireconv.DecodeListCodebases(m)
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.service.page(r.PageSize, r.PageToken)
+	owner, err := callerOf(ctx).ListFor(r.OwnerID)
 	if err != nil {
 		return nil, err
 	}
-	entries, next, err := c.service.store.Codebases(ctx, store.CodebaseFilter{OwnerID: owner}, page)
+	entries, next, err := c.service.store.Codebases(ctx, store.CodebaseFilter{OwnerID: owner}, c.service.page(r.Page))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +93,7 @@ func (c *codebaseServer) ListCodebases(ctx context.Context, r *sandboxv1.ListCod
 
 // DeleteCodebase removes a codebase that no sandbox is made of.
 func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.DeleteCodebaseRequest) (*sandboxv1.Empty, error) {
-	entry, err := c.service.codebase(ctx, r.CodebaseId)
+	entry, err := c.service.codebaseFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -117,44 +109,38 @@ func (c *codebaseServer) DeleteCodebase(ctx context.Context, r *sandboxv1.Delete
 	return &sandboxv1.Empty{}, c.service.codebases.Delete(id)
 }
 
-// codebase returns what the caller may know of the codebase id.
-func (s *Service) codebase(ctx context.Context, key string) (store.Codebase, error) {
-	if err := required("codebase_id", key); err != nil {
-		return store.Codebase{}, err
-	}
-	parsed, err := id.ParseCodebase(key)
+// codebaseFor returns what the caller may know of the codebase that a request is about.
+func (s *Service) codebaseFor(ctx context.Context, r interface{ GetCodebaseId() string }) (store.Codebase, error) {
+	key, err := wireconv.CodebaseID(r)
 	if err != nil {
 		return store.Codebase{}, err
 	}
-	entry, err := s.store.Codebase(ctx, parsed)
+	return s.codebase(ctx, key)
+}
+
+// codebase returns what the caller may know of a codebase.
+func (s *Service) codebase(ctx context.Context, key id.Codebase) (store.Codebase, error) {
+	entry, err := s.store.Codebase(ctx, key)
 	if err != nil {
 		return store.Codebase{}, err
 	}
-	return entry, callerOf(ctx).Reach(entry.OwnerID, "codebase", key)
+	return entry, callerOf(ctx).Reach(entry.OwnerID, "codebase", string(key))
 }
 
 // files returns the files of a codebase that the caller may reach.
-func (s *Service) files(ctx context.Context, id string) (*codebase.Codebase, error) {
-	entry, err := s.codebase(ctx, id)
-	if err != nil {
+func (s *Service) files(ctx context.Context, key id.Codebase) (*codebase.Codebase, error) {
+	if _, err := s.codebase(ctx, key); err != nil {
 		return nil, err
 	}
-	return s.codebases.Get(entry.ID)
+	return s.codebases.Get(key)
 }
 
 // defaultPageSize is the size of a page where none is asked for.
 const defaultPageSize = 100
 
-// page reads what part of a listing is asked for.
-func (s *Service) page(size int32, token string) (store.Page, error) {
-	most := s.config.Limits.MaxPageSize
-	switch {
-	case size < 0:
-		return store.Page{}, errdefs.New(errdefs.Invalid, "page_size: %d is negative", size)
-	case size == 0:
-		return store.Page{Size: min(defaultPageSize, most), Token: token}, nil
-	}
-	return store.Page{Size: min(int(size), most), Token: token}, nil
+// page is the part of a listing that a request asks for, within the server's limit.
+func (s *Service) page(p wireconv.Page) store.Page {
+	return store.Page{Size: min(cmp.Or(p.Size, defaultPageSize), s.config.Limits.MaxPageSize), Token: p.Token}
 }
 
 func wireCodebase(c store.Codebase) *sandboxv1.Codebase {

@@ -3,13 +3,9 @@ package service
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -43,25 +39,21 @@ func checkRuleRoom(r record.Record, rules []policy.Rule) error {
 	return nil
 }
 
-// rulesOf reads the rules of a request: what they mean, and as they were sent.
-func rulesOf(sent []*sandboxv1.PermissionRule) ([]policy.Rule, []record.SentRule, error) {
+// checkRules refuses rules that take too much room, and malformed patterns. Errors: Invalid.
+func checkRules(rules []policy.Rule) error {
 	size := 0
-	for _, r := range sent {
-		size += len(r.GetPattern()) + oneRuleBytes
+	for _, r := range rules {
+		size += len(r.Pattern) + oneRuleBytes
 	}
 	if size > maxRuleBytes {
-		return nil, nil, errdefs.New(errdefs.Invalid, "permissions: %d rules take more than %d bytes", len(sent), maxRuleBytes)
-	}
-	rules, err := wireconv.DecodeRules(sent, "the request")
-	if err != nil {
-		return nil, nil, err
+		return errdefs.New(errdefs.Invalid, "permissions: %d rules take more than %d bytes", len(rules), maxRuleBytes)
 	}
 	for i, rule := range rules {
 		if _, err := policy.Compile([]policy.Rule{rule}, policy.Options{}); err != nil {
-			return nil, nil, errdefs.New(errdefs.Invalid, "permissions[%d].pattern: %w", i, err)
+			return errdefs.New(errdefs.Invalid, "permissions[%d].pattern: %w", i, err)
 		}
 	}
-	return rules, wireconv.DecodeSent(sent), nil
+	return nil
 }
 
 // confinement is what confines a sandbox's processes, in a record's words.
@@ -70,11 +62,11 @@ type confinement struct{ name, image, net string }
 // maxImageBytes is twice what a registry, a name of 255 bytes and a digest take.
 const maxImageBytes = 1 << 10
 
-// runtimeOf reads what is to confine a sandbox's processes. Whether the host has
-// it shows at the start. Errors: Invalid; Denied for what the configuration does
-// not allow the caller, whether it is there or not.
-func (s *Service) runtimeOf(caller auth.Caller, runtime sandboxv1.RuntimeType, image string) (confinement, error) {
-	how, err := s.readRuntime(runtime, image)
+// runtimeOf returns what is to confine a sandbox's processes; "" is the server's default. Whether
+// the host has it shows at the start. Errors: Invalid; Denied for what the configuration does not
+// allow the caller, whether the host has it or not.
+func (s *Service) runtimeOf(caller auth.Caller, runtime, image string) (confinement, error) {
+	how, err := s.checkRuntime(runtime, image)
 	c := s.config.Runtime
 	switch {
 	case err != nil || caller.Operator:
@@ -87,41 +79,18 @@ func (s *Service) runtimeOf(caller auth.Caller, runtime sandboxv1.RuntimeType, i
 	return how, nil
 }
 
-// readRuntime is runtimeOf for a caller who may name any.
-func (s *Service) readRuntime(runtime sandboxv1.RuntimeType, image string) (confinement, error) {
+// checkRuntime is runtimeOf for a caller who may name any.
+func (s *Service) checkRuntime(runtime, image string) (confinement, error) {
 	c := s.config.Runtime
-	name, err := wireconv.Runtime.Parse("runtime", runtime)
 	switch {
-	case err != nil:
-		return confinement{}, err
 	case len(image) > maxImageBytes || strings.ContainsFunc(image, unicode.IsControl) || image != "" && !config.IsImage(image):
-		return confinement{}, errdefs.New(errdefs.Invalid, "image: malformed; want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12")
-	case cmp.Or(name, string(c.Type)) == record.RuntimeDocker:
+		return confinement{}, errdefs.New(errdefs.Invalid, "image: malformed (want [REGISTRY/]NAME[:TAG][@DIGEST], such as debian:12)")
+	case cmp.Or(runtime, string(c.Type)) == record.RuntimeDocker:
 		return confinement{record.RuntimeDocker, cmp.Or(image, c.Docker.DefaultImage), string(c.Docker.NetworkMode)}, nil
 	case image != "":
-		return confinement{}, errdefs.New(errdefs.Invalid, "image: only the docker runtime has images")
+		return confinement{}, errdefs.New(errdefs.Invalid, "image: only the docker runtime uses images")
 	}
 	return confinement{name: record.RuntimeBwrap, net: record.NetNone}, nil
-}
-
-// limitsOf reads the limits of a request; 0 is none.
-func limitsOf(r *sandboxv1.ResourceLimits) (record.Limits, error) {
-	for _, f := range []struct {
-		name               string
-		value, least, most int64
-	}{
-		{"memory_bytes", r.GetMemoryBytes(), 1 << 20, math.MaxInt64},
-		{"cpu_quota", r.GetCpuQuota(), 1000, 4096 * wireconv.CPUPeriod.Microseconds()}, // the kernel's least
-		{"cpu_shares", r.GetCpuShares(), 2, 1 << 18},                                   // the kernel's
-		{"pids_limit", r.GetPidsLimit(), 1, 1 << 22},                                   // the kernel's most, see proc_sys_kernel(5)
-		{"disk_bytes", r.GetDiskBytes(), 1, math.MaxInt64},
-		{"disk_inodes", r.GetDiskInodes(), 1, math.MaxInt64},
-	} {
-		if f.value != 0 && (f.value < f.least || f.value > f.most) {
-			return record.Limits{}, errdefs.New(errdefs.Invalid, "resources.%s: %d is not between %d and %d", f.name, f.value, f.least, f.most)
-		}
-	}
-	return wireconv.DecodeLimits(r), nil
 }
 
 // maxLabelBytes bounds a sandbox's labels, which its record holds.
@@ -131,7 +100,7 @@ func checkLabels(labels map[string]string) error {
 	size := 0
 	for name, value := range labels {
 		if name == "" {
-			return errdefs.New(errdefs.Invalid, "labels: one has no name")
+			return errdefs.New(errdefs.Invalid, "labels: a label has no name")
 		}
 		size += len(name) + len(value)
 	}
@@ -139,21 +108,6 @@ func checkLabels(labels map[string]string) error {
 		return errdefs.New(errdefs.Invalid, "labels: %d bytes are more than %d", size, maxLabelBytes)
 	}
 	return nil
-}
-
-// durationOf reads a duration of a request; absent or 0 is the default.
-func durationOf(field string, d *durationpb.Duration, standard time.Duration) (time.Duration, error) {
-	switch {
-	case d == nil:
-		return standard, nil
-	case d.CheckValid() != nil:
-		return 0, errdefs.New(errdefs.Invalid, "%s: is no duration", field)
-	case d.AsDuration() < 0:
-		return 0, errdefs.New(errdefs.Invalid, "%s: %s is negative", field, d.AsDuration())
-	case d.AsDuration() == 0:
-		return standard, nil
-	}
-	return d.AsDuration(), nil
 }
 
 // describe tells what a sandbox is and how it stands.

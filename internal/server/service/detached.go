@@ -78,7 +78,7 @@ func (s *Service) awaitDetached(ctx context.Context, sb *record.Sandbox, client 
 
 // ListExecs lists the detached commands of a running sandbox.
 func (c *sandboxServer) ListExecs(ctx context.Context, r *sandboxv1.ListExecsRequest) (*sandboxv1.ListExecsResponse, error) {
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}

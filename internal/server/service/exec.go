@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
@@ -20,6 +19,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // Exec runs a command and returns what it wrote.
@@ -57,8 +57,12 @@ type job struct {
 }
 
 // newExec checks what is asked for.
-func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, error) {
-	sb, err := s.sandbox(ctx, r.SandboxId)
+func (s *Service) newExec(ctx context.Context, m *sandboxv1.ExecRequest) (*job, error) {
+	r, err := wireconv.DecodeExec(m)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := s.sandbox(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -66,13 +70,13 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 		return nil, err
 	}
 	if len(r.Command) > maxArgumentBytes {
-		return nil, errdefs.New(errdefs.Invalid, "command: is longer than the %d bytes that an argument may have", maxArgumentBytes)
+		return nil, errdefs.New(errdefs.Invalid, "command: longer than %d bytes", maxArgumentBytes)
 	}
 	env, err := environment(sb, r.Env)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := workDir(sb, r.Workdir)
+	dir, err := workDir(sb, r.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +84,13 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 	if err != nil {
 		return nil, err
 	}
-	input := []byte(r.Stdin)
-	if len(r.StdinBytes) > 0 {
-		if len(input) > 0 {
-			return nil, errdefs.New(errdefs.Invalid, "stdin_bytes: stands in place of stdin, which is given too")
-		}
-		input = r.StdinBytes
-	}
 	command := api.Command{
 		Argv: []string{"/bin/sh", "-c", r.Command}, Env: env, Dir: dir, Timeout: timeout,
-		Detached: r.Detach, Kept: r.Detach, NoInput: len(input) == 0,
+		Detached: r.Detach, Kept: r.Detach, NoInput: len(r.Stdin) == 0,
 	}
 	j := &job{sandbox: sb, client: api.At(sb.Dir()), timeout: timeout, detach: r.Detach, named: r.Detach, gone: notRunning(sb)}
 	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
-		return j.execute(ctx, command, input, stdout, stderr)
+		return j.execute(ctx, command, r.Stdin, stdout, stderr)
 	}
 	return j, nil
 }
@@ -103,23 +100,20 @@ func (s *Service) newExec(ctx context.Context, r *sandboxv1.ExecRequest) (*job, 
 const maxArgumentBytes = 32*4096 - 1
 
 func checkCommand(command string) error {
-	if err := required("command", command); err != nil {
-		return err
-	}
 	if strings.ContainsRune(command, 0) {
-		return errdefs.New(errdefs.Invalid, "command: holds a NUL")
+		return errdefs.New(errdefs.Invalid, "command: contains a NUL")
 	}
 	return nil
 }
 
-// timeout is how long a command may run; 0 is for ever.
-func (s *Service) timeout(d *durationpb.Duration, standard time.Duration) (time.Duration, error) {
+// timeout is how long a command may run, standard if the request leaves it open; 0: no limit.
+func (s *Service) timeout(asked, standard time.Duration) (time.Duration, error) {
 	most := s.config.Runtime.MaxTimeout
-	t, err := durationOf("timeout", d, standard)
-	if err == nil && most > 0 && (t > most || t == 0) {
-		return 0, errdefs.New(errdefs.Invalid, "timeout: %s is beyond runtime.max_timeout %s", t, most)
+	t := cmp.Or(asked, standard)
+	if most > 0 && (t > most || t == 0) {
+		return 0, errdefs.New(errdefs.Invalid, "timeout: %s is longer than runtime.max_timeout %s", t, most)
 	}
-	return t, err
+	return t, nil
 }
 
 // workDir is where a command starts: a relative directory is one of the
@@ -127,9 +121,9 @@ func (s *Service) timeout(d *durationpb.Duration, standard time.Duration) (time.
 func workDir(sb *record.Sandbox, dir string) (string, error) {
 	switch {
 	case strings.ContainsRune(dir, 0):
-		return "", errdefs.New(errdefs.Invalid, "workdir: holds a NUL")
+		return "", errdefs.New(errdefs.Invalid, "workdir: contains a NUL")
 	case len(dir) >= unix.PathMax:
-		return "", errdefs.New(errdefs.Invalid, "workdir: is longer than %d bytes", unix.PathMax-1)
+		return "", errdefs.New(errdefs.Invalid, "workdir: longer than %d bytes", unix.PathMax-1)
 	case slices.Contains(strings.Split(dir, "/"), ".."):
 		return "", errdefs.New(errdefs.Invalid, `workdir: ".." is not allowed`)
 	case dir == "" || path.IsAbs(dir):

@@ -11,38 +11,20 @@ import (
 	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
-// parsePath reads a path of the wire.
-func parsePath(field, text string) (vpath.Path, error) {
-	p, err := vpath.ParseText(text)
-	if err != nil {
-		return "", errdefs.New(errdefs.Invalid, "%s: %w", field, err)
-	}
-	return p, nil
-}
-
-// parseFilePath is parsePath for what must name something.
-func parseFilePath(text string) (vpath.Path, error) {
-	p, err := parsePath("file_path", text)
-	if err == nil && p.IsRoot() {
-		err = errdefs.New(errdefs.Invalid, "file_path: is required")
-	}
-	return p, err
-}
-
 // chunkBytes is how much of a file goes into one message.
 const chunkBytes = 64 << 10
 
 // DownloadFile sends a file in pieces.
-func (c *codebaseServer) DownloadFile(r *sandboxv1.DownloadFileRequest, to sandboxv1.CodebaseService_DownloadFileServer) error {
-	files, err := c.service.files(to.Context(), r.CodebaseId)
+func (c *codebaseServer) DownloadFile(m *sandboxv1.DownloadFileRequest, to sandboxv1.CodebaseService_DownloadFileServer) error {
+	r, err := wireconv.DecodeCodebaseFile(m)
 	if err != nil {
 		return err
 	}
-	p, err := parseFilePath(r.FilePath)
+	files, err := c.service.files(to.Context(), r.Codebase)
 	if err != nil {
 		return err
 	}
-	f, _, err := files.OpenFile(p)
+	f, _, err := files.OpenFile(r.Path)
 	if err != nil {
 		return err
 	}
@@ -59,22 +41,22 @@ func (c *codebaseServer) DownloadFile(r *sandboxv1.DownloadFileRequest, to sandb
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 			return nil
 		case err != nil:
-			return errdefs.New(errdefs.Internal, "download %s: %w", p, err)
+			return errdefs.New(errdefs.Internal, "download %s: %w", r.Path, err)
 		}
 	}
 }
 
 // ListFiles lists a directory, or all below it.
-func (c *codebaseServer) ListFiles(ctx context.Context, r *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
-	files, err := c.service.files(ctx, r.CodebaseId)
+func (c *codebaseServer) ListFiles(ctx context.Context, m *sandboxv1.ListFilesRequest) (*sandboxv1.ListFilesResponse, error) {
+	r, err := wireconv.DecodeListFiles(m)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parsePath("path", r.Path)
+	files, err := c.service.files(ctx, r.Codebase)
 	if err != nil {
 		return nil, err
 	}
-	list, err := files.List(ctx, p, r.Recursive)
+	list, err := files.List(ctx, r.Path, r.Recursive)
 	if err != nil {
 		return nil, err
 	}
@@ -86,17 +68,17 @@ func (c *codebaseServer) ListFiles(ctx context.Context, r *sandboxv1.ListFilesRe
 }
 
 // DeleteFile removes a file, or a directory and all below it.
-func (c *codebaseServer) DeleteFile(ctx context.Context, r *sandboxv1.DeleteFileRequest) (*sandboxv1.Empty, error) {
-	files, err := c.service.files(ctx, r.CodebaseId)
+func (c *codebaseServer) DeleteFile(ctx context.Context, m *sandboxv1.DeleteFileRequest) (*sandboxv1.Empty, error) {
+	r, err := wireconv.DecodeCodebaseFile(m)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parseFilePath(r.FilePath)
+	files, err := c.service.files(ctx, r.Codebase)
 	if err != nil {
 		return nil, err
 	}
-	if err := files.Remove(p); err != nil {
+	if err := files.Remove(r.Path); err != nil {
 		return nil, err
 	}
-	return &sandboxv1.Empty{}, c.service.tell(ctx, files.ID(), "", []vpath.Path{p})
+	return &sandboxv1.Empty{}, c.service.tell(ctx, files.ID(), "", []vpath.Path{r.Path})
 }

@@ -10,8 +10,12 @@ import (
 )
 
 // Logs sends what the detached commands of a sandbox wrote.
-func (c *sandboxServer) Logs(r *sandboxv1.LogsRequest, to sandboxv1.SandboxService_LogsServer) error {
-	sb, err := c.service.sandbox(to.Context(), r.SandboxId)
+func (c *sandboxServer) Logs(m *sandboxv1.LogsRequest, to sandboxv1.SandboxService_LogsServer) error {
+	r, err := wireconv.DecodeLogs(m)
+	if err != nil {
+		return err
+	}
+	sb, err := c.service.sandbox(to.Context(), r.Sandbox)
 	if err != nil {
 		return err
 	}

@@ -14,14 +14,18 @@ import (
 
 // SetPolicy replaces the rules of a sandbox. It returns when nothing is
 // answered by the old ones any more.
-func (c *sandboxServer) SetPolicy(ctx context.Context, r *sandboxv1.SetPolicyRequest) (*sandboxv1.Sandbox, error) {
+func (c *sandboxServer) SetPolicy(ctx context.Context, m *sandboxv1.SetPolicyRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	rules, sent, err := rulesOf(r.Permissions)
+	r, err := wireconv.DecodeSetPolicy(m)
 	if err != nil {
 		return nil, err
 	}
+	rules := r.Rules.Policy
+	if err := checkRules(rules); err != nil {
+		return nil, err
+	}
 	// Not while it starts: the supervisor reads the record once.
-	sb, unlock, err := s.locked(ctx, r.SandboxId)
+	sb, unlock, err := s.locked(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +33,7 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, r *sandboxv1.SetPolicyReq
 	if err := checkRuleRoom(sb.Record(), rules); err != nil {
 		return nil, err
 	}
-	err = sb.ReplaceRules(rules, policy.Attribute(rules, wireconv.SentNote), "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(r *record.Record) { r.Served.Sent = sent })
+	err = sb.ReplaceRules(rules, policy.Attribute(rules, wireconv.SentNote), "asked of the server by "+vpath.Escape(callerOf(ctx).Name), func(rec *record.Record) { rec.Served.Sent = r.Rules.Sent })
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +48,12 @@ func (c *sandboxServer) SetPolicy(ctx context.Context, r *sandboxv1.SetPolicyReq
 }
 
 // ExplainPolicy says what a path is to a sandbox, and by which rule.
-func (c *sandboxServer) ExplainPolicy(ctx context.Context, r *sandboxv1.ExplainPolicyRequest) (*sandboxv1.ExplainPolicyResponse, error) {
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+func (c *sandboxServer) ExplainPolicy(ctx context.Context, m *sandboxv1.ExplainPolicyRequest) (*sandboxv1.ExplainPolicyResponse, error) {
+	r, err := wireconv.DecodeSandboxPath(m)
 	if err != nil {
 		return nil, err
 	}
-	p, err := parsePath("path", r.Path)
+	sb, err := c.service.sandbox(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -62,5 +66,5 @@ func (c *sandboxServer) ExplainPolicy(ctx context.Context, r *sandboxv1.ExplainP
 	if err != nil {
 		return nil, err
 	}
-	return wireconv.EncodeExplanation(compiled.Explain(p), record.Served.Sent), nil
+	return wireconv.EncodeExplanation(compiled.Explain(r.Path), record.Served.Sent), nil
 }

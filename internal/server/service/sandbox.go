@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -30,9 +31,13 @@ type sandboxServer struct {
 }
 
 // CreateSandbox makes a sandbox of a codebase. It does not start it.
-func (c *sandboxServer) CreateSandbox(ctx context.Context, r *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
+func (c *sandboxServer) CreateSandbox(ctx context.Context, m *sandboxv1.CreateSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	entry, err := s.codebase(ctx, r.CodebaseId)
+	r, err := wireconv.DecodeCreateSandbox(m)
+	if err != nil {
+		return nil, err
+	}
+	entry, err := s.codebase(ctx, r.Codebase)
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +88,6 @@ func workspaceOf(caller auth.Caller, atHostPath bool, of store.Codebase, source 
 	return string(source.Path), caller.ReachHost()
 }
 
-// userOf is whom commands are inside, nil for whom the runtime has, and which home directory
-// they have.
-func userOf(r *sandboxv1.CreateSandboxRequest, runtime string) (uid *uint32, home string, err error) {
-	if uid, err = record.ParseUser(r.User); err != nil {
-		return nil, "", err
-	}
-	if err := record.CheckUser(uid, runtime); err != nil {
-		return nil, "", err
-	}
-	home, err = record.ParseHome(r.Home)
-	return uid, home, err
-}
-
 // checkNewName refuses a name that no sandbox can have; "" is none.
 func checkNewName(name string) error {
 	if name == "" {
@@ -108,44 +100,22 @@ func checkNewName(name string) error {
 }
 
 // newRecord checks what is asked for and makes a record of it.
-func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxRequest, of store.Codebase) (record.Record, error) {
+func (s *Service) newRecord(caller auth.Caller, r wireconv.NewSandbox, of store.Codebase) (record.Record, error) {
 	how, err := s.runtimeOf(caller, r.Runtime, r.Image)
 	if err != nil {
 		return record.Record{}, err
 	}
-	uid, home, err := userOf(r, how.name)
+	rules := r.Rules.Policy
+	err = cmp.Or(
+		record.CheckUser(r.UID, how.name), checkNewName(r.Name), checkRules(rules), r.Git.Check(), checkLabels(r.Labels), checkSync(r.Sync, of),
+	)
 	if err != nil {
-		return record.Record{}, err
-	}
-	if err := checkNewName(r.Name); err != nil {
-		return record.Record{}, err
-	}
-	limits, err := limitsOf(r.Resources)
-	if err != nil {
-		return record.Record{}, err
-	}
-	rules, sent, err := rulesOf(r.Permissions)
-	if err != nil {
-		return record.Record{}, err
-	}
-	git := wireconv.DecodeGit(r.GitUser)
-	if err := git.Check(); err != nil {
-		return record.Record{}, err
-	}
-	if err := checkLabels(r.Labels); err != nil {
 		return record.Record{}, err
 	}
 	served := &record.Served{
-		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: sent, Labels: r.Labels, Git: git,
+		CodebaseID: string(of.ID), OwnerID: of.OwnerID, Sent: r.Rules.Sent, Labels: r.Labels, Git: r.Git, Sync: r.Sync,
 	}
-	if served.Sync, err = syncModeOf(r.Sync, of); err != nil {
-		return record.Record{}, err
-	}
-	lives, err := durationOf("expires_in", r.ExpiresIn, s.config.Sandbox.DefaultExpiration)
-	if err != nil {
-		return record.Record{}, err
-	}
-	if lives > 0 {
+	if lives := cmp.Or(r.ExpiresIn, s.config.Sandbox.DefaultExpiration); lives > 0 {
 		served.ExpiresAt = time.Now().UTC().Add(lives)
 	}
 	files, err := s.codebases.Get(of.ID)
@@ -167,13 +137,13 @@ func (s *Service) newRecord(caller auth.Caller, r *sandboxv1.CreateSandboxReques
 	at, err := workspaceOf(caller, r.AtHostPath, of, source)
 	return record.Record{
 		Name: r.Name, Source: source, Workspace: at, Rules: rules, PolicyNote: policy.Attribute(rules, wireconv.SentNote),
-		Runtime: how.name, Image: how.image, UID: uid, Home: home, Net: how.net, Limits: limits, Ignore: ignored, Served: served,
+		Runtime: how.name, Image: how.image, UID: r.UID, Home: r.Home, Net: how.net, Limits: r.Limits, Ignore: ignored, Served: served,
 	}, err
 }
 
 // GetSandbox describes a sandbox.
 func (c *sandboxServer) GetSandbox(ctx context.Context, r *sandboxv1.GetSandboxRequest) (*sandboxv1.Sandbox, error) {
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -181,23 +151,22 @@ func (c *sandboxServer) GetSandbox(ctx context.Context, r *sandboxv1.GetSandboxR
 }
 
 // ListSandboxes lists a page of sandboxes, the oldest first.
-func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
+func (c *sandboxServer) ListSandboxes(ctx context.Context, m *sandboxv1.ListSandboxesRequest) (*sandboxv1.ListSandboxesResponse, error) {
 	s := c.service
-	owner, err := callerOf(ctx).ListFor(r.OwnerId)
+	r, err := wireconv.DecodeListSandboxes(m)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.page(r.PageSize, r.PageToken)
+	owner, err := callerOf(ctx).ListFor(r.OwnerID)
 	if err != nil {
 		return nil, err
 	}
-	filter := store.SandboxFilter{OwnerID: owner, Name: r.Name}
-	if r.CodebaseId != "" {
-		if _, err := s.codebase(ctx, r.CodebaseId); err != nil {
+	if r.Codebase != "" {
+		if _, err := s.codebase(ctx, r.Codebase); err != nil {
 			return nil, err
 		}
-		filter.CodebaseID = id.Codebase(r.CodebaseId)
 	}
+	page, filter := s.page(r.Page), store.SandboxFilter{OwnerID: owner, Name: r.Name, CodebaseID: r.Codebase}
 	answer := &sandboxv1.ListSandboxesResponse{}
 	size, before := 0, ""
 	for {
@@ -232,7 +201,7 @@ func (c *sandboxServer) ListSandboxes(ctx context.Context, r *sandboxv1.ListSand
 
 // listed describes a sandbox of the index as r asks for, or returns nil if it has not
 // all the labels or is not there any more.
-func (s *Service) listed(ctx context.Context, entry store.Sandbox, r *sandboxv1.ListSandboxesRequest) (*sandboxv1.Sandbox, error) {
+func (s *Service) listed(ctx context.Context, entry store.Sandbox, r wireconv.ListSandboxes) (*sandboxv1.Sandbox, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -277,7 +246,7 @@ const settlePatience = 20 * time.Second
 // StartSandbox starts a sandbox that does not run.
 func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	sb, unlock, err := s.locked(ctx, r.SandboxId)
+	sb, unlock, err := s.lockedFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -305,7 +274,7 @@ func (c *sandboxServer) StartSandbox(ctx context.Context, r *sandboxv1.StartSand
 // StopSandbox ends everything that runs in a sandbox.
 func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandboxRequest) (*sandboxv1.Sandbox, error) {
 	s := c.service
-	sb, unlock, err := s.locked(ctx, r.SandboxId)
+	sb, unlock, err := s.lockedFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -320,9 +289,13 @@ func (c *sandboxServer) StopSandbox(ctx context.Context, r *sandboxv1.StopSandbo
 }
 
 // DestroySandbox removes a sandbox with its delta.
-func (c *sandboxServer) DestroySandbox(ctx context.Context, r *sandboxv1.DestroySandboxRequest) (*sandboxv1.Empty, error) {
+func (c *sandboxServer) DestroySandbox(ctx context.Context, m *sandboxv1.DestroySandboxRequest) (*sandboxv1.Empty, error) {
 	s := c.service
-	sb, unlock, err := s.locked(ctx, r.SandboxId)
+	r, err := wireconv.DecodeDestroySandbox(m)
+	if err != nil {
+		return nil, err
+	}
+	sb, unlock, err := s.locked(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -413,33 +386,44 @@ func (s *Service) destroy(ctx context.Context, sb *record.Sandbox) (lost int, er
 	return lost, err
 }
 
-// sandbox returns the sandbox id if the caller may know of it.
-func (s *Service) sandbox(ctx context.Context, key string) (*record.Sandbox, error) {
-	if err := required("sandbox_id", key); err != nil {
-		return nil, err
-	}
-	parsed, err := id.ParseSandbox(key)
+// sandboxFor returns the sandbox that a request is about, if the caller may know of it.
+func (s *Service) sandboxFor(ctx context.Context, r interface{ GetSandboxId() string }) (*record.Sandbox, error) {
+	key, err := wireconv.SandboxID(r)
 	if err != nil {
 		return nil, err
 	}
-	entry, err := s.store.Sandbox(ctx, parsed)
+	return s.sandbox(ctx, key)
+}
+
+// sandbox returns a sandbox if the caller may know of it.
+func (s *Service) sandbox(ctx context.Context, key record.ID) (*record.Sandbox, error) {
+	entry, err := s.store.Sandbox(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	if err := callerOf(ctx).Reach(entry.OwnerID, "sandbox", key); err != nil {
+	if err := callerOf(ctx).Reach(entry.OwnerID, "sandbox", string(key)); err != nil {
 		return nil, err
 	}
 	return s.open(ctx, entry)
 }
 
-// locked is sandbox, with its lock, which unlock gives back. Who may not know of a
-// sandbox does not wait for it either.
-func (s *Service) locked(ctx context.Context, id string) (sb *record.Sandbox, unlock func(), err error) {
-	if _, err := s.sandbox(ctx, id); err != nil {
+// lockedFor is sandboxFor, with the sandbox's lock, which unlock gives back.
+func (s *Service) lockedFor(ctx context.Context, r interface{ GetSandboxId() string }) (sb *record.Sandbox, unlock func(), err error) {
+	key, err := wireconv.SandboxID(r)
+	if err != nil {
 		return nil, nil, err
 	}
-	unlock = s.lives.lock(id)
-	if sb, err = s.sandbox(ctx, id); err != nil {
+	return s.locked(ctx, key)
+}
+
+// locked is sandbox, with the sandbox's lock, which unlock gives back. A caller who may not know of
+// a sandbox does not wait for it either.
+func (s *Service) locked(ctx context.Context, key record.ID) (sb *record.Sandbox, unlock func(), err error) {
+	if _, err := s.sandbox(ctx, key); err != nil {
+		return nil, nil, err
+	}
+	unlock = s.lives.lock(string(key))
+	if sb, err = s.sandbox(ctx, key); err != nil {
 		unlock()
 		return nil, nil, err
 	}

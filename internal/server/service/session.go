@@ -59,9 +59,13 @@ func (x *sessionIndex) forget(id record.ID) {
 }
 
 // CreateSession starts a shell that stays.
-func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSessionRequest) (*sandboxv1.Session, error) {
+func (c *sandboxServer) CreateSession(ctx context.Context, m *sandboxv1.CreateSessionRequest) (*sandboxv1.Session, error) {
 	s := c.service
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	r, err := wireconv.DecodeCreateSession(m)
+	if err != nil {
+		return nil, err
+	}
+	sb, err := s.sandbox(ctx, r.Sandbox)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +74,7 @@ func (c *sandboxServer) CreateSession(ctx context.Context, r *sandboxv1.CreateSe
 		return nil, err
 	}
 	if strings.ContainsRune(r.Shell, 0) {
-		return nil, errdefs.New(errdefs.Invalid, "shell: holds a NUL")
+		return nil, errdefs.New(errdefs.Invalid, "shell: contains a NUL")
 	}
 	client, err := s.running(ctx, sb)
 	if err != nil {
@@ -104,7 +108,7 @@ func sessionError(field string, err error) error {
 
 // GetSession describes a session.
 func (c *sandboxServer) GetSession(ctx context.Context, r *sandboxv1.GetSessionRequest) (*sandboxv1.Session, error) {
-	found, err := c.service.session(ctx, r.SessionId)
+	found, err := c.service.sessionFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,7 @@ func (c *sandboxServer) GetSession(ctx context.Context, r *sandboxv1.GetSessionR
 // ListSessions lists the sessions of a sandbox, the oldest first. One that does
 // not run has none.
 func (c *sandboxServer) ListSessions(ctx context.Context, r *sandboxv1.ListSessionsRequest) (*sandboxv1.ListSessionsResponse, error) {
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -131,14 +135,14 @@ func (c *sandboxServer) ListSessions(ctx context.Context, r *sandboxv1.ListSessi
 
 // DestroySession ends a session's shell and all that it started.
 func (c *sandboxServer) DestroySession(ctx context.Context, r *sandboxv1.DestroySessionRequest) (*sandboxv1.Empty, error) {
-	found, err := c.service.session(ctx, r.SessionId)
+	found, err := c.service.sessionFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := found.client.CloseSession(ctx, r.SessionId); err != nil {
+	if err := found.client.CloseSession(ctx, found.session.ID); err != nil {
 		return nil, err
 	}
-	c.service.sessions.remove(r.SessionId)
+	c.service.sessions.remove(found.session.ID)
 	return &sandboxv1.Empty{}, nil
 }
 
@@ -157,7 +161,7 @@ func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sa
 	if err != nil {
 		return neverStarted(err)
 	}
-	found, err := c.service.session(to.Context(), r.SessionId)
+	found, err := c.service.sessionFor(to.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -174,8 +178,9 @@ func (c *sandboxServer) SessionExecStream(r *sandboxv1.SessionExecRequest, to sa
 const sessionTimeout = 30 * time.Second
 
 // newSessionExec checks what is asked for.
-func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRequest) (*job, error) {
-	if err := required("session_id", r.SessionId); err != nil {
+func (s *Service) newSessionExec(ctx context.Context, m *sandboxv1.SessionExecRequest) (*job, error) {
+	r, err := wireconv.DecodeSessionExec(m)
+	if err != nil {
 		return nil, err
 	}
 	if err := checkCommand(r.Command); err != nil {
@@ -189,18 +194,18 @@ func (s *Service) newSessionExec(ctx context.Context, r *sandboxv1.SessionExecRe
 	if err != nil {
 		return nil, err
 	}
-	sb, err := s.sandboxOf(ctx, r.SessionId)
+	sb, err := s.sandboxOf(ctx, r.Session)
 	if err != nil {
 		return nil, err
 	}
 	client := api.At(sb.Dir())
 	command := api.SessionCommand{Text: r.Command, Timeout: timeout}
-	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: id.NoSuch("session", r.SessionId)}
+	j := &job{sandbox: sb, client: client, timeout: timeout, detach: r.Detach, named: r.Detach, gone: id.NoSuch("session", string(r.Session))}
 	j.run = func(ctx context.Context, stdout, stderr *os.File) (api.Exit, error) {
 		if r.Detach {
-			return j.sessionStart(ctx, r.SessionId, command, stdout, stderr)
+			return j.sessionStart(ctx, string(r.Session), command, stdout, stderr)
 		}
-		return client.SessionExec(ctx, r.SessionId, command, stdout, stderr)
+		return client.SessionExec(ctx, string(r.Session), command, stdout, stderr)
 	}
 	return j, nil
 }
@@ -223,11 +228,11 @@ func (j *job) sessionStart(ctx context.Context, id string, command api.SessionCo
 
 // sandboxOf returns the sandbox in which a session is, or was when it was last
 // heard of, if the caller may know of it.
-func (s *Service) sandboxOf(ctx context.Context, session string) (*record.Sandbox, error) {
-	if in, known := s.sessions.get(session); known {
-		sb, err := s.sandbox(ctx, string(in))
+func (s *Service) sandboxOf(ctx context.Context, session id.Session) (*record.Sandbox, error) {
+	if in, known := s.sessions.get(string(session)); known {
+		sb, err := s.sandbox(ctx, in)
 		if errdefs.Is(err, errdefs.NotFound) {
-			err = id.NoSuch("session", session)
+			err = id.NoSuch("session", string(session))
 		}
 		return sb, err
 	}
@@ -242,16 +247,20 @@ type foundSession struct {
 	session api.Session
 }
 
+// sessionFor returns the session that a request is about, if the caller may know of it.
+func (s *Service) sessionFor(ctx context.Context, r interface{ GetSessionId() string }) (foundSession, error) {
+	key, err := wireconv.SessionID(r)
+	if err != nil {
+		return foundSession{}, err
+	}
+	return s.session(ctx, key)
+}
+
 // session returns a session that the caller may know of.
-func (s *Service) session(ctx context.Context, key string) (foundSession, error) {
-	if err := required("session_id", key); err != nil {
-		return foundSession{}, err
-	}
-	if _, err := id.ParseSession(key); err != nil {
-		return foundSession{}, err
-	}
+func (s *Service) session(ctx context.Context, of id.Session) (foundSession, error) {
+	key := string(of)
 	if in, known := s.sessions.get(key); known {
-		found, err := s.sessionIn(ctx, string(in), key)
+		found, err := s.sessionIn(ctx, in, key)
 		if !errdefs.Is(err, errdefs.NotFound) {
 			return found, err
 		}
@@ -267,7 +276,7 @@ func (s *Service) session(ctx context.Context, key string) (foundSession, error)
 		}
 		for _, entry := range entries {
 			bounded, cancel := context.WithTimeout(ctx, answerPatience)
-			found, err := s.sessionIn(bounded, string(entry.ID), key)
+			found, err := s.sessionIn(bounded, entry.ID, key)
 			cancel()
 			switch {
 			case err == nil:
@@ -283,7 +292,7 @@ func (s *Service) session(ctx context.Context, key string) (foundSession, error)
 }
 
 // sessionIn looks for a session in a sandbox. Errors: NotFound.
-func (s *Service) sessionIn(ctx context.Context, in, key string) (foundSession, error) {
+func (s *Service) sessionIn(ctx context.Context, in record.ID, key string) (foundSession, error) {
 	sb, err := s.sandbox(ctx, in)
 	if err != nil {
 		return foundSession{}, err

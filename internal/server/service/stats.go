@@ -10,7 +10,7 @@ import (
 
 // GetStats says what a running sandbox uses.
 func (c *sandboxServer) GetStats(ctx context.Context, r *sandboxv1.GetStatsRequest) (*sandboxv1.Stats, error) {
-	sb, err := c.service.sandbox(ctx, r.SandboxId)
+	sb, err := c.service.sandboxFor(ctx, r)
 	if err != nil {
 		return nil, err
 	}

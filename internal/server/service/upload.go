@@ -12,6 +12,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/server/codebase"
+	"github.com/agentfense/agentfense/internal/server/wireconv"
 )
 
 // chunks is what a client uploads.
@@ -25,7 +26,6 @@ type incoming struct {
 	service  *Service
 	from     chunks
 	codebase *codebase.Codebase // nil before the first metadata
-	id       string             // as the client wrote it
 	file     *codebase.Upload   // nil between files
 	make     func() error       // makes what has no data, once that is sure
 	path     vpath.Path
@@ -42,7 +42,7 @@ func (c *codebaseServer) UploadFiles(from sandboxv1.CodebaseService_UploadFilesS
 		return err
 	}
 	return from.SendAndClose(&sandboxv1.UploadResult{
-		CodebaseId: in.id, FilePath: in.path.Text(), Size: in.last.SizeBytes, Checksum: in.last.MD5,
+		CodebaseId: string(in.codebase.ID()), FilePath: in.path.Text(), Size: in.last.SizeBytes, Checksum: in.last.MD5,
 	})
 }
 
@@ -53,7 +53,7 @@ func (c *codebaseServer) UploadTree(from sandboxv1.CodebaseService_UploadTreeSer
 		return err
 	}
 	return from.SendAndClose(&sandboxv1.UploadTreeResult{
-		CodebaseId: in.id, FileCount: int64(len(in.stored)), Size: in.bytes,
+		CodebaseId: string(in.codebase.ID()), FileCount: int64(len(in.stored)), Size: in.bytes,
 	})
 }
 
@@ -102,45 +102,42 @@ func (in *incoming) receive(most int) (err error) {
 
 // begin starts the next file.
 func (in *incoming) begin(m *sandboxv1.UploadChunk_Metadata) error {
-	switch {
-	case in.codebase == nil:
-		files, err := in.service.files(in.from.Context(), m.CodebaseId)
-		if err != nil {
-			return err
-		}
-		in.codebase, in.id = files, m.CodebaseId
-	case m.CodebaseId != "" && m.CodebaseId != in.id:
-		return errdefs.New(errdefs.Invalid, "metadata.codebase_id: another than the first")
+	var of codebase.ID
+	if in.codebase != nil {
+		of = in.codebase.ID()
 	}
-	p, err := parseFilePath(m.FilePath)
+	f, err := wireconv.DecodeUpload(m, of)
+	if err == nil && in.codebase == nil {
+		in.codebase, err = in.service.files(in.from.Context(), f.Codebase)
+	}
 	if err == nil {
-		err = checkTarget(m)
+		err = checkTarget(f)
 	}
 	if err != nil {
 		return err
 	}
-	in.path, in.last = p, codebase.Uploaded{}
+	in.path, in.last = f.Path, codebase.Uploaded{}
 	switch {
-	case m.Directory:
-		in.make = func() error { return in.codebase.MakeDir(p, m.Mode) }
-	case m.SymlinkTarget != "":
-		in.make = func() error { return in.codebase.MakeLink(p, vpath.DecodeText(m.SymlinkTarget)) }
+	case f.Directory:
+		in.make = func() error { return in.codebase.MakeDir(f.Path, f.Mode) }
+	case f.LinkTarget != "":
+		in.make = func() error { return in.codebase.MakeLink(f.Path, f.LinkTarget) }
 	default:
-		in.file, err = in.codebase.Upload(p, m.TotalSize, m.Mode)
+		in.file, err = in.codebase.Upload(f.Path, f.SizeBytes, f.Mode)
 	}
 	return err
 }
 
 // checkTarget refuses a link's target that no link could have. Whether it leads
 // anywhere does not matter: nothing follows it here.
-func checkTarget(m *sandboxv1.UploadChunk_Metadata) error {
-	switch target := vpath.DecodeText(m.SymlinkTarget); {
-	case strings.ContainsRune(target, 0):
-		return errdefs.New(errdefs.Invalid, "symlink_target: holds a NUL")
-	case len(target) >= unix.PathMax:
-		return errdefs.New(errdefs.Invalid, "symlink_target: is longer than %d bytes", unix.PathMax-1)
-	case target != "" && m.Directory:
-		return errdefs.New(errdefs.Invalid, "symlink_target: a directory has none")
+func checkTarget(f wireconv.Upload) error {
+	switch {
+	case strings.ContainsRune(f.LinkTarget, 0):
+		return errdefs.New(errdefs.Invalid, "symlink_target: contains a NUL")
+	case len(f.LinkTarget) >= unix.PathMax:
+		return errdefs.New(errdefs.Invalid, "symlink_target: longer than %d bytes", unix.PathMax-1)
+	case f.LinkTarget != "" && f.Directory:
+		return errdefs.New(errdefs.Invalid, "symlink_target: not allowed for a directory")
 	}
 	return nil
 }

@@ -13,19 +13,19 @@ import (
 )
 
 // WatchView sends what changes in a running sandbox's view.
-func (c *sandboxServer) WatchView(r *sandboxv1.WatchViewRequest, to sandboxv1.SandboxService_WatchViewServer) error {
+func (c *sandboxServer) WatchView(m *sandboxv1.WatchViewRequest, to sandboxv1.SandboxService_WatchViewServer) error {
 	s := c.service
 	ctx, cancel := context.WithCancel(to.Context())
 	defer cancel()
-	sb, err := s.sandbox(ctx, r.SandboxId)
+	r, err := wireconv.DecodeWatchView(m)
 	if err != nil {
 		return err
 	}
-	path, err := parsePath("path", r.Path)
+	sb, err := s.sandbox(ctx, r.Sandbox)
 	if err != nil {
 		return err
 	}
-	watch, err := api.At(sb.Dir()).Watch(ctx, path, r.Recursive)
+	watch, err := api.At(sb.Dir()).Watch(ctx, r.Path, r.Recursive)
 	if errdefs.Is(err, errdefs.NotFound) {
 		return notRunning(sb)
 	}

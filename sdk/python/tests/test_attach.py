@@ -229,7 +229,7 @@ def test_what_makes_no_sense_is_refused(sandbox: Sandbox) -> None:
         ([], {}, ValueError, "is a list of the program and its arguments"),
         (["\udcff"], {}, ValueError, "which UTF-8 cannot carry"),
         ([""], {}, InvalidConfigurationError, "argv: is required"),
-        (["a\0b"], {}, InvalidConfigurationError, "argv: holds a NUL"),
+        (["a\0b"], {}, InvalidConfigurationError, "argv: an argument contains a NUL"),
         (["true"], {"workdir": "no/such"}, InvalidConfigurationError, "workdir"),
         (["true"], {"terminal": (24, 65536)}, ValueError, "rows and columns are from 0 to 65535"),
         (["true"], {"timeout": 0}, ValueError, "more than 0 seconds"),

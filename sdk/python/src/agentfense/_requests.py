@@ -217,7 +217,7 @@ def chosen(paths: Paths) -> Chosen:
     given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
     texts = [path_of(path, "paths") for path in given]
     if "" in texts:
-        raise ValueError('an empty path: leave it out for all, or say "/"')
+        raise ValueError('empty path: leave it out, or give "/", for all paths')
     return [encode_path(inside_path(path)) or "/" for path in texts]
 
 

@@ -1,0 +1,79 @@
+package wireconv
+
+import (
+	"cmp"
+	"strings"
+
+	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/id"
+	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/apply"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
+)
+
+// Diff asks for a page of a sandbox's changes.
+type Diff struct {
+	Sandbox     id.Sandbox
+	Paths       []vpath.Path // none: all
+	NamesOnly   bool
+	ShownDigest string
+	Page        PageAfter
+	// PageDigest covers what the pages before showed; "" for a list of names.
+	PageDigest string
+}
+
+// DecodeDiff reads a request.
+func DecodeDiff(r *sandboxv1.DiffRequest) (d Diff, err error) {
+	d = Diff{NamesOnly: r.GetNamesOnly(), ShownDigest: r.GetShownDigest()}
+	if d.Sandbox, err = SandboxID(r); err != nil {
+		return d, err
+	}
+	if d.Paths, err = requestPaths(r.GetPaths()); err != nil {
+		return d, err
+	}
+	digest, last := splitDiffToken(r.GetPageToken())
+	d.PageDigest = digest
+	d.Page, err = requestPageAfter(r.GetPageSize(), last)
+	return d, err
+}
+
+const diffTokenMark = ":"
+
+// EncodeDiffToken returns the token of the page after the one that ends with last. digest covers
+// all that was shown, "" for a list of names.
+func EncodeDiffToken(digest string, last vpath.Path) string {
+	if digest == "" {
+		return last.Text()
+	}
+	return digest + diffTokenMark + last.Text()
+}
+
+// splitDiffToken is the reverse of EncodeDiffToken.
+func splitDiffToken(token string) (digest, path string) {
+	digest, path, found := strings.Cut(token, diffTokenMark)
+	if !found || !record.IsDigest(digest) {
+		return "", token
+	}
+	return digest, path
+}
+
+// DecodeApply reads a request.
+func DecodeApply(r *sandboxv1.ApplyRequest) (id.Sandbox, apply.Options, error) {
+	sb, err := SandboxID(r)
+	paths, pathErr := requestPaths(r.GetPaths())
+	return sb, apply.Options{Paths: paths, DryRun: r.GetDryRun(), Reviewed: r.GetReviewedDigest()}, cmp.Or(err, pathErr)
+}
+
+// DecodeReadChanges reads a request.
+func DecodeReadChanges(r *sandboxv1.ReadChangesRequest) (id.Sandbox, apply.Options, error) {
+	sb, err := SandboxID(r)
+	paths, pathErr := requestPaths(r.GetPaths())
+	return sb, apply.Options{Paths: paths, Reviewed: r.GetReviewedDigest()}, cmp.Or(err, pathErr)
+}
+
+// DecodeDiscard reads a request.
+func DecodeDiscard(r *sandboxv1.DiscardRequest) (id.Sandbox, apply.DiscardOptions, error) {
+	sb, err := SandboxID(r)
+	paths, pathErr := requestPaths(r.GetPaths())
+	return sb, apply.DiscardOptions{Paths: paths, DryRun: r.GetDryRun()}, cmp.Or(err, pathErr)
+}
