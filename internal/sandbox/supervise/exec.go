@@ -17,6 +17,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 )
 
 // execution is one command that runs.
@@ -30,8 +31,8 @@ type execution struct {
 	leader  int         // its pid on the host, once there is one
 	group   *cgroup.Group
 	before  cgroup.Usage // of the sandbox, when the command was about to start
-	changes changeSet
-	denials denialSet
+	changes effects.ChangeSet
+	denials effects.DenialSet
 	begun   time.Time
 
 	kept   *detachedCommand // nil for streams of a client's
@@ -233,7 +234,11 @@ func (s *supervisor) enterGroup(x *execution) error {
 // placed is called with the command's leader before the command starts.
 func (s *supervisor) placed(x *execution, pid int) error {
 	x.leader = pid
-	s.attribution.add(pid, x)
+	if x.shellOf != nil {
+		s.owners.AddShell(pid, x, x.shellOf.commandOf)
+	} else {
+		s.owners.Add(pid, x)
+	}
 	if x.group == nil {
 		return nil
 	}
@@ -270,14 +275,14 @@ func (s *supervisor) isUntouched() bool {
 // forget drops what the supervisor keeps of a command. Its group stays while
 // background processes live in it; the sandbox's end removes it.
 func (s *supervisor) forget(x *execution) {
-	s.attribution.end(x.leader, x)
+	s.owners.End(x.leader, x)
 	if x.inside != nil {
 		go func() {
 			<-x.inside.Done()
-			s.attribution.remove(x.leader, x)
+			s.owners.Remove(x.leader, x)
 		}()
 	} else {
-		s.attribution.remove(x.leader, x)
+		s.owners.Remove(x.leader, x)
 	}
 	s.mu.Lock()
 	delete(s.execs, x)
@@ -319,11 +324,11 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	// behind may be told of still.
 	s.view.Conclude(x)
 	var events []audit.Event
-	c := x.changes.take()
-	if !c.empty() {
-		events = append(events, c.event(x.id))
+	c := x.changes.Take()
+	if !c.IsEmpty() {
+		events = append(events, c.Event(x.id))
 	}
-	exit.ID, exit.Effects = x.id, effectsOf(&x.denials, c)
+	exit.ID, exit.Effects = x.id, effects.Of(&x.denials, c)
 	if after.OOMKills > before.OOMKills {
 		events = append(events, audit.ResourceLimitExceeded{
 			Exec: x.id, Resource: audit.ResourceMemory,

@@ -14,7 +14,7 @@ import (
 )
 
 // ownerOf returns the command of a thread, or nil.
-func (s *supervisor) ownerOf(tid int) any { return s.attribution.find(tid) }
+func (s *supervisor) ownerOf(tid int) any { return s.owners.Find(tid) }
 
 // onDenial writes a refusal into the audit log and adds it to what its command
 // was refused. It is called by fusefs while the process that was refused waits,
@@ -29,7 +29,7 @@ func (s *supervisor) onDenial(d fusefs.Denial) {
 	}
 	if x := d.Owner.(*execution); x != nil {
 		event.Exec = x.id
-		x.denials.note(d, string(event.Rule))
+		x.denials.Note(d, string(event.Rule))
 	}
 	s.append(event)
 }
@@ -38,10 +38,10 @@ func (s *supervisor) onDenial(d fusefs.Denial) {
 // the process that made the change waits for it.
 func (s *supervisor) onChange(c fusefs.Change) {
 	set := &s.background
-	if x := s.attribution.find(c.PID); x != nil {
+	if x := s.owners.Find(c.PID); x != nil {
 		set = &x.changes
 	}
-	set.note(c)
+	set.Note(c)
 	s.watches.note(c)
 }
 
@@ -79,22 +79,10 @@ func (s *supervisor) appendFirst(ev audit.Event) {
 // lastEvents are the end of a sandbox's run.
 func (s *supervisor) lastEvents() []audit.Event {
 	var events []audit.Event
-	if c := s.background.take(); !c.empty() {
-		events = append(events, c.event(""))
+	if c := s.background.Take(); !c.IsEmpty() {
+		events = append(events, c.Event(""))
 	}
 	return append(events, audit.SandboxStopped{})
-}
-
-func (c list) event(exec string) audit.FileChanged {
-	e := audit.FileChanged{
-		Exec:    exec,
-		Created: audit.Texts(c.Created), Modified: audit.Texts(c.Modified), Deleted: audit.Texts(c.Deleted),
-		Omitted: int64(c.Omitted),
-	}
-	for _, r := range c.Renamed {
-		e.Renamed = append(e.Renamed, audit.Rename{From: audit.Text(r.From), To: audit.Text(r.To)})
-	}
-	return e
 }
 
 func (x *execution) event(exit api.Exit) audit.CommandExecuted {

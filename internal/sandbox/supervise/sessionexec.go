@@ -16,6 +16,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 )
 
 // handleSessionExec runs one command in a session for the client at c, who ends
@@ -261,21 +262,21 @@ func (sess *session) sweep(limit context.Context) bool {
 // commandOf returns the command that a process below the shell's leader belongs
 // to: the one that runs, unless the process is older. line is the process and
 // its ancestors below the leader, the youngest first.
-func (sess *session) commandOf(line []member) *execution {
+func (sess *session) commandOf(line []effects.Process) *execution {
 	sess.mu.Lock()
 	defer sess.mu.Unlock()
 	if sess.current == nil || len(line) == 0 {
 		return nil
 	}
 	oldest := line[len(line)-1]
-	if pidInside(oldest.pid) == sess.pid {
+	if effects.PIDInside(oldest.PID) == sess.pid {
 		if len(line) == 1 {
 			return sess.current // the shell itself
 		}
 		oldest = line[len(line)-2]
 	}
-	switch age := int32(oldest.started - sess.loan.Started); {
-	case age > 0, age == 0 && pidInside(oldest.pid) > sess.loan.PID:
+	switch age := int32(oldest.Started - sess.loan.Started); {
+	case age > 0, age == 0 && effects.PIDInside(oldest.PID) > sess.loan.PID:
 		return sess.current
 	}
 	return nil

@@ -10,8 +10,8 @@
 // enter. A connection carries one request; that of an exec lasts as long as the command.
 // Descriptors travel inward only, as pipes. Package api has the protocol and its client.
 //
-// Lock order: trimmer.mu, then supervisor.mu, then attribution.mu, then session.mu, then
-// changeSet.mu; ringBuffer.mu, denialSet.mu and the output log's are taken alone.
+// Lock order: trimmer.mu, then supervisor.mu, then effects.Owners.mu, then session.mu, then
+// effects.ChangeSet.mu; ringBuffer.mu, effects.DenialSet.mu and the output log's are taken alone.
 package supervise
 
 import (
@@ -38,6 +38,7 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/outlog"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/launch"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/layer"
@@ -89,8 +90,8 @@ type supervisor struct {
 	stopping  chan struct{} // closed when it is time to go
 	gone      chan struct{} // closed when everything is let go
 
-	attribution attribution
-	background  changeSet // of processes whose command has ended
+	owners     effects.Owners[*execution]
+	background effects.ChangeSet // of processes whose command has ended
 
 	trimmer  trimmer
 	sessions sessionTable

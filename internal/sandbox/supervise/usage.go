@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/cgroup"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
+	"github.com/agentfense/agentfense/internal/sandbox/supervise/effects"
 	"github.com/agentfense/agentfense/internal/view/layer"
 )
 
@@ -102,7 +103,7 @@ func treeBelow(pid int) tree {
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is well-formed
 	for _, dir := range dirs {
 		p, _ := strconv.Atoi(filepath.Base(dir))
-		if fields := statOf(p); len(fields) > threads {
+		if fields := effects.StatFields(p); len(fields) > threads {
 			stats[p] = fields
 			children[int(numberOf(fields[parent]))] = append(children[int(numberOf(fields[parent]))], p)
 		}

@@ -1,10 +1,11 @@
-package supervise
+package effects
 
 import (
 	"slices"
 	"sync"
 
 	"github.com/agentfense/agentfense/internal/lib/vpath"
+	"github.com/agentfense/agentfense/internal/sandbox/audit"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 )
 
@@ -26,17 +27,17 @@ const (
 	deleted
 )
 
-// changeSet collects the net effect of one command on the names of the view:
+// ChangeSet collects the net effect of one command on the names of the view:
 // a file made and removed again leaves no trace.
-type changeSet struct {
+type ChangeSet struct {
 	mu      sync.Mutex
 	paths   map[vpath.Path]change
 	renamed map[vpath.Path]vpath.Path // to → from
 	omitted int
 }
 
-// note adds one change.
-func (s *changeSet) note(c fusefs.Change) {
+// Note adds one change.
+func (s *ChangeSet) Note(c fusefs.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.paths == nil {
@@ -59,7 +60,7 @@ func (s *changeSet) note(c fusefs.Change) {
 	}
 }
 
-func (s *changeSet) noteCreatedLocked(path vpath.Path) {
+func (s *ChangeSet) noteCreatedLocked(path vpath.Path) {
 	if s.paths[path] == deleted {
 		s.paths[path] = modified
 		return
@@ -67,7 +68,7 @@ func (s *changeSet) noteCreatedLocked(path vpath.Path) {
 	s.setLocked(path, created)
 }
 
-func (s *changeSet) noteDeletedLocked(path vpath.Path) {
+func (s *ChangeSet) noteDeletedLocked(path vpath.Path) {
 	if from, ok := s.renamed[path]; ok {
 		delete(s.renamed, path)
 		s.setLocked(from, deleted)
@@ -81,7 +82,7 @@ func (s *changeSet) noteDeletedLocked(path vpath.Path) {
 }
 
 // moveBelowLocked moves what is known of all below the directory from to to.
-func (s *changeSet) moveBelowLocked(from, to vpath.Path) {
+func (s *ChangeSet) moveBelowLocked(from, to vpath.Path) {
 	for p, c := range s.paths {
 		if p != from && p.Within(from) {
 			delete(s.paths, p)
@@ -92,7 +93,7 @@ func (s *changeSet) moveBelowLocked(from, to vpath.Path) {
 
 // noteRenamedLocked moves what is known of from to to, where something may have
 // been replaced.
-func (s *changeSet) noteRenamedLocked(from, to vpath.Path, replaced bool) {
+func (s *ChangeSet) noteRenamedLocked(from, to vpath.Path, replaced bool) {
 	if s.paths[from] == created {
 		delete(s.paths, from)
 		switch {
@@ -119,7 +120,7 @@ func (s *changeSet) noteRenamedLocked(from, to vpath.Path, replaced bool) {
 	s.renamed[to] = from
 }
 
-func (s *changeSet) setLocked(path vpath.Path, c change) {
+func (s *ChangeSet) setLocked(path vpath.Path, c change) {
 	if _, known := s.paths[path]; !known && (len(s.paths) >= maxChanges || len(path) > maxChangedPath) {
 		s.omitted++
 		return
@@ -127,19 +128,21 @@ func (s *changeSet) setLocked(path vpath.Path, c change) {
 	s.paths[path] = c
 }
 
-// list is a changeSet's content, each list sorted.
-type list struct {
+// Changes are the content of a ChangeSet, each list sorted.
+type Changes struct {
 	Created, Modified, Deleted []vpath.Path
-	Renamed                    []rename
+	Renamed                    []Rename
 	Omitted                    int
 }
 
-type rename struct{ From, To vpath.Path }
+// Rename is what was moved, and where to.
+type Rename struct{ From, To vpath.Path }
 
-func (s *changeSet) take() list {
+// Take returns what was noted, and forgets it.
+func (s *ChangeSet) Take() Changes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := list{Omitted: s.omitted}
+	out := Changes{Omitted: s.omitted}
 	for p, c := range s.paths {
 		p = p.Plain()
 		switch c {
@@ -152,12 +155,12 @@ func (s *changeSet) take() list {
 		}
 	}
 	for to, from := range s.renamed {
-		out.Renamed = append(out.Renamed, rename{From: from.Plain(), To: to.Plain()})
+		out.Renamed = append(out.Renamed, Rename{From: from.Plain(), To: to.Plain()})
 	}
 	slices.Sort(out.Created)
 	slices.Sort(out.Modified)
 	slices.Sort(out.Deleted)
-	slices.SortFunc(out.Renamed, func(a, b rename) int {
+	slices.SortFunc(out.Renamed, func(a, b Rename) int {
 		if a.To < b.To {
 			return -1
 		}
@@ -167,6 +170,20 @@ func (s *changeSet) take() list {
 	return out
 }
 
-func (c list) empty() bool {
+// IsEmpty reports whether there is no change.
+func (c Changes) IsEmpty() bool {
 	return len(c.Created)+len(c.Modified)+len(c.Deleted)+len(c.Renamed)+c.Omitted == 0
+}
+
+// Event is what the audit log has of the changes of the command exec, "" for none.
+func (c Changes) Event(exec string) audit.FileChanged {
+	e := audit.FileChanged{
+		Exec:    exec,
+		Created: audit.Texts(c.Created), Modified: audit.Texts(c.Modified), Deleted: audit.Texts(c.Deleted),
+		Omitted: int64(c.Omitted),
+	}
+	for _, r := range c.Renamed {
+		e.Renamed = append(e.Renamed, audit.Rename{From: audit.Text(r.From), To: audit.Text(r.To)})
+	}
+	return e
 }

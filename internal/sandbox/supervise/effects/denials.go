@@ -1,4 +1,4 @@
-package supervise
+package effects
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
-// denialSet collects what one command was refused.
-type denialSet struct {
+// DenialSet collects what one command was refused.
+type DenialSet struct {
 	mu    sync.Mutex
 	at    map[api.Denied]int // by all but the count
 	list  []api.Denied
@@ -20,8 +20,8 @@ type denialSet struct {
 	count int64
 }
 
-// note adds a refusal, or several alike.
-func (s *denialSet) note(d fusefs.Denial, rule string) {
+// Note adds a refusal, or several alike.
+func (s *DenialSet) Note(d fusefs.Denial, rule string) {
 	key := api.Denied{
 		Path: d.Path.Text(), Operation: d.Operation, Permission: d.Permission,
 		Rule: vpath.EncodeText(rule), RuleIndex: d.Rule, PID: d.PID, Program: vpath.EncodeText(d.Program),
@@ -47,8 +47,8 @@ func (s *denialSet) note(d fusefs.Denial, rule string) {
 	s.list[i].Count += int64(d.Count)
 }
 
-// effectsOf returns what a command was refused and did.
-func effectsOf(denials *denialSet, c list) api.Effects {
+// Of returns what a command was refused and did.
+func Of(denials *DenialSet, c Changes) api.Effects {
 	denials.mu.Lock()
 	defer denials.mu.Unlock()
 	e := api.Effects{Denied: slices.Clone(denials.list), DeniedCount: denials.count}
@@ -57,7 +57,7 @@ func effectsOf(denials *denialSet, c list) api.Effects {
 }
 
 // list returns the changes by path, as many as Effects take, and their number.
-func (c list) list() (list []api.Changed, count int64) {
+func (c Changes) list() (list []api.Changed, count int64) {
 	type entry struct {
 		path, from vpath.Path
 		kind       api.ChangeKind
