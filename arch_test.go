@@ -117,6 +117,7 @@ var inside = map[string]string{
 	"lib/failpoint":     "",
 	"lib/id":            "errdefs vpath",
 	"lib/linetest":      "",
+	"lib/pollfd":        "",
 	"lib/safefs":        "errdefs",
 	"lib/statedir":      "errdefs",
 	"lib/testenv":       "",

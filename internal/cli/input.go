@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
+
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // input is what a command gets as its standard input: ours.
@@ -39,10 +41,7 @@ type terminalInput struct{ file *os.File }
 
 func (t terminalInput) Read(b []byte) (int, error) {
 	for {
-		ready := []unix.PollFd{{Fd: int32(t.file.Fd()), Events: unix.POLLIN}}
-		if _, err := unix.Poll(ready, -1); errors.Is(err, unix.EINTR) {
-			continue
-		}
+		_, _ = pollfd.Wait(int(t.file.Fd()), unix.POLLIN, -1) // what is wrong, the read says
 		if foreground, err := isForeground(t.file); foreground || err != nil {
 			return t.file.Read(b)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // A Role is the part that a process plays in a sandbox.
@@ -91,8 +93,8 @@ func terminate(pid int) error {
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
 		return err
 	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(runTimeout.Milliseconds()))
-	if err == nil && n == 0 {
+	has, err := pollfd.Wait(fd, unix.POLLIN, runTimeout)
+	if err == nil && has == 0 {
 		err = context.DeadlineExceeded
 	}
 	return err

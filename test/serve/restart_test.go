@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
 )
 
@@ -77,10 +78,9 @@ func (s *server) killSupervisor(id string) {
 		s.t.Fatal(err)
 	}
 	// Readable when its last thread has ended, which has the locks.
-	eventually(s.t, "the supervisor has ended", func() bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, 0)
-		return err == nil && n == 1
-	})
+	if has, err := pollfd.Wait(process, unix.POLLIN, time.Minute); has == 0 || err != nil {
+		s.t.Fatalf("the supervisor has not ended, %v", err)
+	}
 }
 
 func TestASandboxWhoseSupervisorDiedIsInErrorAndStartsAgain(t *testing.T) {

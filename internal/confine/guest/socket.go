@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // Pair returns the two ends of a new guest socket: the supervisor's, for
@@ -144,10 +145,10 @@ func (r *received) readControl(oob []byte) bool {
 
 // hungUp reports whether the peer has closed its end.
 func (l link) hungUp() bool {
-	fds := []unix.PollFd{{Events: unix.POLLRDHUP}}
-	control(l.file, func(fd int) { fds[0].Fd = int32(fd) })
-	n, err := unix.Poll(fds, 0)
-	return err != nil || n > 0 && fds[0].Revents&(unix.POLLHUP|unix.POLLRDHUP|unix.POLLERR) != 0
+	var has int16
+	err := error(unix.EBADF)
+	control(l.file, func(fd int) { has, err = pollfd.Wait(fd, unix.POLLRDHUP, 0) })
+	return err != nil || has != 0
 }
 
 // control calls do with the descriptor, without the side effect of Fd, which

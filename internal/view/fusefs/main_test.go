@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
@@ -164,7 +165,7 @@ func (v *view) poll() error {
 		return err
 	}
 	defer unix.Close(fd)
-	_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	_, err = pollfd.Wait(fd, unix.POLLIN, 0)
 	return err
 }
 

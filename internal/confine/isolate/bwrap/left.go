@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // Bubblewrap's child waits for its parent on an eventfd. That has no end of file:
@@ -98,10 +99,9 @@ func killIf(pid int, is func() bool) (int, error) {
 
 // awaitEnd waits until the process of a pidfd has ended, or until ctx ends.
 func awaitEnd(ctx context.Context, pidfd int) {
-	const slice = 10 // milliseconds
+	const slice = 10 * time.Millisecond
 	for ctx.Err() == nil {
-		fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-		if n, err := unix.Poll(fds, slice); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+		if has, err := pollfd.Wait(pidfd, unix.POLLIN, slice); has != 0 || err != nil {
 			return
 		}
 	}

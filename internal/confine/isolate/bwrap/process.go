@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
@@ -148,7 +149,7 @@ func (p *process) finish(err error) {
 	defer cancel()
 	if init := p.init.Load(); init != nil {
 		unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
-		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(init.Fd()), Events: unix.POLLIN}}, int(endDelay.Milliseconds()))
+		_, _ = pollfd.Wait(int(init.Fd()), unix.POLLIN, endDelay)
 	} else if left := EndLeft(ctx, p.id, 0); left != nil {
 		fmt.Fprintln(&p.complaints, left)
 	}

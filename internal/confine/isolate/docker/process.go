@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // process is a started sandbox.
@@ -89,8 +90,8 @@ func (p *process) awaitEnd() {
 	}
 	// No thread waits: a pidfd is readable once the process has ended.
 	_ = raw.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && !errors.Is(err, unix.EINTR)
+		has, err := pollfd.Wait(int(fd), unix.POLLIN, 0)
+		return has != 0 || err != nil
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 // Verb is the first argument that makes the binary run Main.
@@ -99,7 +100,6 @@ func (p *Peer) identify(uid int) error {
 	var (
 		cred *unix.Ucred
 		fd   = -1
-		hung = []unix.PollFd{{Events: unix.POLLRDHUP}}
 	)
 	control := raw.Control(func(s uintptr) {
 		if cred, err = unix.GetsockoptUcred(int(s), unix.SOL_SOCKET, unix.SO_PEERCRED); err != nil {
@@ -112,8 +112,7 @@ func (p *Peer) identify(uid int) error {
 		if fd, err = unix.PidfdOpen(p.PID, unix.PIDFD_NONBLOCK); err != nil {
 			return
 		}
-		hung[0].Fd = int32(s)
-		if n, _ := unix.Poll(hung, 0); n != 0 {
+		if has, pollErr := pollfd.Wait(int(s), unix.POLLRDHUP, 0); has != 0 || pollErr != nil {
 			err = errors.New("it left")
 		}
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 var killCases = []testCase{
@@ -178,8 +179,7 @@ func testKillSupervisor(t *testing.T, _ Factory) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	for i, fd := range fds {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience.Milliseconds()))
-		if n != 1 {
+		if has, err := pollfd.Wait(fd, unix.POLLIN, patience); has == 0 {
 			t.Errorf("process %d lives on: %v", pids[i], err)
 		}
 	}

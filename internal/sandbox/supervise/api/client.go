@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/view/policy"
@@ -376,12 +377,11 @@ const awaitTick = 100 * time.Millisecond
 
 func awaitExit(ctx context.Context, process *os.File) error {
 	for {
-		ready := []unix.PollFd{{Fd: int32(process.Fd()), Events: unix.POLLIN}}
-		n, err := unix.Poll(ready, int(awaitTick.Milliseconds()))
+		has, err := pollfd.Wait(int(process.Fd()), unix.POLLIN, awaitTick)
 		switch {
-		case n > 0:
+		case has != 0:
 			return nil
-		case err != nil && err != unix.EINTR:
+		case err != nil:
 			return errdefs.New(errdefs.Internal, "wait for the supervisor: %w", err)
 		case ctx.Err() != nil:
 			return errdefs.New(errdefs.Canceled, "wait for the supervisor: %w", ctx.Err())
@@ -400,8 +400,7 @@ func peerByPid(socket int) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	hung := []unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}
-	if n, err := unix.Poll(hung, 0); err != nil || n > 0 {
+	if has, err := pollfd.Wait(socket, unix.POLLRDHUP, 0); err != nil || has != 0 {
 		unix.Close(fd)
 		return -1, cmp.Or[error](err, unix.ESRCH)
 	}

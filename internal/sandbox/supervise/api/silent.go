@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
 const (
@@ -146,12 +147,9 @@ func (c Conn) IsGone() bool {
 	if err != nil {
 		return true
 	}
-	hung := []unix.PollFd{{Events: unix.POLLRDHUP}}
-	_ = raw.Control(func(fd uintptr) {
-		hung[0].Fd = int32(fd)
-		_, _ = unix.Poll(hung, 0)
-	})
-	return hung[0].Revents&(unix.POLLRDHUP|unix.POLLHUP) != 0
+	var has int16
+	_ = raw.Control(func(fd uintptr) { has, _ = pollfd.Wait(int(fd), unix.POLLRDHUP, 0) })
+	return has&(unix.POLLRDHUP|unix.POLLHUP) != 0
 }
 
 // IsStopped reports whether a signal has stopped a process (proc(5)).

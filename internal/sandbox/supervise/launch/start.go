@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate/bwrap"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
@@ -213,14 +214,13 @@ func (l *Lease) Release() error {
 // when a signal has stopped the supervisor.
 func (l *Lease) awaitAnswer() error {
 	for {
-		ready := []unix.PollFd{{Fd: int32(l.file.Fd()), Events: unix.POLLIN}}
-		n, err := unix.Poll(ready, int(api.FirstLook.Milliseconds()))
+		has, err := pollfd.Wait(int(l.file.Fd()), unix.POLLIN, api.FirstLook)
 		switch {
-		case n > 0:
+		case has != 0:
 			return nil
-		case err != nil && err != unix.EINTR:
+		case err != nil:
 			return errdefs.New(errdefs.Internal, "supervisor: %w", err)
-		case n == 0 && api.IsStopped(l.process.Pid):
+		case api.IsStopped(l.process.Pid):
 			return errdefs.New(errdefs.Precondition, "%w", &api.SilentError{Sandbox: l.name, PID: l.process.Pid, Stopped: true})
 		}
 	}
