@@ -8,7 +8,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
+// newSandbox makes a sandbox in a state directory of its own.
+func newSandbox(t *testing.T) *record.Sandbox {
+	t.Helper()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -27,6 +29,11 @@ func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sb
+}
+
+func TestEndWaitsForASupervisorThatIsLettingGo(t *testing.T) {
+	sb := newSandbox(t)
 	lock, err := sb.TryLock(record.PurposeSupervise)
 	if err != nil {
 		t.Fatal(err)

@@ -55,6 +55,9 @@ func (s *supervisor) handle(ctx context.Context, c api.Conn) {
 	if r.Starts() && c.IsGone() {
 		return // it gave up while we could not answer
 	}
+	if r.Op == api.OpExec || r.Op == api.OpSessionExec {
+		defer s.beginAnswer()()
+	}
 	if s.handleLasting(ctx, c, r, files) {
 		return
 	}
@@ -70,6 +73,31 @@ func (s *supervisor) handle(ctx context.Context, c api.Conn) {
 	if err := c.Send(answer); err != nil {
 		s.log.Warn("control: answer not delivered", "op", r.Op, "err", err)
 	}
+}
+
+// beginAnswer counts a request that runs a command until the function that it
+// returns is called.
+func (s *supervisor) beginAnswer() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answering++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.answering--
+		s.answered.Broadcast()
+	}
+}
+
+// awaitAnswers returns when every command that ran has ended, is in the audit
+// log, and its client has the answer.
+func (s *supervisor) awaitAnswers() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.answering > 0 {
+		s.answered.Wait()
+	}
+	return nil
 }
 
 // handleLasting handles a request whose connection outlasts its first answer; it

@@ -107,6 +107,9 @@ type supervisor struct {
 	next    int
 	runID   string
 	execs   map[*execution]struct{}
+
+	answering int       // requests that run a command
+	answered  sync.Cond // signaled when one of them is done
 }
 
 // meter is a control group.
@@ -134,6 +137,7 @@ func Main(args []string) int {
 
 		asksScope: asksScope,
 	}
+	s.answered.L = &s.mu
 	if err := s.open(args[0], args[1]); err != nil {
 		report(ready, explainFull(err))
 		return launch.SetUpFailed

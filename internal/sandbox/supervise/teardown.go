@@ -41,6 +41,8 @@ func (s *supervisor) tearDown() {
 	if s.guest != nil {
 		s.guest.Close()
 	}
+	// A command's end is told with what the group has counted, and in the audit log.
+	s.warn("commands: end", within(letGoPatience, s.awaitAnswers))
 	s.warn("sessions: end", within(letGoPatience, s.awaitSessions))
 	if s.group != nil {
 		s.warn("cgroup: kill", s.group.Kill())
