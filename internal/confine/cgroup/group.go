@@ -13,7 +13,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// Group is a sandbox's group, or a Sub of one. Lock order: settling, then mu.
+// Group is a sandbox's group, or a Sub of one. Lock order: settling, then mu, then a Sub's mu.
 //
 // It is the directory agentfense/NAME below a base, in every hierarchy that is usable. The base is
 // the group of this process, so that a limit around it still holds. The root of the hierarchy is
@@ -27,14 +27,14 @@ import (
 type Group struct {
 	name   string
 	kernel kernel
-	places []place
-	locks  []int  // open directories; only of a sandbox's group
 	parent *Group // nil for a sandbox's group
 
 	settling sync.Mutex
 	init     *Group // the leaf, once settled; nil for a Sub
 
 	mu      sync.Mutex
+	places  []place // none once it is deleted
+	locks   []int   // open directories; only of a sandbox's group
 	subs    map[string]*Group
 	retired counters // of subs that were deleted
 	before  int64    // parent's refused forks when this Sub was made
@@ -45,6 +45,13 @@ type place struct {
 	version     int
 	dir         string
 	controllers []string
+}
+
+// dirs returns where g is. A reader may find that these are gone meanwhile.
+func (g *Group) dirs() []place {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.places
 }
 
 func (p place) has(controller string) bool { return slices.Contains(p.controllers, controller) }
@@ -125,7 +132,7 @@ func (g *Group) Settle() error {
 	if err != nil {
 		return err
 	}
-	for _, p := range g.places {
+	for _, p := range g.dirs() {
 		if _, err := g.kernel.emptyInto(p.dir, initName); err != nil {
 			return err
 		}
@@ -159,7 +166,7 @@ func (g *Group) add(pid int) error {
 	if pid <= 0 {
 		return errdefs.New(errdefs.Invalid, "cgroup %s: process %d: not a process id", g.name, pid)
 	}
-	for _, p := range g.places {
+	for _, p := range g.dirs() {
 		if err := write(p.dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return failed(p.dir, "add process "+strconv.Itoa(pid), err)
 		}
@@ -185,7 +192,7 @@ func (g *Group) Sub(name string) (*Group, error) {
 
 func (g *Group) sub(name string) (*Group, error) {
 	s := &Group{name: g.name + "/" + name, kernel: g.kernel, parent: g}
-	for _, p := range g.places {
+	for _, p := range g.dirs() {
 		dir := filepath.Join(p.dir, name)
 		if err := g.kernel.mkdir(dir); err != nil {
 			for _, made := range s.places {
@@ -208,7 +215,7 @@ func (g *Group) sub(name string) (*Group, error) {
 // Empty reports whether no process is left in the group and its subs. A
 // process that ended but was not waited for does not count.
 func (g *Group) Empty() (bool, error) {
-	for _, p := range g.places {
+	for _, p := range g.dirs() {
 		pids, err := allProcesses(p.dir)
 		if err != nil || len(pids) > 0 {
 			return false, failed(p.dir, "read cgroup.procs", err)
@@ -224,6 +231,8 @@ func (g *Group) Delete() error {
 	if g.parent != nil {
 		return g.parent.deleteSub(g)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for _, p := range g.places {
 		if err := g.kernel.remove(p.dir); err != nil {
 			return err
@@ -243,15 +252,18 @@ func (g *Group) Delete() error {
 // deleteSub removes s and keeps what it counted. Both under the lock, so that
 // the sum of all subs never goes back.
 func (g *Group) deleteSub(s *Group) error {
+	hierarchical := g.sumsMemory()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	last := s.count()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, p := range s.places {
 		if err := g.kernel.remove(p.dir); err != nil {
 			return err
 		}
 	}
-	g.retired = g.retired.plus(last, g.sumsMemory())
+	g.retired = g.retired.plus(last, hierarchical)
 	delete(g.subs, filepath.Base(s.name))
 	s.places = nil
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -228,6 +229,37 @@ func TestDeleteWhileASubIsDeleted(t *testing.T) {
 		if entries, _ := filepath.Glob(f.root + mount + "/own/" + parentName); entries != nil {
 			t.Errorf("%v is left", entries)
 		}
+	}
+}
+
+// A time-out kills a command, and a client asks what the sandbox uses, while the
+// command's end removes its Sub and the sandbox's end removes everything.
+func TestAGroupIsUsedWhileItIsDeleted(t *testing.T) {
+	g, err := newFake(t, onlyV2, "/own").detect().Create("sb_1", allLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := g.Sub("exec-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, deleted := range []*Group{s, g} {
+		var using sync.WaitGroup
+		using.Go(func() {
+			if err := deleted.Kill(); err != nil {
+				t.Error(err)
+			}
+		})
+		using.Go(func() {
+			g.Load()
+			if _, err := g.Usage(); err != nil && !errdefs.Is(err, errdefs.NotFound) {
+				t.Error(err)
+			}
+		})
+		if err := deleted.Delete(); err != nil {
+			t.Error(err)
+		}
+		using.Wait()
 	}
 }
 

@@ -18,8 +18,8 @@ const killPatience = 5 * time.Second
 // when none is left, those that forked meanwhile included. Errors: Unavailable
 // if some are stuck in the kernel for longer than five seconds.
 func (g *Group) Kill() error {
-	best := -1
-	for i, p := range g.places {
+	places, best := g.dirs(), -1
+	for i, p := range places {
 		// One write(2), and no fork can escape it, since kernel 5.14.
 		if exists(p.dir, "cgroup.kill") {
 			best = i
@@ -32,7 +32,7 @@ func (g *Group) Kill() error {
 	if best < 0 {
 		return nil
 	}
-	return g.kernel.killAll(g.places[best].dir)
+	return g.kernel.killAll(places[best].dir)
 }
 
 // killAll kills what is in dir and below.

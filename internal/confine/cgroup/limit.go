@@ -94,9 +94,9 @@ func weightOf(shares int64) int64 {
 
 // placeOf returns where a controller is, nil if the group is not under it.
 func (g *Group) placeOf(controller string) *place {
-	for i := range g.places {
-		if g.places[i].has(controller) {
-			return &g.places[i]
+	for _, p := range g.dirs() {
+		if p.has(controller) {
+			return &p
 		}
 	}
 	return nil

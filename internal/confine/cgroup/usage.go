@@ -13,7 +13,8 @@ type counters struct {
 
 // Usage reads what the group has used. Errors: NotFound after Delete.
 func (g *Group) Usage() (Usage, error) {
-	if len(g.places) == 0 || !exists(g.places[0].dir, "cgroup.procs") {
+	places := g.dirs()
+	if len(places) == 0 || !exists(places[0].dir, "cgroup.procs") {
 		return Usage{}, errdefs.New(errdefs.NotFound, "cgroup %s: no such group", g.name)
 	}
 	n := g.total()
@@ -26,7 +27,7 @@ func (g *Group) Usage() (Usage, error) {
 	} else if p != nil {
 		u.MemoryPeakBytes = number(p.dir, "memory.max_usage_in_bytes")
 	}
-	for _, p := range g.places {
+	for _, p := range places {
 		switch {
 		case p.version == 2:
 			u.CPU = time.Duration(field(p.dir, "cpu.stat", "usage_usec")) * time.Microsecond
@@ -68,10 +69,9 @@ func (g *Group) Load() Load {
 // counted where the process was (v1, and v2 before kernel 6.11) or where the
 // limit was (since), never in both, so the sum is right on each.
 func (g *Group) total() counters {
-	n := g.count()
+	n, hierarchical := g.count(), g.sumsMemory()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	hierarchical := g.sumsMemory()
 	for _, s := range g.subs {
 		n = n.plus(s.count(), hierarchical)
 	}
