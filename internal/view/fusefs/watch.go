@@ -31,6 +31,9 @@ type watcher struct {
 	// again when no more events wait. skipped counts the reads since.
 	lost    bool
 	skipped int
+	// ended are directories whose watch the kernel has ended although their name
+	// still shows a directory: see renewEnded.
+	ended []*node
 }
 
 // maxSkipped is after how many reads the check begins although events still wait: the
@@ -148,6 +151,7 @@ func (w *watcher) run() {
 			return
 		}
 		w.events(buf[:n])
+		w.renewEnded()
 		if w.lost {
 			w.catchUp()
 		}
@@ -165,6 +169,27 @@ func (w *watcher) catchUp() {
 	w.fs.invalidateAll()
 	if w.fs.watched.Load() {
 		w.fs.o.OnSource(Change{Path: vpath.Root, Kind: Lost})
+	}
+}
+
+// renewEnded has the kernel look up directories again whose watch was that of a removed
+// one. Somebody removed the directory and made another, which has the same inode number,
+// before the event of the removal was read: so the node stayed, and what was looked up in
+// the new directory meanwhile was not watched. A process that stands in the removed one
+// has no working directory any more, as on the host.
+func (w *watcher) renewEnded() {
+	ended := w.ended
+	w.ended = nil
+	for _, n := range ended {
+		w.fs.nodes.mu.RLock()
+		parent, name := n.parent, n.name
+		w.fs.nodes.mu.RUnlock()
+		if parent == nil { // no name leads there
+			continue
+		}
+		n.dir.changed()
+		w.fs.notify.entry(parent.id, name)
+		w.fs.notify.inode(n.id)
 	}
 }
 
@@ -187,6 +212,7 @@ func (w *watcher) events(b []byte) {
 		case n == nil:
 		case mask&unix.IN_IGNORED != 0:
 			w.unwatch(n)
+			w.ended = append(w.ended, n)
 		case w.lost:
 		case len(name) == 0:
 			w.fs.notify.inode(n.id)

@@ -341,3 +341,17 @@ func TestATreeThatGoesAndComesAgainShows(t *testing.T) {
 	v.change(func(s string) error { return os.WriteFile(s+"/t/d7/sub/later", nil, 0o644) })
 	eventually(t, "what came later shows", func() bool { return v.names("t/d7/sub") == "later new" })
 }
+
+// TestADirectoryWhoseWatchEndedIsLookedAtAgain: what was not in a directory while its
+// watch was that of one removed before shows once it is there.
+func TestADirectoryWhoseWatchEndedIsLookedAtAgain(t *testing.T) {
+	v := mount(t, tree{"d/sub/f": "1"}, "**=write")
+	if got := v.guest("cat d/sub/f; ls d/sub; cat d/sub/later"); !strings.Contains(got, "No such file") {
+		t.Fatal(got)
+	}
+	if err := v.EndWatch("/d/sub"); err != nil {
+		t.Fatal(err)
+	}
+	v.change(func(s string) error { return os.WriteFile(s+"/d/sub/later", []byte("2"), 0o644) })
+	eventually(t, "the file shows", func() bool { return v.holds("d/sub/later", "2") && v.names("d/sub") == "f later" })
+}

@@ -178,6 +178,23 @@ func (c *dirCache) age(d time.Duration) {
 	}
 }
 
+// A directory that takes the place of another counts from the moment at which its
+// watch begins.
+func TestLookupsUseTheDirectoryThatWasOpenedLast(t *testing.T) {
+	b := newBench(t, map[string]string{"d/old": "1"})
+	b.lookup("/d/old") // keeps a handle of the directory
+	must(t, os.Rename(b.src("/d"), b.src("/was")))
+	must(t, os.Mkdir(b.src("/d"), 0o755))
+	must(t, os.WriteFile(b.src("/d/new"), nil, 0o644))
+	dir, err := b.OpenSourceDir("/d")
+	must(t, err)
+	must(t, dir.Close())
+	b.lookup("/d/new")
+	if _, err := b.LookupIn("/d", "old"); !errdefs.Is(err, errdefs.NotFound) {
+		t.Errorf("the directory that is gone still shows: %v", err)
+	}
+}
+
 func TestCachedHandlesAreBounded(t *testing.T) {
 	b := newBench(t, nil)
 	for i := range 2 * maxDirFds {

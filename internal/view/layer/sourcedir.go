@@ -8,7 +8,8 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// OpenSourceDir opens an O_PATH handle on the directory p of the source.
+// OpenSourceDir opens an O_PATH handle on the directory p of the source. Look-ups in p
+// that begin later use this directory, not one that was at p before.
 // Errors: NotFound if the source has no directory there; Precondition (EXDEV)
 // for a mount nested in the source.
 func (s *Stack) OpenSourceDir(p vpath.Path) (*os.File, error) {
@@ -19,5 +20,6 @@ func (s *Stack) OpenSourceDir(p vpath.Path) (*os.File, error) {
 	if err != nil {
 		return nil, wrap("open source", p, err)
 	}
+	s.dirs.forget(p)
 	return asOS(fd, p.String()), nil
 }
