@@ -11,10 +11,17 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
-from typing import Dict, List
+from typing import List, Set
 
 PACKAGE = Path(__file__).parent / "src" / "agentfense"
+
+WIDTH = 100
+"""The longest line of a paragraph that is filled again."""
+
+SUMMARY = 120
+"""The longest first line of a docstring, which is not wrapped."""
 
 FIXES = "F401,I,SIM117,UP028"
 """Rules of ruff that the translation breaks: imports that are not used, nested ``with`` blocks, loops of yields."""
@@ -38,26 +45,24 @@ CODE = [
 TEXT = [
     ("an event loop", "threads"),
     ("Tasks of one event loop", "Threads"),
+    ("One task", "One thread"),
     ("an asynchronous iterator", "an iterator"),
-    (" for ``async for``", ""),
     (", once there is a connection", ""),
     ("from when it is entered", "from now on"),
     ("; with ``await`` or without", ""),
     ("; awaited or with ``async with``", ""),
     (", awaited or by ``async with``", ""),
-    (": awaited, or by ``async with``", ", and return it when it runs"),
-    ("One task may read while others write", "One thread may read while others write"),
-    ("Each method but ``aclose``", "What sends something"),
-    (" The command starts when the first piece is asked for.", ""),
-    (" The command starts when this is awaited, entered by ``async with``, or used in another way.", ""),
-    (" Both ``await client.create_session(…)`` and ``async with client.create_session(…) as session`` work.", ""),
+    (": awaited, or by ``async with``", ""),
+    ("The command starts when the first piece is asked for.", ""),
+    ("The command starts when this is awaited, entered by ``async with``, or used in another way.", ""),
+    ("Both ``await client.create_session(…)`` and ``async with client.create_session(…) as session`` work.", ""),
     (
-        "The connection is made when it is first used, and belongs to the event loop that runs then.",
+        "The client connects when it is first used, and belongs to the event loop that runs then.",
         "Threads may share a client.",
     ),
     ("``async with``", "``with``"),
 ]
-"""What differs in docstrings, in the order in which it is replaced; none may be without use."""
+"""What differs in docstrings, in the order in which it is replaced. Each text must occur in some module."""
 
 
 def sources() -> List[Path]:
@@ -79,15 +84,42 @@ def without_async_only(source: str) -> str:
     return "".join(lines)
 
 
-def translated(module: Path, unused: Dict[str, str]) -> str:
-    """Return the module for threads, unformatted, and take the texts that it has out of ``unused``."""
-    source = without_async_only(module.read_text())
+def reworded(source: str, unused: Set[str]) -> str:
+    """Return a module with the texts of its docstrings replaced, and take these texts out of ``unused``."""
+    lines = source.split("\n")
+    docstrings = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    ]
+    for node in sorted(docstrings, key=lambda node: -node.lineno):
+        written = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+        body = written[: -len('"""')].rstrip()
+        end = written[len(body) :]
+        paragraphs = [reworded_paragraph(paragraph, unused) for paragraph in body.split("\n\n")]
+        lines[node.lineno - 1 : node.end_lineno] = ("\n\n".join(filter(None, paragraphs)) + end).split("\n")
+    return "\n".join(lines)
+
+
+def reworded_paragraph(paragraph: str, unused: Set[str]) -> str:
+    """Return a paragraph of a docstring with its texts replaced, and filled again if that changes it."""
+    words = " ".join(paragraph.split())
+    new = words
     for text, other in TEXT:
-        pattern = r"\s+".join(map(re.escape, text.split()))  # wherever its lines are broken
-        pattern = r"\s+" * text.startswith(" ") + pattern + r"\s+" * text.endswith(" ")
-        source, count = re.subn(pattern, lambda _, other=other: other, source)  # type: ignore[misc]
-        if count:
-            unused.pop(text, None)
+        if text in new:
+            unused.discard(text)
+            new = new.replace(text, other)
+    if new == words or not new:
+        return new and paragraph
+    indent = paragraph[: len(paragraph) - len(paragraph.lstrip())]
+    width = SUMMARY if paragraph.lstrip().startswith('"""') else WIDTH
+    fill = textwrap.TextWrapper(width, indent, indent, break_long_words=False, break_on_hyphens=False)
+    return fill.fill(new.strip())
+
+
+def translated(module: Path, unused: Set[str]) -> str:
+    """Return the module for threads, unformatted, and take the texts that it has out of ``unused``."""
+    source = reworded(without_async_only(module.read_text()), unused)
     for pattern, other in CODE:
         source = re.sub(pattern, other, source)
     return f"# Made from {module.name} by make gen: do not edit.\n\n{source}"
@@ -101,7 +133,7 @@ def ruff(source: str, path: Path, *arguments: str) -> str:
 
 def main(arguments: List[str]) -> None:
     """Write the modules, or with ``check`` fail unless they are as they would be written."""
-    unused = dict(TEXT)
+    unused = {text for text, _ in TEXT}
     for module in sources():
         path = twin(module)
         source = ruff(
@@ -113,7 +145,7 @@ def main(arguments: List[str]) -> None:
         elif not path.exists() or path.read_text() != source:
             sys.exit(f"unasync: {path.name} is not what {module.name} makes: change that one, and run make gen")
     if unused:
-        sys.exit(f"unasync: no module has the text {next(iter(unused))!r}")
+        sys.exit(f"unasync: no module has the text {min(unused)!r}")
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ async def test_leaving_ends_the_command(async_sandbox: AsyncSandbox, how: str) -
     assert await attached.__anext__() == b"started\n"
     if how == "close":
         await attached.aclose()
-        with pytest.raises(ExecEndedError, match="it was left before its end"):
+        with pytest.raises(ExecEndedError, match="it was closed before its end"):
             await attached.wait()
         with pytest.raises(ExecEndedError):
             await attached.write("x")

@@ -157,7 +157,7 @@ def test_leaving_ends_the_command(sandbox: Sandbox, how: str) -> None:
     if how == "close":
         attached.close()
         assert list(attached) == []
-        with pytest.raises(ExecEndedError, match="it was left before its end"):
+        with pytest.raises(ExecEndedError, match="it was closed before its end"):
             attached.wait()
     elif how == "with":
         with attached:

@@ -58,7 +58,7 @@ def test_what_is_no_endpoint(text: str, says: str) -> None:
 
 def test_secure_asks_for_tls() -> None:
     assert parse_endpoint("localhost:9000", secure=True).secure
-    with pytest.raises(InvalidConfigurationError, match="speaks no TLS"):
+    with pytest.raises(InvalidConfigurationError, match="is without TLS"):
         parse_endpoint("http://localhost:9000", secure=True)
 
 
@@ -105,7 +105,7 @@ def test_which_token_goes_before_which(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_what_is_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidConfigurationError, match="no token has"):
+    with pytest.raises(InvalidConfigurationError, match="the token is malformed"):
         find_token(LOCAL, "a b")
     monkeypatch.setenv("AGENTFENSE_TOKEN_FILE", str(tmp_path / "absent"))
     with pytest.raises(InvalidConfigurationError, match="absent: No such file"):
@@ -151,7 +151,7 @@ def test_a_socket_whose_path_has_what_grpc_takes_for_its_own(tmp_path: Path, nam
     target = parse_endpoint(f"unix://{tmp_path / name}/server.sock").target
     assert target.startswith("unix:/proc/self/fd/") and target.endswith("/server.sock")
     assert os.path.samefile(os.path.dirname(target[len("unix:") :]), tmp_path / name)
-    with pytest.raises(InvalidConfigurationError, match=r"a socket's name has at most 85 characters, of A-Z"):
+    with pytest.raises(InvalidConfigurationError, match=r"the name of a socket has at most 85 characters from A-Z"):
         parse_endpoint(f"unix://{tmp_path}/{name}")
 
 
@@ -159,5 +159,5 @@ def test_the_longest_name_of_a_socket(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
     assert len(parse_endpoint(f"unix://{deep}/{'s' * 85}").target) <= len("unix:") + 107
-    with pytest.raises(InvalidConfigurationError, match=r"a socket's name has at most 85 characters"):
+    with pytest.raises(InvalidConfigurationError, match=r"the name of a socket has at most 85 characters"):
         parse_endpoint(f"unix://{deep}/{'s' * 86}")

@@ -92,11 +92,11 @@ async def test_the_owner_is_that_of_the_token(token: str, project: Path) -> None
 
 
 async def test_a_token_that_may_not_link_uploads(token: str, project: Path) -> None:
-    with pytest.warns(UserWarning, match="may not link .*, so it is uploaded"):
+    with pytest.warns(UserWarning, match="may not link .*, so the directory is uploaded"):
         sandbox = Sandbox.from_local(project, token=token, auto_start=False)
     with sandbox:
         assert not sandbox.codebase.linked and sandbox.codebase.owner_id == "team-a"
-    with pytest.warns(UserWarning, match="may not link .*, so it is uploaded"):
+    with pytest.warns(UserWarning, match="may not link .*, so the directory is uploaded"):
         other = await AsyncSandbox.from_local(project, token=token, auto_start=False)
     async with other:
         assert not other.codebase.linked and other.codebase.owner_id == "team-a"

@@ -303,7 +303,7 @@ def test_a_sparse_file_does_not_fill_the_memory(sandbox: Sandbox) -> None:
             read("small", max_bytes=3)
         assert caught.value.limit == 3
         assert len(read("small", max_bytes=4)) == len(read("small", max_bytes=None)) == 4
-    with pytest.raises(ResourceLimitExceededError, match=r"huge: larger than 67108864 bytes: give a higher max_bytes="):
+    with pytest.raises(ResourceLimitExceededError, match=r"huge: larger than 67108864 bytes: pass a higher max_bytes="):
         sandbox.read_file("huge")
 
 

@@ -262,8 +262,8 @@ def test_there_is_no_program(own_home: Path, tmp_path: Path, monkeypatch: pytest
     ("script", "raised", "says"),
     [
         ("echo 'agentfense: no bwrap' >&2; exit 125", ConnectionError, "serve: agentfense: no bwrap"),
-        ("exit 3", ConnectionError, "serve: it ended without a word: exit status 3"),
-        ("kill -9 $$", ConnectionError, "serve: it ended without a word: killed by signal 9"),
+        ("exit 3", ConnectionError, "serve: its log is empty: exit status 3"),
+        ("kill -9 $$", ConnectionError, "serve: its log is empty: killed by signal 9"),
         ("echo bye >&2; kill -9 $$", ConnectionError, "serve: bye: killed by signal 9"),
         (
             "echo bye >&2; echo grpc x; kill -9 $$",
@@ -313,7 +313,7 @@ def test_a_state_directory_with_an_odd_name(odd_home: Path, project: Path) -> No
 def test_a_state_directory_whose_name_is_no_utf8(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGENTFENSE_HOME", f"{own_home}\udcff")
     with pytest.raises(
-        InvalidConfigurationError, match=r"^state directory '.*\\udcff': is no UTF-8: set AGENTFENSE_HOME"
+        InvalidConfigurationError, match=r"^state directory '.*\\udcff': is not UTF-8: set AGENTFENSE_HOME"
     ):
         SandboxClient()
     assert not own_home.parent.exists() or not list(own_home.parent.iterdir())

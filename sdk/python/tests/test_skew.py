@@ -102,7 +102,7 @@ CASES = [
     ("newer, and fit", "1-9", lambda c: c.exec("sb", "true", b"\xff"), None),
     ("newer, without a call", "1-9", lambda c: c.diff("sb"), NEWER.format("Method not found!")),
     ("newer, and not fit", "2-9", lambda c: c.get_sandbox("sb"), NEWER.format("it speaks levels 2 to 9 of the API")),
-    ("no level", "1.0", lambda c: c.get_sandbox("sb"), "of which this package knows nothing: upgrade this package"),
+    ("no level", "1.0", lambda c: c.get_sandbox("sb"), "which this package does not know: upgrade this package"),
 ]
 
 
@@ -168,9 +168,9 @@ async def test_a_page_that_is_its_own_next_is_an_error(home: Path, tmp_path: Pat
     with serving(Again("1-1"), tmp_path) as address, SandboxClient(address) as plain:
         async with AsyncSandboxClient(address) as client:
             for ask in lists:
-                with pytest.raises(SandboxError, match="the server names the same page again"):
+                with pytest.raises(SandboxError, match="returned the same page token again"):
                     ask(plain)
-                with pytest.raises(SandboxError, match="the server names the same page again"):
+                with pytest.raises(SandboxError, match="returned the same page token again"):
                     await ask(client)
 
 

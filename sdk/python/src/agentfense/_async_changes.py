@@ -1,4 +1,4 @@
-"""The calls about what a sandbox sees, changed, may and did, for an event loop."""
+"""The calls about a sandbox's view, changes, policy and audit log, for an event loop."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from ._wire import (
 
 
 class AsyncChangeCalls(AsyncCalls):
-    """The calls about what a sandbox sees, changed, may and did."""
+    """The calls about a sandbox's view, changes, policy and audit log."""
 
     # The view of a sandbox
 
     async def list_view(self, sandbox_id: str, path: PathLike = "") -> List[t.ViewEntry]:
-        """List a directory as a command inside would see it; it need not run."""
+        """List a directory as a command inside would see it. The sandbox need not run."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         found: List[t.ViewEntry] = []
         while True:
@@ -47,19 +47,19 @@ class AsyncChangeCalls(AsyncCalls):
                 return found
 
     async def stat_view(self, sandbox_id: str, path: PathLike) -> t.ViewEntry:
-        """Describe a file or directory as a command inside would see it."""
+        """Return the attributes of a path as a command inside would see them."""
         request = sandbox_pb2.ListViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)), itself=True)
         answer = await self._connection.call("ListView", request, Call("stat", sandbox_id, path=path_of(path) or "/"))
         return view_entry_of(answer.entries[0])
 
     async def read_view(self, sandbox_id: str, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
-        """Return a file's content as a command inside would read it; see SandboxFiles.read_bytes."""
+        """Return the content of a file as a command inside would read it; see AsyncSandboxFiles.read_bytes."""
         request = sandbox_pb2.ReadViewRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         return await self._content("ReadView", request, Call("read", sandbox_id, path=path_of(path)), max_bytes)
 
     async def write_view(self, sandbox_id: str, path: PathLike, content: Union[str, bytes]) -> None:
-        """Store a file as a command inside would, with the directories it needs; the sandbox has to run."""
-        # Read while it is sent: in gRPC before 1.60 a message that cannot be sent waits for that.
+        """Write a file as a command inside would; see AsyncSandboxFiles.write."""
+        # Read while sending: in gRPC before 1.60, a message that cannot be sent waits for a reader.
         messages = iter(
             [requests.store(sandbox_id, path, WORK), *requests.stdin(content, "content"), requests.stdin_end()]
         )
@@ -72,7 +72,7 @@ class AsyncChangeCalls(AsyncCalls):
     def watch_view(
         self, sandbox_id: str, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None
     ) -> AsyncFileWatch:
-        """Return what changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
+        """Return an iterator of the changes in a running sandbox's view; see AsyncSandboxFiles.watch."""
         seconds = seconds_of(timeout)
         start = partial(self._connection.stream, "WatchView", requests.watch(sandbox_id, path, recursive), seconds)
         about = Call("watch", sandbox_id, path=path_of(path) or "/")
@@ -83,10 +83,12 @@ class AsyncChangeCalls(AsyncCalls):
     async def diff(
         self, sandbox_id: str, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None
     ) -> t.Diff:
-        """Return what a sandbox changed against its source: what could act on the host first, then by path.
+        """Return the changes of a sandbox against its source: those with a risk first, then by path.
 
-        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none. The ``digest`` of
-        the result names what it shows; with ``shown``, an earlier result, also what that shows elsewhere.
+        ``paths`` is a path or a list of paths, each with everything below it; None means all, and
+        an empty list no change. The result's ``digest`` identifies what it shows. With ``shown``,
+        an earlier result or its digest, it also covers what that result shows of other paths. With
+        ``names_only`` the changes have no patches.
         """
         wanted = requests.chosen(paths)
         found = t.Diff()
@@ -108,11 +110,13 @@ class AsyncChangeCalls(AsyncCalls):
     async def apply(
         self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None
     ) -> t.ApplyResult:
-        """Bring changes into the source: all that are asked for, or none and an error.
+        """Apply changes to the source: all that are selected, or none and an error.
 
-        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none. With ``reviewed``,
-        what ``diff`` returned or its digest, what is not as it was shown is left out: its outcome is
-        ``CHANGED_SINCE_REVIEW``, and it stays in the sandbox. Without, it is what is there now.
+        ``paths`` is a path or a list of paths, each with everything below it; None means all, and
+        an empty list no change. With ``reviewed``, a result of ``diff`` or its digest, a change
+        that differs from what was shown stays in the sandbox, with the outcome
+        ``CHANGED_SINCE_REVIEW``. With ``dry_run`` nothing changes. Raises ConflictError if the
+        source changed too, and PermissionDeniedError if the policy does not allow a change.
         """
         wanted = requests.chosen(paths)
         if wanted == []:
@@ -123,7 +127,8 @@ class AsyncChangeCalls(AsyncCalls):
     async def discard(self, sandbox_id: str, paths: Paths = None, *, dry_run: bool = False) -> t.DiscardResult:
         """Discard changes.
 
-        ``paths`` are a path or a list of them, with what is below; None is all, an empty list none.
+        ``paths`` is a path or a list of paths, each with everything below it; None means all, and
+        an empty list no change. With ``dry_run`` nothing changes.
         """
         wanted = requests.chosen(paths)
         if wanted == []:
@@ -134,12 +139,12 @@ class AsyncChangeCalls(AsyncCalls):
     # Policy and audit
 
     async def set_policy(self, sandbox_id: str, permissions: Sequence[t.RuleLike]) -> t.Sandbox:
-        """Replace a sandbox's rules, of a running one at once."""
+        """Replace the rules of a sandbox, also for running commands."""
         request = requests.set_policy(sandbox_id, permissions)
         return sandbox_of(await self._connection.call("SetPolicy", request, Call("set policy", sandbox_id)))
 
     async def explain_policy(self, sandbox_id: str, path: PathLike) -> t.Explanation:
-        """Say what a path is to a sandbox, and by which rule."""
+        """Return the permission of a path, which need not exist, with the rule that decides."""
         request = sandbox_pb2.ExplainPolicyRequest(sandbox_id=sandbox_id, path=encode_path(inside_path(path)))
         answer = await self._connection.call("ExplainPolicy", request, Call("explain", sandbox_id))
         return explanation_of(answer, path_of(path))
@@ -153,13 +158,17 @@ class AsyncChangeCalls(AsyncCalls):
         after_seq: int = 0,
         since: Optional[datetime] = None,
     ) -> AsyncAuditStream:
-        """Return a sandbox's audit events; with ``follow`` also those to come, until it is destroyed."""
+        """Return the audit events of a sandbox; with ``follow`` also future ones, until it is destroyed.
+
+        ``events`` is the name of an event or a list of names; None means all. ``after_seq`` and
+        ``since`` select later events.
+        """
         request = requests.audit(sandbox_id, follow, events, after_seq, since)
         start = partial(self._connection.stream, "Audit", request, None if follow else WORK)
         return AsyncAuditStream(start, Call("audit", sandbox_id), self._connection)
 
     def logs(self, sandbox_id: str, *, follow: bool = False) -> AsyncLogStream:
-        """Return what a sandbox's detached commands wrote; with ``follow`` until the last of them has ended."""
+        """Return the output of a sandbox's detached commands; with ``follow`` until the last of them has ended."""
         request = sandbox_pb2.LogsRequest(sandbox_id=sandbox_id, follow=follow)
         start = partial(self._connection.stream, "Logs", request, None if follow else WORK)
         return AsyncLogStream(start, Call("logs", sandbox_id), self._connection)

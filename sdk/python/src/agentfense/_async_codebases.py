@@ -25,7 +25,7 @@ from .utils import user_name
 
 
 class AsyncCalls:
-    """What all calls go through."""
+    """What all calls use."""
 
     _connection: AsyncConnection
 
@@ -46,7 +46,7 @@ class AsyncCodebaseCalls(AsyncCalls):
     """The calls about codebases and their files."""
 
     async def create_codebase(self, name: str, owner_id: str) -> t.Codebase:
-        """Make an empty codebase."""
+        """Create an empty codebase."""
         request = codebase_pb2.CreateCodebaseRequest(name=text_of(name, "name"), owner_id=text_of(owner_id, "owner_id"))
         about = Call("create codebase")
         answer = await self._connection.make(
@@ -65,9 +65,9 @@ class AsyncCodebaseCalls(AsyncCalls):
     async def link_codebase(
         self, name: str, owner_id: str, path: PathLike, *, ignore_files: bool = False
     ) -> t.Codebase:
-        """Make a codebase of a directory of the server's host, without a copy; only ``apply`` changes it.
+        """Create a codebase from a directory of the server's host, without copying it; only ``apply`` changes it.
 
-        With ``ignore_files`` what an upload would leave out does not exist for its sandboxes.
+        With ``ignore_files`` its sandboxes do not see what an upload would leave out.
         """
         request = codebase_pb2.LinkCodebaseRequest(
             name=text_of(name, "name"),
@@ -80,13 +80,13 @@ class AsyncCodebaseCalls(AsyncCalls):
         return codebase_of(answer)
 
     async def get_codebase(self, codebase_id: str) -> t.Codebase:
-        """Return what the server says of a codebase."""
+        """Return the description of a codebase."""
         request = codebase_pb2.GetCodebaseRequest(codebase_id=codebase_id)
         about = Call("get codebase", codebase_id=codebase_id)
         return codebase_of(await self._connection.call("GetCodebase", request, about))
 
     async def list_codebases(self, owner_id: Optional[str] = None) -> List[t.Codebase]:
-        """Return all codebases, or those of an owner; the oldest first."""
+        """Return all codebases, or those of an owner, the oldest first."""
         found: List[t.Codebase] = []
         token = ""
         while True:
@@ -98,14 +98,17 @@ class AsyncCodebaseCalls(AsyncCalls):
                 return found
 
     async def delete_codebase(self, codebase_id: str) -> None:
-        """Remove a codebase and its files; of a linked directory only the link."""
+        """Delete a codebase and its files; of a linked directory, only the link."""
         request = codebase_pb2.DeleteCodebaseRequest(codebase_id=codebase_id)
         await self._connection.call("DeleteCodebase", request, Call("delete codebase", codebase_id=codebase_id), WORK)
 
     async def upload_file(
         self, codebase_id: str, file_path: PathLike, content: Union[str, bytes], chunk_size: int = requests.UPLOAD_CHUNK
     ) -> t.UploadResult:
-        """Store one file. UploadError says why it cannot be."""
+        """Upload one file. Raises UploadError if the server does not accept it.
+
+        ``chunk_size`` is the most bytes in one message.
+        """
         messages = requests.upload_file(codebase_id, file_path, content, chunk_size)
         about = Call("upload", codebase_id=codebase_id, path=path_of(file_path, "file_path"))
         return upload_result_of(await self._connection.call("UploadFiles", messages, about, WORK))
@@ -113,10 +116,10 @@ class AsyncCodebaseCalls(AsyncCalls):
     async def upload_tree(
         self, codebase_id: str, path: PathLike, ignore_patterns: Optional[Sequence[str]] = None
     ) -> int:
-        """Store what is below a directory of this host, and return the number of files.
+        """Upload the entries below a directory of this host, and return the number of files.
 
-        Modes, symbolic links and empty directories are kept. Left out is what the default patterns, .gitignore,
-        .sandboxignore and ``ignore_patterns`` say.
+        Modes, symbolic links and empty directories are kept. What the default patterns, .gitignore,
+        .sandboxignore and ``ignore_patterns`` name is left out.
         """
         return await self._upload_tree(codebase_id, path, ignore_patterns, None)
 
@@ -130,7 +133,7 @@ class AsyncCodebaseCalls(AsyncCalls):
         messages = requests.upload_tree(codebase_id, path, ignore_patterns, note)
         about = Call("upload", codebase_id=codebase_id, path=path_of(path))
         first = await asyncio.to_thread(next, messages, None)
-        if first is None:  # a stream without a message would not say to which codebase it belongs
+        if first is None:  # a stream without a message would not name its codebase
             await self.get_codebase(codebase_id)
             return 0
         answer = await self._connection.send("UploadTree", chain([first], messages), about)
@@ -139,7 +142,10 @@ class AsyncCodebaseCalls(AsyncCalls):
     async def download_file(
         self, codebase_id: str, file_path: PathLike, *, max_bytes: Optional[int] = MAX_READ
     ) -> bytes:
-        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any."""
+        """Return the content of a file.
+
+        Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound.
+        """
         request = codebase_pb2.DownloadFileRequest(
             codebase_id=codebase_id, file_path=encode_path(file_path, "file_path")
         )
@@ -147,14 +153,14 @@ class AsyncCodebaseCalls(AsyncCalls):
         return await self._content("DownloadFile", request, about, max_bytes)
 
     async def list_files(self, codebase_id: str, path: PathLike = "", recursive: bool = False) -> List[t.FileInfo]:
-        """List a directory of a codebase, or all that is below it."""
+        """List a directory of a codebase; with ``recursive`` all below it."""
         request = codebase_pb2.ListFilesRequest(codebase_id=codebase_id, path=encode_path(path), recursive=recursive)
         about = Call("list files", codebase_id=codebase_id, path=path_of(path) or "/")
         answer = await self._connection.call("ListFiles", request, about)
         return [file_info_of(file) for file in answer.files]
 
     async def delete_file(self, codebase_id: str, file_path: PathLike) -> None:
-        """Remove a file of a codebase, or a directory and all below it."""
+        """Delete a file of a codebase, or a directory and everything below it."""
         request = codebase_pb2.DeleteFileRequest(codebase_id=codebase_id, file_path=encode_path(file_path, "file_path"))
         await self._connection.call(
             "DeleteFile", request, Call("delete", codebase_id=codebase_id, path=path_of(file_path, "file_path"))

@@ -1,4 +1,4 @@
-"""The calls about commands that are spoken with while they run, or go on without their client, for an event loop."""
+"""The calls about attached and detached commands, for an event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AsyncExecCalls(AsyncCalls):
-    """The calls about commands that are spoken with while they run, or go on without their client."""
+    """The calls about attached and detached commands."""
 
     def attach(
         self,
@@ -35,32 +35,35 @@ class AsyncExecCalls(AsyncCalls):
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AsyncAttachedExec:
-        """Start a program, looked up in PATH, with its arguments: awaited, or by ``async with``.
+        """Start a program with arguments, to control its input, output and signals: awaited, or by ``async with``.
 
-        ``terminal`` gives it a terminal with these rows and columns. ``timeout`` is a timedelta, or seconds; None means
-        the longest that the server allows. With ``detach`` it keeps running without its client, with its input open.
+        ``argv[0]`` is looked up in PATH. ``terminal`` is the rows and columns of a terminal for it;
+        None means pipes. ``timeout`` is in seconds, or a timedelta; None means the longest that the
+        server allows. With ``detach`` the program keeps running without its client, with its input
+        open.
         """
         seconds = seconds_of(timeout)
         first = requests.attach(sandbox_id, argv, terminal, env, workdir, seconds, detach)
         about = Call("attach", sandbox_id, command=" ".join(argv), timeout=seconds)
-        # What is detached outlives the call, so its time-out is not the call's.
+        # A detached command outlives the call, so the call does not have its time-out.
         start = partial(self._connection.talk, "Attach", first, None if detach else within(seconds))
         return AsyncAttachedExec(start, about, self._connection, detach)
 
     def resume(
         self, sandbox_id: str, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0
     ) -> AsyncAttachedExec:
-        """Reconnect to a detached command, running or ended, at the unread part of its output. Leaving does not end it.
+        """Reconnect to a detached command, running or ended, and to its output. Leaving does not end it.
 
-        The offsets are the bytes of its output that you already have. The last 256 KiB of each stream are kept. Raises
-        ExecNotFoundError for a command that is not kept.
+        ``stdout_offset`` and ``stderr_offset`` are the bytes of its output that you already have.
+        The last 256 KiB of each stream are kept. Raises ExecNotFoundError for a command that is not
+        kept.
         """
         first = requests.resume(sandbox_id, exec_id, stdout_offset, stderr_offset)
         about = Call("attach", sandbox_id, exec_id=exec_id, command=f"exec {exec_id}")
         return AsyncAttachedExec(partial(self._connection.talk, "Attach", first), about, self._connection)
 
     async def list_execs(self, sandbox_id: str) -> List[DetachedExec]:
-        """Return a running sandbox's detached commands, the oldest first: all that run, the last 16 that ended."""
+        """Return a running sandbox's detached commands, the oldest first: those that run, and the last 16 others."""
         request = sandbox_pb2.ListExecsRequest(sandbox_id=sandbox_id)
         answer = await self._connection.call("ListExecs", request, Call("list execs", sandbox_id))
         return [detached_exec_of(message) for message in answer.execs]
@@ -74,18 +77,20 @@ class AsyncExecCalls(AsyncCalls):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
-        """Start ``/bin/sh -c COMMAND``, which runs on without its client, and return its id for ``resume``.
+        """Start ``/bin/sh -c COMMAND``, which keeps running without its client, and return its id for ``resume``.
 
-        ``timeout`` is a timedelta, or seconds; None is the server's default (30 s unless configured), as for ``exec``.
+        ``timeout`` is in seconds, or a timedelta; None means the server's default (30 s unless
+        configured).
         """
         request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds_of(timeout), detach=True)
         start = partial(self._start, "ExecStream", request, Call("exec", sandbox_id))
         return await self._connection.finish(start, lambda exec_id: _kill(self.resume(sandbox_id, exec_id)))
 
     async def session_exec_detached(self, session_id: str, command: str, timeout: Timeout = None) -> str:
-        """Start a command in a session's shell, which runs on without its client; return its id for ``resume``.
+        """Start a command in a session's shell that keeps running without its client, and return its id.
 
-        It can be sent no input and no signals. ``timeout`` is a timedelta, or seconds; None is 30 s.
+        It accepts no input and no signals. ``timeout`` is in seconds, or a timedelta; None means 30
+        seconds.
         """
         request = requests.session_execute(session_id, command, seconds_of(timeout), detach=True)
         return await self._start("SessionExecStream", request, Call("exec", session_id=session_id))
@@ -103,7 +108,7 @@ async def _kill(attached: AsyncAttachedExec) -> None:
 
 
 class AsyncSandboxExecs:
-    """The same of one sandbox."""
+    """The same calls for one sandbox."""
 
     _client: AsyncSandboxClient
 
@@ -122,7 +127,7 @@ class AsyncSandboxExecs:
         timeout: Timeout = None,
         detach: bool = False,
     ) -> AsyncAttachedExec:
-        """Start a program, awaited or by ``async with``, to be spoken with; see AsyncSandboxClient.attach."""
+        """Start a program, awaited or by ``async with``, to control it while it runs; see AsyncSandboxClient.attach."""
         return self._client.attach(
             self.id, argv, terminal=terminal, env=env, workdir=workdir, timeout=timeout, detach=detach
         )
@@ -135,13 +140,13 @@ class AsyncSandboxExecs:
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> str:
-        """Start a command that keeps running without its client; see AsyncSandboxClient.exec_detached."""
+        """Start a command that keeps running without its client, and return its id for ``resume``."""
         return await self._client.exec_detached(self.id, command, stdin, env, workdir, timeout)
 
     def resume(self, exec_id: str, *, stdout_offset: int = 0, stderr_offset: int = 0) -> AsyncAttachedExec:
-        """Take a detached command up, awaited or by ``async with``; see AsyncSandboxClient.resume."""
+        """Reconnect to a detached command, awaited or by ``async with``; see AsyncSandboxClient.resume."""
         return self._client.resume(self.id, exec_id, stdout_offset=stdout_offset, stderr_offset=stderr_offset)
 
     async def execs(self) -> List[DetachedExec]:
-        """Return its detached commands; see AsyncSandboxClient.list_execs."""
+        """Return the detached commands; see AsyncSandboxClient.list_execs."""
         return await self._client.list_execs(self.id)

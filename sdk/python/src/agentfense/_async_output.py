@@ -1,4 +1,4 @@
-"""What the server sends piece by piece: a command's output, audit events, logs; for an event loop."""
+"""Streams of a command's output, of audit events and of logs, for an event loop."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from .types import AuditEvent, LogRecord, OutputChunk
 
 
 class AsyncExecStream(Ended, AsyncStream[bytes]):
-    """A running command's output as it comes: an asynchronous iterator of bytes, both streams in one.
+    """The output of a running command: an asynchronous iterator of bytes, with both streams merged.
 
-    ``chunks()`` yields the pieces with their streams instead. After the last piece ``exit_code``, ``denied`` and
-    ``changed`` are set. Closing the stream, leaving its ``async with`` block or forgetting it ends the command.
+    ``chunks()`` yields the pieces with their streams instead. After the last piece ``exit_code``,
+    ``denied`` and ``changed`` are set. Closing the stream, leaving its ``async with`` block or
+    dropping it ends the command.
 
     The command starts when the first piece is asked for.
     """
@@ -26,7 +27,7 @@ class AsyncExecStream(Ended, AsyncStream[bytes]):
         super().__init__(start, about, connection)
 
     async def chunks(self) -> AsyncIterator[OutputChunk]:
-        """Yield the pieces of output, each with the stream it was written to."""
+        """Yield the pieces of output, each with its stream."""
         while (message := await self.read()) is not None:
             for chunk in self._chunks(message):
                 yield chunk
@@ -41,14 +42,14 @@ class AsyncExecStream(Ended, AsyncStream[bytes]):
 
 
 class AsyncAuditStream(AsyncStream[AuditEvent]):
-    """A sandbox's audit events, the oldest first."""
+    """The audit events of a sandbox, the oldest first: an asynchronous iterator."""
 
     def _values(self, message: Any) -> List[AuditEvent]:
         return [audit_event_of(message)]
 
 
 class AsyncLogStream(AsyncStream[LogRecord]):
-    """What the detached commands of a sandbox wrote, the oldest first."""
+    """The output of a sandbox's detached commands, the oldest first: an asynchronous iterator."""
 
     def _values(self, message: Any) -> List[LogRecord]:
         return [log_record_of(message)]

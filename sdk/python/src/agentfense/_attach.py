@@ -1,4 +1,4 @@
-"""Commands that are spoken with while they run: what differs between threads and event loops."""
+"""Attached commands: what differs between threads and event loops."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class _Attached:
     """What both kinds have in common."""
 
     lost_bytes: int = 0
-    """Bytes of its output that are kept no longer, where it was taken up."""
+    """The number of bytes of output that the supervisor no longer had when ``resume`` reconnected."""
 
     _about: Call
     _unread: Any = None
-    """The first message, if it holds output or the end."""
+    """The first message, if it has output or the exit code."""
 
     def _note_first(self, message: Any) -> None:
         if message.HasField("exit_code") or message.data:
@@ -40,7 +40,7 @@ class _Attached:
 
 
 class _Alarm:
-    """Ends a stream that takes too long; in a ``with`` block."""
+    """A context manager that ends a stream after a number of seconds."""
 
     def __init__(self, seconds: Optional[float], end: Callable[[], None]) -> None:
         self.rang = False
@@ -60,11 +60,11 @@ class _Alarm:
     def __exit__(self, *_: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None  # else the two would hold each other, and the stream, which ends when it is forgotten
+            self._timer = None  # else a reference cycle would keep the stream, which must end when it is dropped
 
 
 class Attached(_Attached, ExecStream):
-    """A command that is spoken with, for threads. It is started when this is made."""
+    """An attached command, for threads. Making it starts the command."""
 
     def __init__(self, start: Callable[[], Any], about: Call, connection: Connection, detach: bool = False) -> None:
         self._detach = detach
@@ -77,7 +77,7 @@ class Attached(_Attached, ExecStream):
             self._begin_command()
 
     def _undo(self) -> None:
-        """End what was started in spite of an interrupt."""
+        """End a command that started in spite of an interrupt."""
         self.close()
 
     def _begin_command(self) -> None:
@@ -101,7 +101,7 @@ class Attached(_Attached, ExecStream):
         return message or super().read()
 
     def _drain(self, timeout: Optional[float]) -> bool:
-        """Drop the output up to its end, and return whether that came within ``timeout`` seconds."""
+        """Discard the remaining output, and return whether it ended within ``timeout`` seconds."""
         with _Alarm(timeout, self.close) as alarm:
             for _ in self:
                 pass
@@ -118,7 +118,7 @@ class Attached(_Attached, ExecStream):
 
 
 class AsyncAttached(_Attached, AsyncExecStream):
-    """A command that is spoken with, for an event loop. It is started when this is awaited, entered or used."""
+    """An attached command, for an event loop. Awaiting, entering or using it starts the command."""
 
     def __init__(
         self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection, detach: bool = False
@@ -130,14 +130,14 @@ class AsyncAttached(_Attached, AsyncExecStream):
         self._writing = asyncio.Lock()
 
     async def _open(self: A) -> A:
-        """Start the command, unless that is done, and return this when it runs."""
+        """Start the command if it has not started, and return this when it runs."""
         async with self._beginning:
             if not self._begun:
                 await self._connection.finish(self._begin, lambda _: self._undo())
         return self
 
     async def _undo(self) -> None:
-        """End what was started in spite of a cancellation."""
+        """End a command that started in spite of a cancellation."""
         await self.aclose()
 
     async def _begin(self) -> None:
@@ -147,7 +147,7 @@ class AsyncAttached(_Attached, AsyncExecStream):
         except asyncio.TimeoutError:
             raise self._late(self._connection.about(self._about).endpoint) from None
         if message is None:
-            raise ExecEndedError(self.exec_id, "attach: it was left before it began")
+            raise ExecEndedError(self.exec_id, "attach: it was closed before the command started")
         self._begun = True
         self._ending.note(message)
         self._note_first(message)
@@ -169,7 +169,7 @@ class AsyncAttached(_Attached, AsyncExecStream):
         return message or await super().read()
 
     async def _drain(self, timeout: Optional[float]) -> bool:
-        """Drop the output up to its end, and return whether that came within ``timeout`` seconds."""
+        """Discard the remaining output, and return whether it ended within ``timeout`` seconds."""
         try:
             await asyncio.wait_for(self._drained(), timeout)
         except asyncio.TimeoutError:

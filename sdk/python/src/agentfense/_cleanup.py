@@ -1,6 +1,6 @@
 # Made from _async_cleanup.py by make gen: do not edit.
 
-"""How what was made is removed, also where this user's own server was lost meanwhile, for threads."""
+"""The removal of sandboxes and codebases, even if your own server died, for threads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from .types import Codebase, Sandbox
 def remove(
     client: SandboxClient, sandbox_id: Optional[str], codebase_id: Optional[str], *, unused_only: bool = False
 ) -> int:
-    """Remove a sandbox, and then a codebase, and return how many changes were lost.
-
-    What is not there is removed already.
-    """
+    """Remove a sandbox and then a codebase, if they exist, and return the number of lost changes."""
     lost = 0
     if sandbox_id is not None:
         with suppress(SandboxNotFoundError):
@@ -32,9 +29,10 @@ def remove(
 
 
 def clean_up(client: SandboxClient, work: Callable[[SandboxClient], None]) -> None:
-    """Remove things with a client or, where this user's own server was lost, with the server in its place.
+    """Do clean-up work with a client or, if your own server died, with its successor.
 
-    That is started if need be. It has what the lost one had, for the state directory is the same.
+    The package starts a successor if necessary. It has the same state directory, and so the same
+    sandboxes.
     """
     lost = client._connection
     try:
@@ -53,9 +51,10 @@ def _follows(now: Connection, lost: Connection) -> bool:
 
 
 def give_up(client: SandboxClient, sandbox: Optional[Sandbox], codebase: Optional[Codebase]) -> None:
-    """Remove what was made before something failed, which is what the caller hears of, and close the client.
+    """Remove what was made before an error, which the caller raises, and close the client.
 
-    With a codebase all sandboxes of it are removed. One that somebody has used meanwhile stays, and its codebase.
+    With a codebase, removes all its sandboxes. If a sandbox was used meanwhile, it remains, and so
+    does its codebase.
     """
 
     def work(server: SandboxClient) -> None:

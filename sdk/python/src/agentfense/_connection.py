@@ -1,4 +1,4 @@
-"""The connection of a client with its server, once for each of gRPC's two Python interfaces."""
+"""The connection between a client and its server, for threads and for event loops."""
 
 from __future__ import annotations
 
@@ -27,48 +27,49 @@ from .exceptions import ConnectionError, InvalidConfigurationError, SandboxError
 T = TypeVar("T")
 
 ANSWER = 60.0
-"""Seconds within which the server answers a call that does little."""
+"""The time-out in seconds of a call that does little."""
 WORK = 600.0
-"""Seconds within which it has done what takes a while: start, stop, apply, uploads."""
+"""The time-out in seconds of a call that takes a while: start, stop, apply, uploads."""
 GRACE = 15.0
-"""Seconds that a command's call may take beyond the command's own limit, which the server keeps."""
+"""Seconds that a command's call may take beyond the command's own time-out, which the server enforces."""
 CONNECT = 20.0
-"""Seconds within which there is a connection with a server of our own."""
+"""Seconds within which your own server must answer."""
 READY = 2.0
-"""Seconds after which it is looked for again."""
+"""Seconds after which an attempt to reach your own server is repeated."""
 
 _NOT_SENT = (grpc.StatusCode.INTERNAL, "Internal error from Core")
 
 
 def within(timeout: Optional[float]) -> Optional[float]:
-    """Return how long the call of a command may take: a server that is gone is noticed without that."""
+    """Return the time-out of a command's call. Without one, keepalive still detects a dead server."""
     return None if timeout is None else timeout + GRACE
 
 
 _process: Optional[int] = None
-"""The process that had the first connection."""
+"""The id of the process that made the first connection."""
 
 
 def _check_fork() -> None:
-    """Refuse what may hang: gRPC's threads do not come along when a process is forked, but its locks do.
+    """Raise InvalidConfigurationError in a forked process, where gRPC may hang.
 
-    What gRPC does about that (GRPC_ENABLE_FORK_SUPPORT) hangs too, where a fork meets a call of another thread.
+    fork copies the locks of gRPC, but not its threads. gRPC's own support of fork
+    (GRPC_ENABLE_FORK_SUPPORT) hangs too, if another thread makes a call during the fork.
     """
     global _process
     if _process not in (None, os.getpid()):
         raise InvalidConfigurationError(
-            "this process was forked from one that had a client, and gRPC may hang in it: start it anew "
-            "(multiprocessing: spawn), or fork before the first client"
+            "this process was forked after its parent had made a client, and gRPC may hang in it: start the process "
+            "by spawn (multiprocessing), or fork before the first client"
         )
     _process = os.getpid()
 
 
 class _Base:
-    """What both connections have."""
+    """What both connections have in common."""
 
     endpoint: Endpoint
     token: Optional[str]
-    """What is shown to the server."""
+    """The token that calls carry."""
 
     def __init__(self) -> None:
         _check_fork()
@@ -82,15 +83,18 @@ class _Base:
         _check_fork()
 
     def _check_there(self) -> None:
-        """Make sure, before each call, that gRPC does not connect again to who has taken the port of the server."""
+        """Raise ConnectionError if the found server no longer has its port.
+
+        gRPC would otherwise reconnect to any process that took the port.
+        """
         endpoint = self.endpoint
         if endpoint.is_there and not endpoint.is_there():
-            lost = "was lost, and who has its port now may be somebody else: make a new client"
-            raise ConnectionError(endpoint.text, f"the server at {endpoint.text} {lost}")
+            text = "has ended, and another process may have its port now: make a new client"
+            raise ConnectionError(endpoint.text, f"the server at {endpoint.text} {text}")
 
 
 class Connection(_Base):
-    """A connection for threads."""
+    """A connection for threads. Making it connects."""
 
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
@@ -102,7 +106,7 @@ class Connection(_Base):
                 raise _unreachable(self.endpoint)
 
     def _open(self) -> bool:
-        """Connect, and return whether that is done. A server of our own that ends just now may be found once more."""
+        """Connect, and return whether your own server answers. One that is just ending does not."""
         endpoint, secure, token = self.asked
         self.endpoint = find_endpoint(endpoint, secure)
         self._channel = _channel(grpc, self.endpoint)
@@ -119,7 +123,7 @@ class Connection(_Base):
         return True
 
     def _is_ready(self) -> bool:
-        """Return whether a server of our own, which stays as long as we are connected, answers at all."""
+        """Return whether your own server answers. It then stays as long as the connection."""
         # Not channel_ready_future: closing the channel waits 200 ms for its thread.
         try:
             awaited(lambda: _health_of(self._channel)(b"", timeout=READY, wait_for_ready=True))
@@ -128,7 +132,7 @@ class Connection(_Base):
         return True
 
     def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
-        """Return the server's one answer. ``request`` is an iterator where the method takes many."""
+        """Return the server's single answer. ``request`` is an iterator if the method takes a stream."""
         request = self._fit(request, about)
         try:
             return self._methods[method](request, timeout=limit, metadata=self._metadata)
@@ -136,7 +140,7 @@ class Connection(_Base):
             raise error_of(error, self.about(about)) from None
 
     def _fit(self, request: Any, about: Call) -> Any:
-        """Return a request that this server, which is asked for its version once, will not read in part."""
+        """Return the request if this server understands all of it. Asks the server for its version once."""
         self._check()
         self._check_there()
         with self._greeting:
@@ -154,39 +158,39 @@ class Connection(_Base):
             raise error_of(call, self.about(Call("connect")))
 
     def send(self, method: str, messages: Iterator[Any], about: Call) -> Any:
-        """Return the server's one answer to messages that are made of files; what stops their making is raised."""
+        """Return the server's single answer to messages made of files. Raises what making a message raises."""
         failed: List[Exception] = []
         try:
             return self.call(method, _noting(messages, failed), about, None)
         except SandboxError:
-            if failed:  # the stream broke off because of us
+            if failed:  # the call failed because this did
                 raise failed[0] from None
             raise
 
     def make(self, method: str, request: Any, about: Call, undo: Callable[[Any], object]) -> Any:
-        """Return the server's answer, which is something new. What is made in spite of an interrupt is undone."""
+        """Return the server's answer, which describes something new. An interrupt removes it again."""
         return self.finish(lambda: self.call(method, request, about), undo)
 
     def finish(self, making: Callable[[], T], undo: Callable[[T], object]) -> T:
-        """Return what ``making`` makes. What is made in spite of an interrupt is undone."""
+        """Return the result of ``making``. If an interrupt comes meanwhile, ``undo`` is called with the result."""
         return finish(making, undo, GREET + ANSWER + GRACE)
 
     def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
-        """Return the server's answers as they come."""
+        """Start a call whose answers come as a stream."""
         request = self._fit(request, Call(method))
         return self._methods[method](request, timeout=limit, metadata=self._metadata)
 
     def talk(self, method: str, first: Any, limit: Optional[float] = None) -> Talk:
-        """Return a call to which more messages can be written than the first."""
+        """Start a call to which more messages than ``first`` can be written."""
         sent = Outbox(first)
         return Talk(self.stream(method, sent, limit), sent)
 
     def about(self, about: Call) -> Call:
-        """Return what is asked, with where it is asked."""
+        """Return a description of a call with the server's address."""
         return replace(about, endpoint=self.endpoint.text, versions=self._versions)
 
     def close(self) -> None:
-        """Close the connection; what still runs over it is ended."""
+        """Close the connection. This ends the calls that run."""
         if not self._closed:
             self._closed = True
             if self._pid == os.getpid():
@@ -194,9 +198,10 @@ class Connection(_Base):
 
 
 class End:
-    """How the server ends a call of an event loop.
+    """The status with which a server ends a call of an event loop.
 
-    If it does so while a message is sent, gRPC may say instead, or a moment before, that this could not be done.
+    If the server ends the call while a message is being sent, gRPC may first report that sending
+    failed.
     """
 
     def __init__(self, call: Any) -> None:
@@ -205,7 +210,7 @@ class End:
         call.add_done_callback(self._note)
 
     def _note(self, call: Any) -> None:
-        """Take what gRPC says; it calls again if that changes."""
+        """Record the status that gRPC reports. gRPC calls this again if the status changes."""
         code, details = _ready(call.code()), _ready(call.details())
         if (code, details) != _NOT_SENT:
             trailing = _ready(call.trailing_metadata())  # which holds the reason
@@ -214,7 +219,7 @@ class End:
             self._told.set()
 
     async def of(self, error: Any) -> Any:
-        """Return what the call of which gRPC tells ``error`` ended with, None if it ended well."""
+        """Return the error with which the server ended the call that failed with ``error``; None if it ended well."""
         if (error.code(), error.details()) != _NOT_SENT:
             return error
         try:
@@ -225,16 +230,16 @@ class End:
 
 
 def _ready(value: Coroutine[Any, Any, T]) -> T:
-    """Return what needs no waiting."""
+    """Return the result of a coroutine that does not wait."""
     try:
         value.send(None)
     except StopIteration as end:
         return cast(T, end.value)
-    raise RuntimeError("gRPC tells of a call's end before it knows it")
+    raise RuntimeError("gRPC reported the end of a call before its status")
 
 
 class AsyncConnection(_Base):
-    """A connection for one event loop, made when it is first used."""
+    """A connection for one event loop. Its first use connects."""
 
     def __init__(self, endpoint: Optional[str], secure: bool, token: Optional[str]) -> None:
         super().__init__()
@@ -245,11 +250,11 @@ class AsyncConnection(_Base):
         self._ends: WeakKeyDictionary[Any, End] = WeakKeyDictionary()
 
     async def open(self) -> Endpoint:
-        """Connect, unless that is done, and return where to."""
+        """Connect if not connected, and return the endpoint."""
         self._check()
         loop = asyncio.get_running_loop()
         if self._loop not in (None, loop):
-            raise InvalidConfigurationError("the client belongs to another event loop: make one of its own")
+            raise InvalidConfigurationError("the client belongs to another event loop: make one for this loop")
         self._loop = loop
         if self._opening is None or (self._opening.done() and self._channel is None):
             self._opening = asyncio.ensure_future(self._open())
@@ -283,7 +288,7 @@ class AsyncConnection(_Base):
         self._channel = channel
 
     async def call(self, method: str, request: Any, about: Call, limit: Optional[float] = ANSWER) -> Any:
-        """Return the server's one answer. ``request`` is an iterator where the method takes many."""
+        """Return the server's single answer. ``request`` is an iterator if the method takes a stream."""
         request = await self._fit(request, about)
         call = self._methods[method](request, timeout=limit, metadata=self._metadata)
         end = End(call)
@@ -311,41 +316,41 @@ class AsyncConnection(_Base):
         self._versions.check(where)
 
     async def send(self, method: str, messages: Iterator[Any], about: Call) -> Any:
-        """Return the server's one answer to messages that are made of files; what stops their making is raised."""
+        """Return the server's single answer to messages made of files. Raises what making a message raises."""
         failed: List[Exception] = []
         try:
             return await self.call(method, _in_threads(_noting(messages, failed)), about, None)
         except (SandboxError, asyncio.CancelledError):
-            if failed:  # the stream broke off because of us
+            if failed:  # the call failed because this did
                 raise failed[0] from None
             raise
 
     async def make(
         self, method: str, request: Any, about: Call, undo: Callable[[Any], Coroutine[Any, Any, object]]
     ) -> Any:
-        """Return the server's answer, which is something new. What is made in spite of a cancellation is undone."""
+        """Return the server's answer, which describes something new. A cancellation removes it again."""
         return await self.finish(lambda: self.call(method, request, about), undo)
 
     async def finish(
         self, making: Callable[[], Coroutine[Any, Any, T]], undo: Callable[[T], Coroutine[Any, Any, object]]
     ) -> T:
-        """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
+        """Return the result of ``making``. If it is cancelled meanwhile, ``undo`` is called with the result."""
         return await finish_async(making(), undo)
 
     async def stream(self, method: str, request: Any, limit: Optional[float] = None) -> Any:
-        """Return the server's answers as they come."""
+        """Start a call whose answers come as a stream."""
         request = await self._fit(request, Call(method))
         call = self._methods[method](request, timeout=limit, metadata=self._metadata)
         self._ends[call] = End(call)
         return call
 
     async def talk(self, method: str, first: Any, limit: Optional[float] = None) -> Any:
-        """Return a call to which more messages can be written than the first."""
+        """Start a call to which more messages than ``first`` can be written."""
         first = await self._fit(first, Call(method))
         call = self._methods[method](timeout=limit, metadata=self._metadata)
         self._ends[call] = End(call)
         try:
-            # Where it has failed already it says why when it is read.
+            # If the call has already failed, reading it raises the reason.
             with suppress(asyncio.InvalidStateError, grpc.RpcError):
                 await call.write(first)
         except BaseException:
@@ -354,16 +359,16 @@ class AsyncConnection(_Base):
         return call
 
     async def end_of(self, call: Any, error: Any) -> Any:
-        """Return the error with which the server ended a call, None if it ended well."""
+        """Return the error with which the server ended a call; None if it ended well."""
         return await self._ends[call].of(error) if call in self._ends else error
 
     def about(self, about: Call) -> Call:
-        """Return what is asked, with where it is asked."""
+        """Return a description of a call with the server's address."""
         endpoint = self.endpoint.text if self._channel else str(self.asked[0] or "")
         return replace(about, endpoint=endpoint, versions=self._versions)
 
     async def close(self) -> None:
-        """Close the connection; what still runs over it is ended."""
+        """Close the connection. This ends the calls that run."""
         if not self._closed:
             self._closed = True
             if self._channel is not None and self._pid == os.getpid():
@@ -371,7 +376,7 @@ class AsyncConnection(_Base):
 
 
 def _noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
-    """Yield messages, and note what stopped them: gRPC itself would only log it."""
+    """Yield messages, and record the error that stops them: gRPC would only log it."""
     try:
         yield from messages
     except Exception as error:
@@ -380,7 +385,7 @@ def _noting(messages: Iterator[Any], failed: List[Exception]) -> Iterator[Any]:
 
 
 async def _in_threads(messages: Iterator[Any]) -> AsyncIterator[Any]:
-    """Yield messages that are made of files, which an event loop must not wait for."""
+    """Yield messages that are made of files, in a thread: an event loop must not wait for files."""
     end = object()
     while (message := await asyncio.to_thread(next, messages, end)) is not end:
         yield message
@@ -399,7 +404,7 @@ def _methods(channel: Any) -> Dict[str, Any]:
 
 
 def _health_of(channel: Any) -> Any:
-    """Return the call that tells how a server is."""
+    """Return the call that checks the health of a server."""
     return channel.unary_unary(HEALTH, request_serializer=bytes, response_deserializer=bytes)
 
 

@@ -1,4 +1,4 @@
-"""How a command that is streamed ends."""
+"""The end of a streamed command."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .results import Denial, FileChange
 
 
 class Ending:
-    """What the last message of a command's output tells."""
+    """What the last message of a command's output says."""
 
     exit_code: Optional[int] = None
-    """Set once the command has ended; 128 and its number where a signal ended it."""
+    """Set when the command has ended; 128 and the number of the signal that ended it."""
     conflict_count: int = 0
     exec_id: str = ""
     denied_count: int = 0
@@ -26,7 +26,7 @@ class Ending:
         self.changed: List[FileChange] = []
 
     def note(self, message: Any) -> None:
-        """Take a message that may be the last."""
+        """Record a message, which may be the last."""
         if message.exec_id:
             self.exec_id = message.exec_id
         if message.HasField("exit_code"):
@@ -41,41 +41,41 @@ class Ending:
 
 
 class Ended:
-    """How a streamed command has ended."""
+    """The result of a streamed command."""
 
     _ending: Ending
 
     @property
     def exit_code(self) -> Optional[int]:
-        """The command's exit code, None until it has ended."""
+        """The exit code; None until the command has ended."""
         return self._ending.exit_code
 
     @property
     def exec_id(self) -> str:
-        """Of the command's records in the audit log; empty until it is known, at the command's end at the latest."""
+        """The id of the command's records in the audit log; set at the latest when the command has ended."""
         return self._ending.exec_id
 
     @property
     def denied(self) -> List[Denial]:
-        """What the policy refused the command, as in ``ExecResult``; empty until it has ended."""
+        """The operations that the policy refused, as in ``ExecResult``; set when the command has ended."""
         return self._ending.denied
 
     @property
     def denied_count(self) -> int:
-        """How many refusals there were, repeats included."""
+        """The number of refused operations, including repetitions."""
         return self._ending.denied_count
 
     @property
     def changed(self) -> List[FileChange]:
-        """What the command changed in the sandbox's view, as in ``ExecResult``; empty until it has ended."""
+        """The changes that the command made in the view, as in ``ExecResult``; set when it has ended."""
         return self._ending.changed
 
     @property
     def changed_count(self) -> int:
-        """How many changes there were."""
+        """The number of changes."""
         return self._ending.changed_count
 
     @property
     def sync_held(self) -> bool:
-        """Whether the sandbox keeps its changes for ``apply``, as in ``ExecResult``."""
+        """Whether the changes remain in the sandbox until ``apply``, as in ``ExecResult``."""
         return self._ending.sync_held

@@ -1,4 +1,4 @@
-"""Where a server is, how it is spoken to, and what is shown to it."""
+"""The address of a server, the connection's settings and credentials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .exceptions import InvalidConfigurationError
 
 DEFAULT_PORT = "9000"
 _MOST_BYTES = 4 << 20
-"""Of a token's file and of one with certificates; the host's whole bundle fits."""
+"""The most bytes of a token's file or a file of certificates. The host's whole bundle is smaller."""
 
 _FORMS = "want HOST:PORT, http://HOST:PORT, https://HOST:PORT or unix:///PATH"
 _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>\d{1,5}))?")
@@ -26,28 +26,28 @@ _ADDRESS = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9._-]+))
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a server is and how it is spoken to."""
+    """The address of a server, and what is known about the server."""
 
     text: str
-    """As a person would write it."""
+    """The address as a person writes it."""
     target: str
-    """As gRPC takes it."""
+    """The address in gRPC's syntax."""
     secure: bool = False
-    """Whether TLS is spoken."""
+    """Whether the connection uses TLS."""
     local: bool = False
-    """Whether only this host can answer there."""
+    """Whether only this host can answer at the address."""
     same_host: bool = False
-    """Whether the server is known to see the files of this host: it is this user's own."""
+    """Whether the server is known to see the files of this host: it is your own."""
     found: bool = False
-    """Whether it was looked for, not named: it may be gone, and another be found."""
+    """Whether the package found the server itself. Such a server may end and have a successor."""
     token_file: Optional[Path] = None
-    """Where a server that was found keeps its token."""
+    """The file with the token of your own server."""
     is_there: Optional[Callable[[], bool]] = field(default=None, compare=False)
-    """Whether the server that was found still has the port, which may be another's by then; None for no question."""
+    """Returns whether the found server still has its port, which another process may take; None means no check."""
 
 
 def state_directory() -> Optional[Path]:
-    """Return the directory in which agentfense keeps its state, None if no variable tells."""
+    """Return agentfense's state directory; None if no variable names it."""
     home = os.environ.get("AGENTFENSE_HOME")
     if home:
         return Path(home).absolute()
@@ -59,10 +59,11 @@ def state_directory() -> Optional[Path]:
 
 
 def parse_endpoint(text: str, secure: bool = False) -> Endpoint:
-    """Return the endpoint that a text names.
+    """Parse an address.
 
-    Without a scheme TLS is spoken if ``secure``, if a file for it is named in the environment, or to another host.
-    InvalidConfigurationError for a text that names none, and for an open wire to another host.
+    Without a scheme the connection uses TLS if ``secure`` is set, if the environment names a file
+    for TLS, or if the address is on another host. Raises InvalidConfigurationError for a malformed
+    address, and for a connection to another host without TLS.
     """
     scheme, given, rest = text.partition("://")
     if not given:
@@ -83,7 +84,7 @@ def parse_endpoint(text: str, secure: bool = False) -> Endpoint:
     if not tls and not local:
         raise _invalid(text, "without TLS anybody on the way could read the token: want https://")
     if scheme == "http" and secure:
-        raise _invalid(text, "http:// speaks no TLS, and secure=True asks for it: want https://")
+        raise _invalid(text, "http:// is without TLS, but secure=True asks for TLS: want https://")
     address = f"[{host}]:{port}" if match["v6"] else f"{host}:{port}"
     return Endpoint(text, f"dns:///{address}" if not match["v6"] else f"ipv6:{address}", secure=tls, local=local)
 
@@ -93,16 +94,17 @@ _directories: Dict[str, int] = {}
 
 
 def socket_target(path: str) -> str:
-    """Return what gRPC dials for a unix socket.
+    """Return the address of a unix socket in gRPC's syntax.
 
-    The kernel takes 107 bytes, and gRPC some characters for its own: any other path goes by its directory.
-    InvalidConfigurationError where that is not there, or the name in it is none that can be dialled.
+    The kernel allows 107 bytes, and some characters have a meaning in gRPC. Other paths are reached
+    by a descriptor of the directory. Raises InvalidConfigurationError if the directory does not
+    exist or the socket's name cannot be dialled.
     """
     if _is_dialled(path):
         return f"unix:{path}"
     directory, name = os.path.split(path)
     if not _is_dialled(f"/proc/self/fd/1234567/{name}"):
-        why = "a socket's name has at most 85 characters, of A-Z, a-z, 0-9, space and ._:-"
+        why = "the name of a socket has at most 85 characters from A-Z, a-z, 0-9, space and ._:-"
         raise _invalid(f"unix://{path}", why)
     if directory not in _directories:
         try:
@@ -135,15 +137,17 @@ def _tls_paths() -> Tuple[Optional[str], Optional[str], Optional[str]]:
 
 
 def credentials(endpoint: Endpoint) -> Optional[grpc.ChannelCredentials]:
-    """Return what TLS is spoken with, None without TLS.
+    """Return the credentials for TLS; None without TLS.
 
-    The files are those of AGENTFENSE_TLS_CA, AGENTFENSE_TLS_CERT and AGENTFENSE_TLS_KEY.
+    The files are $AGENTFENSE_TLS_CA, $AGENTFENSE_TLS_CERT and $AGENTFENSE_TLS_KEY.
     """
     if not endpoint.secure:
         return None
     ca, cert, key = _tls_paths()
     if bool(cert) != bool(key):
-        raise InvalidConfigurationError("a client certificate needs its key: set AGENTFENSE_TLS_CERT and _KEY both")
+        raise InvalidConfigurationError(
+            "a client certificate needs its key: set both AGENTFENSE_TLS_CERT and AGENTFENSE_TLS_KEY"
+        )
 
     def read(path: Optional[str]) -> Optional[bytes]:
         return _read(Path(path)) if path else None
@@ -164,9 +168,9 @@ def _read(path: Path) -> bytes:
 
 
 def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:
-    """Return what to show the server: ``token``, else that of the environment, else that of this user's server.
+    """Return the token: ``token``, else that of the environment, else that of your own server.
 
-    The last is shown to that server alone: whoever has it can do there what this user can.
+    The last is sent to your own server only, as it allows everything there.
     """
     if token is not None:
         string_of(token, "token")
@@ -176,7 +180,7 @@ def find_token(endpoint: Endpoint, token: Optional[str]) -> Optional[str]:
     if not token and endpoint.token_file and endpoint.token_file.is_file():
         token = _read(endpoint.token_file).decode("ascii", "replace").strip()
     if token and not (token.isascii() and token.isprintable() and " " not in token):
-        raise InvalidConfigurationError("the token has what no token has: a space, or a character beyond ASCII")
+        raise InvalidConfigurationError("the token is malformed: it has a space or a character that is not ASCII")
     return token or None
 
 
@@ -192,7 +196,7 @@ _READS = (
     ("grpc.health.v1.Health", ("Check",)),
 )
 
-# Only calls that change nothing are sent again.
+# Only calls that change nothing are repeated.
 _SERVICE_CONFIG: Mapping[str, Any] = {
     "methodConfig": [
         {
@@ -210,7 +214,7 @@ _SERVICE_CONFIG: Mapping[str, Any] = {
 
 
 def channel_options(endpoint: Endpoint) -> List[Tuple[str, Any]]:
-    """Return how the connection is kept: a server that is gone is noticed within 30 s, also while a call waits."""
+    """Return the options of a channel. They detect a dead server within 30 s, also while a call waits."""
     options: List[Tuple[str, Any]] = [
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
@@ -218,13 +222,13 @@ def channel_options(endpoint: Endpoint) -> List[Tuple[str, Any]]:
         ("grpc.max_receive_message_length", 64 << 20),
         ("grpc.max_send_message_length", 64 << 20),
         ("grpc.use_local_subchannel_pool", 1),
-        # The server of our own ends when nobody is connected any more.
+        # Your own server ends when no client is connected.
         ("grpc.client_idle_timeout_ms", 2**31 - 1),
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
     ]
     if endpoint.local:
         options.append(("grpc.enable_http_proxy", 0))
     if endpoint.is_there:
-        # A call that is sent again may connect again, unasked.
+        # Repeating a call may reconnect without the check.
         options.append(("grpc.enable_retries", 0))
     return options

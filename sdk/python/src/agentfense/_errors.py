@@ -1,4 +1,4 @@
-"""What a gRPC error is in this package: the one place that knows the server's statuses and reasons."""
+"""The errors of gRPC as exceptions of this package. Only this module knows statuses and reasons."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .exceptions import (
 )
 
 MAX_READ = 64 << 20
-"""The bytes of a file that are read into memory unless more is asked for: a sparse one may announce any size."""
+"""The default bound, in bytes, of a file that is read into memory. A sparse file may have any size."""
 
 
 class RpcError(Protocol):
@@ -40,15 +40,15 @@ class RpcError(Protocol):
         """Return the status."""
 
     def details(self) -> Optional[str]:
-        """Return the status's text."""
+        """Return the text of the status."""
 
     def trailing_metadata(self) -> Any:
-        """Return what came after the answer, where its details are."""
+        """Return the metadata after the answer, which holds the details."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is asked of the server, for the error that says what went wrong."""
+    """A description of a call, for its error."""
 
     operation: str
     sandbox_id: str = ""
@@ -64,7 +64,7 @@ class Call:
 
 @dataclass
 class Details:
-    """What the server says of an error beside its text: see internal/server/service/detail.go."""
+    """The details of an error beside its text: see internal/server/service/detail.go."""
 
     reason: str = ""
     said: Dict[str, str] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class Details:
 
 _DETAILS = "grpc-status-details-bin"
 _MAX_DIGITS = 20
-"""Of a number of 64 bits."""
+"""The most digits of a 64-bit number."""
 
 
 def details_of(error: RpcError) -> Details:
-    """Return the details of an error, empty where it has none that are known here."""
+    """Return the details of an error; empty if it has none that this package knows."""
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2, status_pb2
 
@@ -100,7 +100,7 @@ def details_of(error: RpcError) -> Details:
 
 
 def error_of(error: RpcError, call: Call) -> SandboxError:
-    """Return the most specific error of this package for one of gRPC."""
+    """Return the most specific exception for an error of gRPC."""
     code = error.code()
     if not isinstance(code, grpc.StatusCode):
         code = grpc.StatusCode.UNKNOWN
@@ -109,7 +109,7 @@ def error_of(error: RpcError, call: Call) -> SandboxError:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why the program ``agentfense`` did not do what it was asked for."""
+    """An error that the program ``agentfense`` reported."""
 
     kind: str
     reason: str
@@ -119,7 +119,7 @@ class Refusal:
 
 
 def refusal_error(refusal: Refusal, call: Call) -> SandboxError:
-    """Return what the server's error would be that says the same."""
+    """Return the exception that the same error of a server would be."""
     code = _KINDS.get(refusal.kind, grpc.StatusCode.INTERNAL)
     return _error(code, refusal.text, Details(refusal.reason, {}, refusal.conflicts, refusal.refused), call)
 
@@ -135,7 +135,7 @@ def _error(code: grpc.StatusCode, text: str, more: Details, call: Call) -> Sandb
 
 
 def _of_reason(call: Call, text: str, more: Details) -> Optional[SandboxError]:
-    """Return the error that a reason alone determines."""
+    """Return the exception that a reason alone determines; None for other reasons."""
     if more.reason == Reason.SANDBOX_NOT_FOUND:
         return SandboxNotFoundError(call.sandbox_id, text)
     if more.reason == Reason.CODEBASE_NOT_FOUND:
@@ -152,22 +152,22 @@ def _of_reason(call: Call, text: str, more: Details) -> Optional[SandboxError]:
 
 
 def too_large(call: Call, max_bytes: int) -> SandboxError:
-    """Return the error of content that is more than was asked for, or than is read unless more is."""
+    """Return the exception for content beyond ``max_bytes``."""
     text = f"{call.operation} {call.path}: larger than {max_bytes} bytes"
     if max_bytes == MAX_READ:
-        text += ": give a higher max_bytes=, None for any size, or take it in pieces, from exec_stream of cat"
+        text += ": pass a higher max_bytes=, or None for any size, or read it in pieces with exec_stream of cat"
     return ResourceLimitExceededError("bytes", max_bytes, text)
 
 
 def next_page(asked: str, token: str) -> str:
-    """Return the token of the page after the one that was asked for, empty after the last."""
-    if token and token == asked:  # it would be asked without end
-        raise SandboxError("list: the server names the same page again")
+    """Return the token of the next page; empty after the last page. Raises SandboxError if the token repeats."""
+    if token and token == asked:  # else this would never end
+        raise SandboxError("list: the server returned the same page token again")
     return token
 
 
 def write_error(path: str, said: str) -> SandboxError:
-    """Return what the shell's words about a file that it could not store mean."""
+    """Return the exception for what the shell wrote about a file that it could not store."""
     words = said.strip().rsplit(": ", 1)[-1]
     if words in ("Permission denied", "Read-only file system", "Operation not permitted"):
         return PermissionDeniedError("write", path)
@@ -193,7 +193,7 @@ def _unauthenticated(call: Call, text: str) -> SandboxError:
         call.operation,
         call.path,
         f"{call.operation}: the server at {call.endpoint} does not accept the token: {text}: "
-        "give token=, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE",
+        "pass token=, or set AGENTFENSE_TOKEN or AGENTFENSE_TOKEN_FILE",
     )
 
 
@@ -281,4 +281,4 @@ _KINDS = {
     "canceled": grpc.StatusCode.CANCELLED,
     "deadline": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-"""The statuses of the program's kinds of errors, as in internal/server/service/status.go."""
+"""The gRPC status of each kind of error, as in internal/server/service/status.go."""

@@ -1,4 +1,4 @@
-"""What is brought to its end in spite of an interrupt, and for event loops in spite of a cancellation."""
+"""Work that ends in order even after an interrupt, or a cancellation in an event loop."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ T = TypeVar("T")
 
 
 def awaited(waiting: Callable[[], T]) -> T:
-    """Return what a function waits for.
+    """Return the result of a function that waits.
 
-    A threading.Condition that an interrupt meets as it lets go of its lock raises RuntimeError in its place.
+    If an interrupt comes while a threading.Condition releases its lock, it raises RuntimeError
+    instead of KeyboardInterrupt.
     """
     try:
         return waiting()
@@ -27,7 +28,7 @@ def awaited(waiting: Callable[[], T]) -> T:
 
 
 class _Work(Generic[T]):
-    """Work that is done once, in a thread: an interrupt strikes the main thread alone, and there only its wait."""
+    """Work that is done once, in a thread. An interrupt affects only the main thread, which waits."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -35,7 +36,7 @@ class _Work(Generic[T]):
         self.done: Future[T] = Future()
 
     def do(self) -> None:
-        """Do it, unless it has begun."""
+        """Do the work, unless it has begun."""
         if not self.forestall():
             return
         try:
@@ -44,21 +45,21 @@ class _Work(Generic[T]):
             self.done.set_exception(error)
 
     def forestall(self) -> bool:
-        """Return whether it had not begun, and will not."""
+        """Prevent the work, and return whether it had not begun."""
         return self._turn.acquire(blocking=False)
 
     def wait(self) -> T:
-        """Let a thread do it, and return its result."""
+        """Do the work in a thread, and return its result."""
         try:
             awaited(threading.Thread(target=self.do, name="agentfense-make", daemon=True).start)
         except RuntimeError:
-            # No thread can be started any more, as at the end of the program.
+            # At the end of the program no thread can be started.
             self.do()
         return awaited(self.done.result)
 
 
 def finish(making: Callable[[], T], undo: Callable[[T], object], limit: float) -> T:
-    """Return what ``making`` makes. What is made in spite of an interrupt, within ``limit`` seconds, is undone."""
+    """Return the result of ``making``. After an interrupt, wait ``limit`` seconds for it, and undo it."""
     work = _Work(making)
 
     def undone() -> None:
@@ -68,7 +69,7 @@ def finish(making: Callable[[], T], undo: Callable[[T], object], limit: float) -
     try:
         return work.wait()
     except KeyboardInterrupt:
-        # It may strike before there is a thread, which then need not begin.
+        # If the interrupt came before the thread, the work need not begin.
         if not work.forestall():
             with suppress(SandboxError):
                 complete(undone)
@@ -76,12 +77,12 @@ def finish(making: Callable[[], T], undo: Callable[[T], object], limit: float) -
 
 
 def complete(work: Callable[[], T]) -> T:
-    """Return what cleaning up returns. An interrupt waits for its end, a second one does not."""
+    """Return the result of clean-up work. An interrupt waits for its end; a second one does not."""
     cleaning = _Work(work)
     try:
         return cleaning.wait()
     except KeyboardInterrupt:
-        # It may strike before there is a thread.
+        # The interrupt may have come before the thread.
         cleaning.do()
         with suppress(SandboxError):
             awaited(cleaning.done.result)
@@ -91,7 +92,7 @@ def complete(work: Callable[[], T]) -> T:
 async def finish_async(
     making: Coroutine[object, object, T], undo: Callable[[T], Coroutine[object, object, object]]
 ) -> T:
-    """Return what ``making`` makes. What is made in spite of a cancellation is undone."""
+    """Return the result of ``making``. After a cancellation, wait for it, and undo it."""
     made = asyncio.ensure_future(making)
 
     async def undone() -> None:
@@ -106,7 +107,7 @@ async def finish_async(
 
 
 async def complete_async(begin: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Return what cleaning up returns. A cancellation waits for its end, and so do those after it."""
+    """Return the result of clean-up work. All cancellations wait for its end."""
     task = asyncio.ensure_future(begin())
     cancelled: Optional[asyncio.CancelledError] = None
     begun_again = False
@@ -118,7 +119,7 @@ async def complete_async(begin: Callable[[], Coroutine[object, object, T]]) -> T
             continue
         if begun_again or not task.cancelled():
             break
-        # A loop that ends cancels all its tasks, once.
+        # An event loop that ends cancels all its tasks, once.
         task, begun_again = asyncio.ensure_future(begin()), True
     if cancelled is None:
         return task.result()

@@ -1,4 +1,4 @@
-"""What ``from_local`` makes of a directory: the part that both kinds of clients have in common."""
+"""The steps of ``from_local`` that are the same for threads and event loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .utils import PathLike, check_directory, generate_codebase_name
 
 
 class Local:
-    """A directory of this host of which a sandbox is made. The parameters are those of ``from_local``."""
+    """A directory of this host from which a sandbox is created. The parameters are those of ``from_local``."""
 
     def __init__(
         self,
@@ -26,32 +26,30 @@ class Local:
     ) -> None:
         self.directory: Path = check_directory(path)
         if link and ignore_patterns:
-            raise ValueError(
-                "ignore_patterns leave files out of an upload alone: name them in .sandboxignore, or leave link unset"
-            )
+            raise ValueError("ignore_patterns apply to uploads only: write them to .sandboxignore, or do not set link")
         self.rules = rules_of(policy, preset, permissions)
         self.ignore_patterns = ignore_patterns
         self.called = codebase_name or generate_codebase_name(self.directory)
         self.noted: Optional[Noted] = None
-        """What was uploaded; None if nothing was."""
+        """The record of the upload; None if nothing was uploaded."""
         self._link = link
 
     @property
     def has_to_link(self) -> bool:
-        """Whether the caller insists on a link."""
+        """Whether the caller requires a link."""
         return bool(self._link)
 
     def links(self, same_host: bool) -> bool:
-        """Return whether the directory is to be linked."""
+        """Return whether to link the directory."""
         return same_host and not self.ignore_patterns if self._link is None else self._link
 
     def note(self) -> Noted:
-        """Begin to note what is uploaded."""
+        """Begin a record of the upload."""
         self.noted = Noted(self.directory)
         return self.noted
 
     def settings(self, made: t.Codebase, given: Optional[t.GitUser]) -> Dict[str, Any]:
-        """Return what the sandbox of a codebase is given beside what the caller says; it asks the program for that."""
+        """Return the sandbox's settings that the caller did not give. Runs the program for the git user."""
         return {
             "sync": None if made.linked else t.SyncMode.MANUAL,
             "at_host_path": made.linked,
@@ -59,5 +57,5 @@ class Local:
         }
 
     def remember(self, sandbox_id: str, made: t.Codebase) -> str:
-        """Remember what was uploaded, and return why ``apply`` cannot bring changes back, empty if it can."""
+        """Store the record of the upload, and return why ``apply`` cannot bring changes back, or an empty string."""
         return self.noted.remember(sandbox_id, made.id, self.rules) if self.noted else ""

@@ -1,6 +1,6 @@
 # Made from _async_output.py by make gen: do not edit.
 
-"""What the server sends piece by piece: a command's output, audit events, logs; for threads."""
+"""Streams of a command's output, of audit events and of logs, for threads."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from .types import AuditEvent, LogRecord, OutputChunk
 
 
 class ExecStream(Ended, Stream[bytes]):
-    """A running command's output as it comes: an iterator of bytes, both streams in one.
+    """The output of a running command: an iterator of bytes, with both streams merged.
 
-    ``chunks()`` yields the pieces with their streams instead. After the last piece ``exit_code``, ``denied`` and
-    ``changed`` are set. Closing the stream, leaving its ``with`` block or forgetting it ends the command.
+    ``chunks()`` yields the pieces with their streams instead. After the last piece ``exit_code``,
+    ``denied`` and ``changed`` are set. Closing the stream, leaving its ``with`` block or dropping
+    it ends the command.
     """
 
     def __init__(self, start: Callable[[], Any], about: Call, connection: Connection) -> None:
@@ -26,7 +27,7 @@ class ExecStream(Ended, Stream[bytes]):
         super().__init__(start, about, connection)
 
     def chunks(self) -> Iterator[OutputChunk]:
-        """Yield the pieces of output, each with the stream it was written to."""
+        """Yield the pieces of output, each with its stream."""
         while (message := self.read()) is not None:
             yield from self._chunks(message)
 
@@ -40,14 +41,14 @@ class ExecStream(Ended, Stream[bytes]):
 
 
 class AuditStream(Stream[AuditEvent]):
-    """A sandbox's audit events, the oldest first."""
+    """The audit events of a sandbox, the oldest first: an iterator."""
 
     def _values(self, message: Any) -> List[AuditEvent]:
         return [audit_event_of(message)]
 
 
 class LogStream(Stream[LogRecord]):
-    """What the detached commands of a sandbox wrote, the oldest first."""
+    """The output of a sandbox's detached commands, the oldest first: an iterator."""
 
     def _values(self, message: Any) -> List[LogRecord]:
         return [log_record_of(message)]

@@ -1,4 +1,4 @@
-"""What the API's messages that end a command are in Python."""
+"""The results of commands, from the API's messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .words import ChangeKind
 
 
 def exec_result_of(message: Any, command: str) -> ExecResult:
-    """Return how a command ended."""
+    """Return the result of a command."""
     return ExecResult(
         stdout=message.stdout,
         stderr=message.stderr,
@@ -35,7 +35,7 @@ def exec_result_of(message: Any, command: str) -> ExecResult:
 
 
 def denial_of(message: Any) -> Denial:
-    """Return what a command was refused."""
+    """Return an operation that the policy refused."""
     return Denial(
         path=decode_path(message.path),
         operation=message.operation,
@@ -49,6 +49,6 @@ def denial_of(message: Any) -> Denial:
 
 
 def file_change_of(message: Any) -> FileChange:
-    """Return what a command changed."""
+    """Return a change that a command made."""
     kind = named(sandbox_pb2.ChangeKind, "CHANGE_KIND_", message.kind, "modified")
     return FileChange(decode_path(message.path), ChangeKind(kind), decode_path(message.old_path))

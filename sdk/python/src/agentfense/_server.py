@@ -1,4 +1,4 @@
-"""Which server to talk to where none is named: this user's own, which is started if need be."""
+"""Finding a server when none is named: your own server, which the package starts if necessary."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ from ._program import find_program
 from .exceptions import ConnectionError, InvalidConfigurationError, VersionMismatchError
 
 IDLE_EXIT = "1m"
-"""How long a server that this package has started stays when nobody is connected and nothing runs."""
+"""The time after which a server that this package started ends, if it has no clients and nothing runs."""
 
 START_LIMIT = 60.0
-"""Seconds within which a server has to be there."""
+"""Seconds within which a server must start."""
 
 END_LIMIT = 5.0
-"""Seconds that one of no use has to end by itself."""
+"""Seconds within which a server that cannot be used must end."""
 
 _STATE_FILE = "server.json"
 
 
 def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
-    """Return the endpoint that is named, else the one of $AGENTFENSE_ENDPOINT, else that of this user's server.
+    """Return the named endpoint, else that of $AGENTFENSE_ENDPOINT, else that of your own server.
 
-    If that does not run, this starts one. ConnectionError or InvalidConfigurationError say what stands in the way.
+    Starts your own server if it does not run. Raises ConnectionError or InvalidConfigurationError
+    with the reason.
     """
     if text is not None:
         string_of(text, "endpoint")
@@ -46,22 +47,25 @@ def find_endpoint(text: Optional[str], secure: bool) -> Endpoint:
         own = running(home) if named.local and home else None
         return _matched(own, named) if own else named
     if home is None:
-        raise InvalidConfigurationError("no state directory: set AGENTFENSE_HOME, XDG_DATA_HOME or HOME, or endpoint=")
+        raise InvalidConfigurationError(
+            "no state directory: set AGENTFENSE_HOME, XDG_DATA_HOME or HOME, or pass endpoint="
+        )
     return running(home) or _started(home)
 
 
 def _guarded(endpoint: Endpoint, is_there: Callable[[], bool]) -> Endpoint:
-    """Return an endpoint that is asked for before calls, unless the connection itself tells whom it is with."""
+    """Return an endpoint that is checked before each call, unless its connection proves the server's identity."""
     if endpoint.secure or endpoint.target.startswith("unix:"):
         return endpoint
     return replace(endpoint, is_there=is_there)
 
 
 def _matched(own: Endpoint, named: Endpoint) -> Endpoint:
-    """Return ``named`` with what is known of this user's server, if that is there, and made sure to be reached.
+    """Return ``named`` with what is known about your own server, if ``named`` is its address.
 
-    To another, which another user of this host may run, its token would give everything of ours. The name localhost may
-    also be an address at which ours does not listen.
+    Any other server at the address may belong to another user, who would get full access by your
+    server's token. The name localhost may resolve to an address at which your server does not
+    listen.
     """
     ours = replace(named, same_host=True, token_file=own.token_file, is_there=own.is_there)
     host, _, port = own.target.rpartition(":")
@@ -77,15 +81,15 @@ def _matched(own: Endpoint, named: Endpoint) -> Endpoint:
 
 
 def running(home: Path) -> Optional[Endpoint]:
-    """Return the endpoint of the server that has the state directory, None if there is none.
+    """Return the endpoint of the server that uses the state directory; None if none runs.
 
-    A server says where it is in a file that it holds locked for as long as it lives. That is UTF-8, so that
-    InvalidConfigurationError is raised for a directory that is named otherwise.
+    The server writes its address to a file that it locks while it runs. The file is in UTF-8, so a
+    state directory whose name is not UTF-8 raises InvalidConfigurationError.
     """
     try:
         os.fspath(home).encode()
     except UnicodeEncodeError:
-        text = f"state directory {os.fspath(home)!r}: is no UTF-8: set AGENTFENSE_HOME to another"
+        text = f"state directory {os.fspath(home)!r}: is not UTF-8: set AGENTFENSE_HOME to another"
         raise InvalidConfigurationError(text) from None
     try:
         with open(home / _STATE_FILE, "rb") as file:
@@ -115,7 +119,7 @@ def _is_locked(fd: int) -> bool:
 
 
 def _started(home: Path) -> Endpoint:
-    """Start a server, unless another process of this user has just done so."""
+    """Start a server, unless another process of this user has just started one."""
     program = find_program()
     with _needed(home):
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -130,7 +134,7 @@ def _started(home: Path) -> Endpoint:
                 continue
             if "--idle-exit" in said:
                 raise _too_old(program, said)
-            # One that ends still has the state directory for a moment.
+            # A server that ends still has the state directory for a moment.
             if "in use by another server" not in said or time.monotonic() > limit:
                 raise ConnectionError("", f"{program} serve: {said}")
             time.sleep(0.1)
@@ -144,7 +148,7 @@ def _too_old(program: str, why: str) -> VersionMismatchError:
 
 @contextmanager
 def _needed(home: Path) -> Iterator[None]:
-    """Say where the state directory is of no use."""
+    """Raise InvalidConfigurationError for an error of the state directory."""
     try:
         yield
     except OSError as cause:
@@ -153,7 +157,7 @@ def _needed(home: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
-    """Let one process of this user after the other start a server."""
+    """Hold the lock that lets only one process of this user start a server."""
     with _needed(home):
         lock = open(home / "start.lock", "a")  # noqa: SIM115
     with lock:
@@ -183,7 +187,7 @@ def _environment(home: Path) -> Dict[str, str]:
 
 @contextmanager
 def _opened(home: Path) -> Iterator[Tuple[BinaryIO, BinaryIO]]:
-    """Open what a server writes to: its standard output, and its log."""
+    """Open the files for a server's standard output and log."""
     with ExitStack() as files:
         try:
             said = files.enter_context(tempfile.TemporaryFile())
@@ -195,7 +199,10 @@ def _opened(home: Path) -> Iterator[Tuple[BinaryIO, BinaryIO]]:
 
 
 def _start(program: str, home: Path) -> Optional[str]:
-    """Start a server that outlives us, and wait until it answers, or return its last words. Its log is server.log."""
+    """Start a server that outlives this process, and wait until it answers.
+
+    Returns None, or if it fails the last line of its log, server.log.
+    """
     with _opened(home) as (said, log):
         try:
             server = subprocess.Popen(
@@ -211,7 +218,7 @@ def _start(program: str, home: Path) -> Optional[str]:
             raise InvalidConfigurationError(
                 f"{program}: {cause.strerror}: install the agentfense of this machine, or name it in AGENTFENSE_BINARY"
             ) from None
-        # Reaped whenever it ends, if we are still there.
+        # Reap it when it ends, if this process still runs.
         threading.Thread(target=server.wait, name="agentfense-server", daemon=True).start()
         limit = time.monotonic() + START_LIMIT
         while not said.seek(0, os.SEEK_END):
@@ -230,7 +237,7 @@ def _start(program: str, home: Path) -> Optional[str]:
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
-    """End a server that is of no use."""
+    """End a server that cannot be used."""
     server.terminate()
     try:
         server.wait(END_LIMIT)
@@ -239,10 +246,10 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _last_words(home: Path, status: Optional[int] = None) -> str:
-    """Return the last line of a server's log, and how the server ended where that line does not tell."""
+    """Return the last line of a server's log, with how the server ended if the line does not say it."""
     with _needed(home):
         lines: List[str] = (home / "server.log").read_text(errors="replace").strip().splitlines()
-    words = lines[-1] if lines else "it said nothing" if status is None else "it ended without a word"
+    words = lines[-1] if lines else "its log is empty"
     if status is None or (lines and status >= 0):
         return words
     return f"{words}: exit status {status}" if status >= 0 else f"{words}: killed by signal {-status}"

@@ -1,4 +1,4 @@
-"""What is done about a server of another version: nothing that it does not know is asked of it in silence."""
+"""Servers of other versions. The package asks no server for what the server would silently ignore."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import grpc
 from .exceptions import VersionMismatchError
 
 LEVEL = 1
-"""The level of the API that this package speaks: what internal/lib/apiversion has."""
+"""The level of the API that this package uses, as in internal/lib/apiversion."""
 
 GREET = 20.0
 """Seconds within which a server gives its first answer."""
 
 HEALTH = "/grpc.health.v1.Health/Check"
-"""Asked once for each connection: it needs no token, and the head of its answer has the levels."""
+"""A call that each connection makes once. It needs no token, and its header has the server's levels."""
 
 _HEADER = "agentfense-api"
 _RANGE = re.compile(r"([1-9]\d*)-([1-9]\d*)", re.ASCII)
 _ADDITIONS = 100
-"""The first number of the fields and values that agentfense has added to what other servers know too."""
+"""The number from which on fields and values are additions of agentfense to the original API."""
 
-# They say nothing of the server's version.
+# Statuses that say nothing about the server's version.
 _NO_ANSWER = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -34,15 +34,15 @@ _NO_ANSWER = (
 
 
 class Versions:
-    """What a server has said of its version; a request or an answer that does not fit is a VersionMismatchError."""
+    """The versions of the API that a server has. A mismatch is a VersionMismatchError."""
 
     def __init__(self) -> None:
         self.known = False
         self._least = self._level = 0
 
     def hear(self, endpoint: str, head: Optional[Iterable[Tuple[str, Any]]], code: Any) -> bool:
-        """Take the answer to HEALTH, and return whether there was one. A server without the header is another's."""
-        # Not a dictionary of it: grpcio's metadata of event loops was no mapping until 1.60.
+        """Record the answer to HEALTH, and return whether there was one. Other servers send no such header."""
+        # No dict(head): the metadata of grpc.aio was not a mapping before grpcio 1.60.
         said = next((value for name, value in head or () if name == _HEADER), None)
         if said is None:
             self.known = code not in _NO_ANSWER
@@ -50,7 +50,7 @@ class Versions:
         match = _RANGE.fullmatch(str(said))
         if match is None:
             raise VersionMismatchError(
-                f"the server at {endpoint} speaks level {said!r} of the API, of which this package knows nothing: "
+                f"the server at {endpoint} speaks level {said!r} of the API, which this package does not know: "
                 "upgrade this package"
             )
         self._least, self._level = int(match[1]), int(match[2])
@@ -58,14 +58,17 @@ class Versions:
         return True
 
     def check(self, endpoint: str) -> None:
-        """Refuse a server that has given up what this package needs."""
+        """Raise VersionMismatchError if the server no longer has this package's level."""
         if self._least > LEVEL:
             raise self.mismatch("connect", endpoint, f"it speaks levels {self._least} to {self._level} of the API")
 
     def fit(self, operation: str, endpoint: str, request: Any) -> Any:
-        """Return a request, one message or an iterator of them, unless the server would read it in part."""
+        """Return the request, a message or an iterator of messages.
+
+        Raises VersionMismatchError if the server would ignore a part of it.
+        """
         if self._level:
-            return request  # it refuses what it does not know
+            return request  # the server rejects what it does not know
         if hasattr(request, "ListFields"):
             first, whole = request, request
         else:
@@ -78,7 +81,7 @@ class Versions:
         return whole
 
     def mismatch(self, operation: str, endpoint: str, why: str) -> VersionMismatchError:
-        """Return the error that says which of the two is to be upgraded."""
+        """Return the error that says which side to upgrade."""
         if self._level > LEVEL:
             which, advice = "newer", "upgrade this package"
         else:
@@ -90,7 +93,7 @@ class Versions:
 
 
 def _addition(message: Any) -> str:
-    """Name the first field or value of a message that only agentfense knows."""
+    """Return the name of the first field or value of a message that is an addition of agentfense, else ""."""
     for field, value in message.ListFields():
         if field.number >= _ADDITIONS or (field.enum_type and isinstance(value, int) and value >= _ADDITIONS):
             return str(field.name)

@@ -1,4 +1,4 @@
-"""What comes from the server piece by piece. A stream that is closed, or forgotten, ends what it comes from."""
+"""Streams of messages from the server. Closing or dropping a stream ends its call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A = TypeVar("A", bound="AsyncStream[Any]")
 
 
 class Values(Generic[T]):
-    """What both kinds of streams have in common: the values that messages hold."""
+    """What both kinds of streams have in common."""
 
     def __init__(self, start: Callable[[], Any], about: Call, connection: Any) -> None:
         self._start = start
@@ -46,7 +46,7 @@ class Values(Generic[T]):
         return [message]
 
     def _ends(self, error: Any) -> bool:
-        """Tell whether a gRPC error is the normal end of the stream."""
+        """Return whether a gRPC error is the normal end of the stream."""
         return False
 
     def _cancel(self) -> None:
@@ -60,7 +60,7 @@ class Values(Generic[T]):
 
 
 class Stream(Values[T], Iterator[T]):
-    """An iterator of what the server sends. It starts the call when it is made. Not for several threads at once."""
+    """An iterator of what the server sends. Making it starts the call. One thread at a time may read."""
 
     def __init__(self, start: Callable[[], Any], about: Call, connection: Connection) -> None:
         super().__init__(start, about, connection)
@@ -98,7 +98,7 @@ class Stream(Values[T], Iterator[T]):
         return self._waiting.popleft()
 
     def close(self) -> None:
-        """End the call, unless it has ended."""
+        """End the call, if it has not ended."""
         self._cancel()
 
     def __enter__(self: S) -> S:
@@ -111,9 +111,9 @@ class Stream(Values[T], Iterator[T]):
 
 
 class AsyncStream(Values[T], AsyncIterator[T]):
-    """An asynchronous iterator of what the server sends. Not for several tasks at once.
+    """An asynchronous iterator of what the server sends. One task at a time may read.
 
-    It starts the call when the first message is read.
+    Reading the first message starts the call.
     """
 
     def __init__(self, start: Callable[[], Awaitable[Any]], about: Call, connection: AsyncConnection) -> None:
@@ -131,7 +131,7 @@ class AsyncStream(Values[T], AsyncIterator[T]):
             self._closed = True
             return None
         except asyncio.CancelledError:
-            if self._closed:  # by another task, of which gRPC tells like this
+            if self._closed:  # by another task, which gRPC reports like this
                 return None
             await self.aclose()
             raise
@@ -146,7 +146,7 @@ class AsyncStream(Values[T], AsyncIterator[T]):
             raise
 
     async def begin(self) -> None:
-        """Make the call, unless that is done."""
+        """Start the call, if it has not started."""
         if self._call is None:
             self._call = await self._start()
             self._messages = self._call.__aiter__()
@@ -162,11 +162,11 @@ class AsyncStream(Values[T], AsyncIterator[T]):
         return self._waiting.popleft()
 
     async def aclose(self) -> None:
-        """End the call, unless it has ended."""
+        """End the call, if it has not ended."""
         self._cancel()
 
     def __await__(self: A) -> Generator[Any, None, A]:
-        """Return the stream: one that is asked for with ``await``, as its siblings are, is the same."""
+        """Return the stream itself, so that both ``await`` and no ``await`` work."""
         return self._itself().__await__()
 
     async def _itself(self: A) -> A:

@@ -1,4 +1,4 @@
-"""A call to which messages can be written while it runs, for threads. gRPC has this for event loops alone."""
+"""A call to which messages can be written while it runs, for threads. gRPC offers this for event loops only."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Deque
 
 
 class Outbox:
-    """The messages that a client sends: an iterator for gRPC's own thread, which must end with the call."""
+    """The messages that a client sends: an iterator for a thread of gRPC, which must end with the call."""
 
     MOST = 16
-    """The most messages that wait, each of at most 64 KiB."""
+    """The most messages that wait. A message has at most 64 KiB."""
 
     def __init__(self, first: Any) -> None:
         self._changed = threading.Condition()
@@ -43,7 +43,10 @@ class Outbox:
             return not self._ended
 
     def end(self) -> None:
-        """Let no thread wait. Only once the call is over: to the server an earlier end means that no input follows."""
+        """Release all waiting threads.
+
+        Call this only after the end of the call: to the server, an earlier end is an end of input.
+        """
         with self._changed:
             self._ended = True
             self._waiting.clear()
@@ -51,7 +54,7 @@ class Outbox:
 
 
 class Talk:
-    """A call of gRPC, and what is written to it."""
+    """A call and its outgoing messages."""
 
     def __init__(self, call: Any, sent: Outbox) -> None:
         self._call = call

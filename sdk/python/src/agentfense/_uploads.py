@@ -1,4 +1,4 @@
-"""What was uploaded of a directory, and how changes come back into it: the work of the program ``agentfense``."""
+"""Records of uploads, and bringing changes back into an uploaded directory, with the program ``agentfense``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PREFIX = "sb_"
 
 
 class Noted:
-    """What an upload of a directory has sent."""
+    """The record of what an upload of a directory sent."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -31,7 +31,7 @@ class Noted:
         self._files: List[Dict[str, Any]] = []
 
     def add(self, path: str, status: os.stat_result, digest: str) -> None:
-        """Note an entry; see Note in _requests.py."""
+        """Record an entry; see Note in _requests.py."""
         self._files.append(
             {
                 "path": encode_path(path),
@@ -47,7 +47,7 @@ class Noted:
         )
 
     def remember(self, sandbox_id: str, codebase_id: str, rules: Sequence[t.RuleLike]) -> str:
-        """Keep this where the command line keeps its own; return why that cannot be, with a warning, or ""."""
+        """Store the record where the command line does; if that fails, warn and return why, else an empty string."""
         upload = {
             "codebase_id": codebase_id,
             "directory": encode_path(self.directory),
@@ -80,7 +80,7 @@ def _rules(rules: Sequence[t.RuleLike]) -> List[Dict[str, Any]]:
 
 
 def is_remembered(sandbox_id: str) -> bool:
-    """Return whether it is known what was uploaded for a sandbox."""
+    """Return whether there is a record of a sandbox's upload."""
     home = state_directory()
     if home is None or not sandbox_id.startswith(_PREFIX) or "/" in sandbox_id:
         return False
@@ -88,23 +88,23 @@ def is_remembered(sandbox_id: str) -> bool:
 
 
 def set_rules(sandbox_id: str, rules: Sequence[t.RuleLike]) -> None:
-    """Make rules those by which changes come back, if it is known what was uploaded."""
+    """Replace the rules in the record of a sandbox's upload, if there is a record."""
     if is_remembered(sandbox_id):
         _run("rules", sandbox_id, _rules(rules))
 
 
 def forget(sandbox_id: str) -> None:
-    """Forget what was uploaded for a sandbox that is gone."""
+    """Remove the record of the upload of a destroyed sandbox."""
     if is_remembered(sandbox_id):
         try:
             _run("forget", sandbox_id, None)
         except SandboxError as why:
-            text = f"what was uploaded for sandbox {sandbox_id}, which is gone, is still remembered: {why}"
+            text = f"cannot remove the record of the upload for the destroyed sandbox {sandbox_id}: {why}"
             warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def bring_back(connection: Union[Connection, AsyncConnection], request: Any, reviewed: t.Reviewed) -> t.ApplyResult:
-    """Apply changes to the directory that was uploaded. ``request`` is that of Apply."""
+    """Apply changes to the uploaded directory. ``request`` is the request of Apply."""
     wanted = {
         "paths": list(request.paths),
         "dry_run": request.dry_run,
@@ -139,7 +139,7 @@ def bring_back(connection: Union[Connection, AsyncConnection], request: Any, rev
 
 
 def _shown(reviewed: t.Reviewed) -> Optional[List[Dict[str, Any]]]:
-    """Return what a review showed, None if only its digest is known."""
+    """Return the changes that a review showed; None if only its digest is known."""
     if not isinstance(reviewed, t.Diff) or reviewed._shown is None:
         return None
     return [
@@ -156,7 +156,7 @@ def _shown(reviewed: t.Reviewed) -> Optional[List[Dict[str, Any]]]:
 
 
 def git_user(directory: Optional[Path]) -> t.GitUser:
-    """Return who this user is to git in a directory, None for none; nobody where the program is missing."""
+    """Return the user of git in a directory; None means no directory. Without the program, returns an empty user."""
     try:
         said = _run("git-user", os.fspath(directory or "/"), None)
     except SandboxError:
@@ -165,7 +165,7 @@ def git_user(directory: Optional[Path]) -> t.GitUser:
 
 
 def _environment(endpoint: Endpoint, token: Optional[str]) -> Dict[str, str]:
-    """Return the environment in which the program reaches the server: nothing secret is among its arguments."""
+    """Return the environment with which the program reaches the server. No secret is in its arguments."""
     environment = {name: value for name, value in os.environ.items() if name != "AGENTFENSE_TOKEN"}
     _, scheme, rest = endpoint.text.partition("://")
     if not endpoint.text.startswith("unix://"):
@@ -182,7 +182,7 @@ def _environment(endpoint: Endpoint, token: Optional[str]) -> Dict[str, str]:
 
 
 def _run(operation: str, argument: str, request: Any, environment: Optional[Dict[str, str]] = None) -> Any:
-    """Return the program's answer. An interrupt of the terminal is this process's alone."""
+    """Run the program, and return its answer. It does not receive the terminal's interrupts."""
     try:
         program = find_program()
     except InvalidConfigurationError:
@@ -202,9 +202,9 @@ def _run(operation: str, argument: str, request: Any, environment: Optional[Dict
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {done.returncode}"]
         if f'no command "{VERB}"' in lines[-1]:
-            raise InvalidConfigurationError(f"{program}: is older than this package: upgrade it")
+            raise InvalidConfigurationError(f"{program} is older than this package: upgrade it")
         raise SandboxError(f"{program}: {lines[-1]}")
     try:
         return json.loads(done.stdout) if done.stdout else None
     except ValueError:
-        raise SandboxError(f"{program}: its answer is no JSON") from None
+        raise SandboxError(f"{program}: the answer is not valid JSON") from None

@@ -9,23 +9,23 @@ from .exceptions import ChangesLostWarning, SandboxError
 
 
 def warn_of_rest(sandbox_id: str, why: SandboxError) -> None:
-    """Say that a sandbox is left, where another exception is on its way."""
-    # Filters may make an exception of it, which would hide that one.
+    """Warn that a sandbox remains, while another exception is being raised."""
+    # A filter may turn the warning into an exception, which would hide the other one.
     with suppress(RuntimeWarning):
         warnings.warn(f"sandbox {sandbox_id} could not be destroyed: {why}", RuntimeWarning, stacklevel=3)
 
 
 def warn_of_upload(directory: str) -> None:
-    """Say that a directory was uploaded which would have been linked."""
+    """Warn that a directory was uploaded instead of linked."""
     warnings.warn(
-        f"the token may not link {directory}, so it is uploaded",
+        f"the token may not link {directory}, so the directory is uploaded",
         UserWarning,
         stacklevel=3,
     )
 
 
 def warn_of_lost(sandbox_id: str, lost: int, stacklevel: int = 3) -> None:
-    """Say how many changes were lost with a sandbox, if any were."""
+    """Warn of the changes that were lost with a sandbox, if any."""
     if lost:
         changes = "1 change" if lost == 1 else f"{lost} changes"
         warnings.warn(

@@ -1,4 +1,4 @@
-"""Changes of a sandbox's view as they happen. A watch that is closed, or forgotten, ends."""
+"""Watches: the changes of a sandbox's view as they happen. Closing or dropping a watch ends it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .results import FileChange
 from .words import ChangeKind
 
 _SOON = 0.1
-"""Seconds before a watch's end in which a reset is that end: the server's clock may strike first."""
+"""Seconds before a watch's end in which a reset counts as its end, as the server's clock may be first."""
 
 
 def _timed_out(error: Any, end: float) -> bool:
-    """Tell whether a watch ended because its time was up, which it was at ``end``."""
+    """Return whether an error means that a watch reached its time-out, at ``end``."""
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
         return True
     reset = error.code() == grpc.StatusCode.CANCELLED or "RST_STREAM" in (error.details() or "")
@@ -46,12 +46,12 @@ class _Watched(Values[FileChange]):
         super().__init__(start, about, connection)
 
     def _set_end(self) -> None:
-        """Note when a watch that begins now is at its end, on the monotonic clock."""
+        """Set the end of a watch that begins now, on the monotonic clock."""
         if self._seconds is not None:
             self._end = time.monotonic() + self._seconds
 
     def _values(self, message: Any) -> List[FileChange]:
-        """Return the changes in a message: what was lost first, because it came before."""
+        """Return the changes in a message: LOST first, because those changes were earlier."""
         lost = [FileChange(self._path, ChangeKind.LOST)] if message.lost else []
         return lost + [file_change_of(change) for change in message.changes]
 
@@ -60,9 +60,10 @@ class _Watched(Values[FileChange]):
 
 
 class FileWatch(_Watched, Stream[FileChange]):
-    """What changes in a sandbox's view, from when it was made: an iterator that waits for the next change.
+    """An iterator of the changes in a sandbox's view since it was made. It waits for the next change.
 
-    It ends when the sandbox is stopped, when its time is up, or when it is closed, which another thread may do.
+    It ends when the sandbox stops, at the time-out, or when it is closed, which another thread may
+    do.
     """
 
     def _begin(self) -> None:
@@ -72,7 +73,7 @@ class FileWatch(_Watched, Stream[FileChange]):
         late.daemon = True
         late.start()
         try:
-            self._call.initial_metadata()  # the watch is there, or there is an error to read
+            self._call.initial_metadata()  # arrives when the watch is active; else reading raises the error
         except BaseException:
             self.close()
             raise
@@ -83,10 +84,11 @@ class FileWatch(_Watched, Stream[FileChange]):
 
 
 class AsyncFileWatch(_Watched, AsyncStream[FileChange]):
-    """What changes in a sandbox's view: an asynchronous iterator that waits for the next change.
+    """An asynchronous iterator of the changes in a sandbox's view. It waits for the next change.
 
-    It begins when its ``async with`` block is entered, or without one when the first change is asked for. It ends when
-    the sandbox is stopped, when its time is up, or when it is closed, which another task may do.
+    It begins when its ``async with`` block is entered, or else when the first change is asked for.
+    It ends when the sandbox stops, at the time-out, or when it is closed, which another task may
+    do.
     """
 
     async def __aenter__(self) -> AsyncFileWatch:
@@ -94,7 +96,7 @@ class AsyncFileWatch(_Watched, AsyncStream[FileChange]):
             await self.begin()
             await asyncio.wait_for(self._call.initial_metadata(), ANSWER)
         except grpc.RpcError:
-            pass  # the first reading tells
+            pass  # reading raises it
         except asyncio.TimeoutError:
             await self.aclose()
             raise _unanswered(self._connection.about(self._about)) from None
@@ -104,7 +106,7 @@ class AsyncFileWatch(_Watched, AsyncStream[FileChange]):
         return self
 
     async def begin(self) -> None:
-        """Make the call, unless that is done."""
+        """Start the call, if it has not started."""
         if self._call is None:
             self._set_end()
         await super().begin()

@@ -1,4 +1,4 @@
-"""Commands that are spoken with while they run, for an event loop."""
+"""Attached commands, for an event loop."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ from .exceptions import CommandTimeoutError, ExecEndedError
 
 
 class AsyncAttachedExec(AsyncAttached):
-    """A command that is spoken with while it runs: an asynchronous iterator of its output, both streams in one.
+    """A running command that you control: an asynchronous iterator of its output, with both streams merged.
 
-    ``chunks()`` yields the pieces with their streams instead; a terminal has one stream. After the last piece
-    ``exit_code``, ``denied`` and ``changed`` are set. Closing it, leaving its ``async with`` block or forgetting it
-    ends the command, unless the command is detached: then it keeps running, and ``exec_id`` is its id for ``resume``
-    as long as the sandbox runs.
+    ``chunks()`` yields the pieces with their streams instead; a terminal has one stream. After the
+    last piece ``exit_code``, ``denied`` and ``changed`` are set. Closing it, leaving its ``async
+    with`` block or dropping it ends the command, unless the command is detached: then it keeps
+    running, and ``exec_id`` is its id for ``resume`` as long as the sandbox runs.
 
     The command starts when this is awaited, entered by ``async with``, or used in another way.
 
-    One task may read while others write. Each method but ``aclose`` raises ExecEndedError once the command has ended,
-    and ValueError for what makes no sense.
+    One task may read while others write. After the command has ended, methods that send something
+    raise ExecEndedError.
     """
 
     _input_closed = False
 
     async def open(self) -> AsyncAttachedExec:  # async only
-        """Start the command, unless that is done, and return this when it runs."""
+        """Start the command if it has not started, and return this when it runs."""
         return await self._open()
 
     async def wait(self, timeout: Optional[float] = None) -> int:
-        """Drop what it still writes, and return its exit code.
+        """Discard the remaining output, and return the exit code.
 
-        CommandTimeoutError if it has not ended after ``timeout`` seconds, and then it is closed. None is no limit.
+        After ``timeout`` seconds, closes this and raises CommandTimeoutError. None means no limit.
         """
         in_time = await self._drain(timeout)
         if self.exit_code is None:
             if not in_time:
                 raise CommandTimeoutError(self._about.command, timeout)
-            raise ExecEndedError(self.exec_id, f"exec {self.exec_id}: it was left before its end")
+            raise ExecEndedError(self.exec_id, f"exec {self.exec_id}: it was closed before its end")
         return self.exit_code
 
     async def kill(self) -> int:
-        """End the command at once, also a detached one, and return its exit code."""
+        """Kill the command, even a detached one, and return its exit code."""
         with suppress(ExecEndedError):
             await self.signal(signal.SIGKILL)
         return await self.wait(ANSWER)
 
     async def write(self, data: Union[str, bytes]) -> None:
-        """Send input; a text is sent in UTF-8.
+        """Send input; a string is sent in UTF-8.
 
-        Waits while the command does not read; CommandTimeoutError after 10 minutes, and then it is closed.
+        Waits while the command does not read. After 10 minutes, closes this and raises
+        CommandTimeoutError.
         """
         if self._input_closed:
             raise ValueError("write: the input is closed")
@@ -61,21 +62,21 @@ class AsyncAttachedExec(AsyncAttached):
             await self._say(message)
 
     async def close_stdin(self) -> None:
-        """Say that no more input comes; on a terminal this is Ctrl-D. A second call does nothing."""
+        """End the input; on a terminal this is Ctrl-D. A second call does nothing."""
         if not self._input_closed:
             await self._say(requests.stdin_end())
             self._input_closed = True
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Give its terminal another size; without one nothing happens."""
+        """Set the size of the terminal. Without a terminal this does nothing."""
         await self._say(requests.resize(rows, columns))
 
     async def signal(self, number: int) -> None:
-        """Send it a signal, such as ``signal.SIGINT``. Whoever closes it at once may be faster than the signal."""
+        """Send a signal, such as ``signal.SIGINT``. Closing this at once may overtake the signal."""
         await self._say(requests.signal(number))
 
     async def _undo(self) -> None:
-        """End what was started in spite of a cancellation: a detached command too, whose id nobody would know."""
+        """End a command that started in spite of a cancellation: also a detached one, as nobody has its id."""
         if self._detach:
             await self.kill()
         else:

@@ -1,4 +1,4 @@
-"""AsyncSandboxClient: the API, call by call, for an event loop."""
+"""AsyncSandboxClient: a method for each call of the API, for an event loop."""
 
 from __future__ import annotations
 
@@ -35,37 +35,40 @@ from .exceptions import (
 
 
 class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
-    """The server's API.
+    """A client of the server's API.
 
-    Without ``endpoint`` it is the server of $AGENTFENSE_ENDPOINT, else this user's own, which is started if it does not
-    run. Without ``token`` it is that of $AGENTFENSE_TOKEN or $AGENTFENSE_TOKEN_FILE, else, on this host, that of this
-    user's server.
+    The server is ``endpoint``, else $AGENTFENSE_ENDPOINT, else your own server, which the client
+    starts if it does not run. ``secure`` asks for TLS. The token is ``token``, else
+    $AGENTFENSE_TOKEN, else the content of $AGENTFENSE_TOKEN_FILE, else, on this host, the token of
+    your own server.
 
-    The connection is made when it is first used, and belongs to the event loop that runs then. A process that was
-    forked cannot use it, nor make one of its own: both raise InvalidConfigurationError.
-    Each method raises the errors of ``agentfense.exceptions``, ConnectionError among them where the server is not
-    there; none waits without a limit for a server that does not answer.
+    The client connects when it is first used, and belongs to the event loop that runs then. In a
+    forked process, using a client of the parent and making one both raise
+    InvalidConfigurationError.
+
+    Methods raise the errors of ``agentfense.exceptions``, such as ConnectionError if the server
+    cannot be reached. If a server does not answer, every method ends after a limited time.
     """
 
     def __init__(self, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None) -> None:
         self._connection = AsyncConnection(endpoint, secure, token)
 
     async def open(self) -> None:  # async only
-        """Connect, unless that is done."""
+        """Connect, unless the client is connected."""
         await self._connection.open()
 
     @property
     def endpoint(self) -> str:
-        """Where the server is, once there is a connection."""
+        """The address of the server, once there is a connection."""
         return self._connection.endpoint.text
 
     @property
     def same_host(self) -> bool:
-        """Whether the server is known to see this host's files, once there is a connection."""
+        """Whether the server is known to see the files of this host, once there is a connection."""
         return self._connection.endpoint.same_host
 
     async def close(self) -> None:
-        """Close the connection; what still runs over it is ended."""
+        """Close the connection. This ends what still runs over it."""
         await self._connection.close()
 
     async def __aenter__(self) -> AsyncSandboxClient:
@@ -96,16 +99,12 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         env: Optional[Mapping[str, str]] = None,
         git_user: Optional[t.GitUser] = None,
     ) -> t.Sandbox:
-        """Make a sandbox of a codebase; it is started with ``start_sandbox``. Without a rule nothing is visible.
+        """Create a sandbox from a codebase; ``start_sandbox`` starts it. Without rules, nothing is visible.
 
-        ``sync`` is when its changes reach an uploaded codebase; None is as the server is configured.
-        With ``at_host_path`` a linked codebase is at its own path of the host inside, as on the command line;
-        /workspace shows it too. With ``home="keep"`` the home directory of its commands is there again after a stop
-        and a start, and goes with the sandbox; else, or with "private", it is new and empty with each start.
-        ``env`` are variables that all its commands and sessions have, unless they are given others. The server keeps
-        them, and returns their names, never their values.
-        ``git_user`` is ``user.name`` and ``user.email`` of git inside; None takes this user's git configuration,
-        ``GitUser()`` sets none.
+        - ``sync``: when changes reach an uploaded codebase; None means as the server is configured.
+        - ``at_host_path``: whether a linked codebase is at its own path of the host inside, as on
+          the command line. /workspace leads there too.
+        - The other parameters are those of ``AsyncSandbox.from_local``.
         """
         git = await asyncio.to_thread(git_user_of, None) if git_user is None else git_user
         request = requests.create_sandbox(
@@ -131,7 +130,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         return sandbox_of(answer)
 
     async def get_sandbox(self, sandbox_id: str) -> t.Sandbox:
-        """Return what the server says of a sandbox."""
+        """Return the description of a sandbox."""
         request = sandbox_pb2.GetSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("GetSandbox", request, Call("get sandbox", sandbox_id)))
 
@@ -144,10 +143,11 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         labels: Optional[Mapping[str, str]] = None,
         usage: bool = False,
     ) -> List[t.Sandbox]:
-        """Return all sandboxes that the token reaches, the oldest first; or those of a codebase, an owner, a name.
+        """Return the sandboxes that the token may see, the oldest first.
 
-        With ``labels`` those that have all of them. What is given has to be so of each.
-        With ``usage`` each says what it holds; the server looks at up to 2000 entries of each for that.
+        ``codebase_id``, ``owner_id``, ``name`` and ``labels`` select sandboxes; all that are given
+        must match. With ``usage`` each sandbox has its usage, for which the server reads up to 2000
+        entries of each.
         """
         found: List[t.Sandbox] = []
         token = ""
@@ -160,22 +160,20 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
                 return found
 
     async def start_sandbox(self, sandbox_id: str) -> t.Sandbox:
-        """Start a sandbox. InvalidConfigurationError where the host lacks what it needs."""
+        """Start a sandbox. Raises InvalidConfigurationError if the host lacks what it needs."""
         request = sandbox_pb2.StartSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("StartSandbox", request, Call("start", sandbox_id), WORK))
 
     async def stop_sandbox(self, sandbox_id: str) -> t.Sandbox:
-        """End all that runs in a sandbox; what it changed stays."""
+        """Stop a sandbox and everything that runs in it. Its changes remain."""
         request = sandbox_pb2.StopSandboxRequest(sandbox_id=sandbox_id)
         return sandbox_of(await self._connection.call("StopSandbox", request, Call("stop", sandbox_id), WORK))
 
     async def destroy_sandbox(self, sandbox_id: str, *, unused_only: bool = False) -> int:
-        """End and forget a sandbox, and return how many changes were lost with it.
+        """Destroy a sandbox, and return the number of changes that are lost: neither applied nor synchronized.
 
-        Those are lost that were neither applied nor carried over.
-
-        With ``unused_only`` only if nothing is lost with it: SandboxError while a command or a session runs in it, and
-        where it holds changes.
+        With ``unused_only``, raises SandboxError if a command or a session runs in it, or if it has
+        such changes.
         """
         request = sandbox_pb2.DestroySandboxRequest(sandbox_id=sandbox_id, unused_only=unused_only)
         answer = await self._connection.call("DestroySandbox", request, Call("destroy", sandbox_id), WORK)
@@ -197,10 +195,10 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> t.ExecResult:
-        """Run ``/bin/sh -c COMMAND`` and wait for it; a command that fails is no error.
+        """Run ``/bin/sh -c COMMAND``, and wait for its end. A command that fails raises no error.
 
-        ``timeout`` is a timedelta, or seconds; None is the server's default (30 s unless configured). Raises
-        CommandTimeoutError after it, when the command has been ended.
+        ``timeout`` is in seconds, or a timedelta; None means the server's default (30 s unless
+        configured). Then the command is killed, and CommandTimeoutError is raised.
         """
         seconds = seconds_of(timeout)
         request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
@@ -216,7 +214,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> AsyncExecStream:
-        """Run a command and return its output as it comes."""
+        """Run a command, and return its output as it comes; for ``timeout`` see ``exec``."""
         seconds = seconds_of(timeout)
         request = requests.execute(sandbox_id, command, stdin, env, workdir, seconds)
         about = Call("exec", sandbox_id, command=command, timeout=seconds)
@@ -229,9 +227,10 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     def create_session(
         self, sandbox_id: str, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None
     ) -> Opening:
-        """Start a shell that stays, with its directory, variables, functions and jobs.
+        """Start a shell that keeps its directory, variables, functions and jobs between commands.
 
-        Both ``await client.create_session(…)`` and ``async with client.create_session(…) as session`` work.
+        Both ``await client.create_session(…)`` and ``async with client.create_session(…) as
+        session`` work.
         """
         return Opening(self._create_session(sandbox_id, shell, env))
 
@@ -248,30 +247,30 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
     session = create_session
 
     async def get_session(self, session_id: str) -> t.Session:
-        """Return what the server says of a session."""
+        """Return the description of a session."""
         request = sandbox_pb2.GetSessionRequest(session_id=session_id)
         return session_of(
             await self._connection.call("GetSession", request, Call("get session", session_id=session_id))
         )
 
     async def list_sessions(self, sandbox_id: str) -> List[t.Session]:
-        """Return a sandbox's sessions."""
+        """Return the sessions of a sandbox."""
         request = sandbox_pb2.ListSessionsRequest(sandbox_id=sandbox_id)
         answer = await self._connection.call("ListSessions", request, Call("list sessions", sandbox_id))
         return [session_of(session) for session in answer.sessions]
 
     async def destroy_session(self, session_id: str) -> None:
-        """End a session's shell and all it started."""
+        """End a session: its shell, and everything that the shell started."""
         request = sandbox_pb2.DestroySessionRequest(session_id=session_id)
         await self._connection.call("DestroySession", request, Call("destroy session", session_id=session_id))
 
     close_session = destroy_session
 
     async def session_exec(self, session_id: str, command: str, timeout: Timeout = None) -> t.ExecResult:
-        """Run a command in a session's shell and wait for it.
+        """Run a command in a session's shell, and wait for its end.
 
-        ``timeout`` is a timedelta, or seconds; None is 30 s. Raises CommandTimeoutError after it, when the command
-        has been ended; the session stays.
+        ``timeout`` is in seconds, or a timedelta; None means 30 s. Then the command is killed, and
+        CommandTimeoutError is raised; the session remains.
         """
         seconds = seconds_of(timeout)
         request = requests.session_execute(session_id, command, seconds)
@@ -279,7 +278,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
         return exec_result_of(await self._connection.call("SessionExec", request, about, within(seconds)), command)
 
     def session_exec_stream(self, session_id: str, command: str, timeout: Timeout = None) -> AsyncExecStream:
-        """Run a command in a session's shell and return its output as it comes."""
+        """Run a command in a session's shell, and return its output as it comes."""
         seconds = seconds_of(timeout)
         request = requests.session_execute(session_id, command, seconds)
         about = Call("exec", session_id=session_id, command=command, timeout=seconds)
@@ -289,7 +288,7 @@ class AsyncSandboxClient(AsyncCodebaseCalls, AsyncChangeCalls, AsyncExecCalls):
 
 
 class AsyncSessionWrapper:
-    """A shell that stays in a sandbox. Leaving its ``with`` block closes it."""
+    """A shell in a sandbox that keeps its state between commands. Leaving its ``async with`` block ends it."""
 
     def __init__(self, client: AsyncSandboxClient, info: t.Session) -> None:
         self._client = client
@@ -303,25 +302,25 @@ class AsyncSessionWrapper:
 
     @property
     def sandbox_id(self) -> str:
-        """The id of the sandbox that it is in."""
+        """The id of the session's sandbox."""
         return self._info.sandbox_id
 
     @property
     def status(self) -> t.SessionStatus:
-        """ACTIVE, and CLOSED after ``close``."""
+        """The status when the session was created; CLOSED after ``close``."""
         return t.SessionStatus.CLOSED if self._closed else self._info.status
 
     @property
     def shell(self) -> str:
-        """The shell's program."""
+        """The path of the shell."""
         return self._info.shell
 
     async def exec(self, command: str, timeout: Timeout = None) -> t.ExecResult:
-        """Run a command in the shell and wait for it; see AsyncSandboxClient.session_exec."""
+        """Run a command in the shell, and wait for its end; see AsyncSandboxClient.session_exec."""
         return await self._client.session_exec(self.id, command, timeout)
 
     def exec_stream(self, command: str, timeout: Timeout = None) -> AsyncExecStream:
-        """Run a command in the shell and return its output as it comes."""
+        """Run a command in the shell, and return its output as it comes."""
         return self._client.session_exec_stream(self.id, command, timeout)
 
     async def exec_detached(self, command: str, timeout: Timeout = None) -> str:
@@ -329,7 +328,7 @@ class AsyncSessionWrapper:
         return await self._client.session_exec_detached(self.id, command, timeout)
 
     async def close(self) -> None:
-        """End the shell and all it started; a second time does nothing."""
+        """End the shell and everything that it started. A second call does nothing."""
         if not self._closed:
             self._closed = True
             with suppress(SessionNotFoundError, SandboxNotFoundError, SandboxNotRunningError):
@@ -345,7 +344,7 @@ class AsyncSessionWrapper:
 
 
 class Opening:  # async only
-    """A session that is being made: awaited it is the session, and in ``async with`` it is closed at the end."""
+    """A session that is being created: await it, or enter it with ``async with``, which ends the session."""
 
     def __init__(self, made: Coroutine[Any, Any, AsyncSessionWrapper]) -> None:
         self._made = made

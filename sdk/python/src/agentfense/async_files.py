@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 
 class AsyncSandboxFiles:
-    """A sandbox's own view: the codebase, and what the sandbox changed, under its policy.
+    """The view of a sandbox: its source and its changes, under its policy.
 
-    "/workspace/x", "/x" and "x" are one path. FileNotFoundError is raised also for what the policy hides, and
-    PermissionDeniedError for what it does not let the sandbox do.
+    "/workspace/x", "/x" and "x" are the same path. Methods raise FileNotFoundError for paths that
+    do not exist or that the policy hides, and PermissionDeniedError for what the policy does not
+    allow.
     """
 
     def __init__(self, client: AsyncSandboxClient, sandbox_id: str) -> None:
@@ -27,26 +28,28 @@ class AsyncSandboxFiles:
         self._id = sandbox_id
 
     async def read(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
-        """Return a file's text. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
+        """Return the text of a file. Bytes that are not UTF-8 become replacement characters. See read_bytes."""
         content = await self.read_bytes(path, max_bytes=max_bytes)
         return content.decode("utf-8", "replace")
 
     async def read_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
-        """Return a file's content. ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
+        """Return the content of a file.
 
-        A command can make a file of any size without using its disk up: ``exec_stream`` of ``cat`` gives it in pieces.
+        Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound. A
+        command can create a file of any size without using disk space. ``exec_stream`` of ``cat``
+        returns a file in pieces.
         """
         return await self._client.read_view(self._id, path, max_bytes=max_bytes)
 
     async def write(self, path: PathLike, content: Union[str, bytes]) -> None:
-        """Store a file, with the directories it needs; the sandbox has to run.
+        """Write a file, and create its missing parent directories. The sandbox must run.
 
-        What is there already has to be a regular file, and one that the sandbox may read, too.
+        If the path exists, it must be a regular file that the sandbox may read.
         """
         await self._client.write_view(self._id, path, content)
 
     async def list(self, path: PathLike = "", recursive: bool = False) -> List[ViewEntry]:
-        """List a directory by path, or all that is below it, each directory before what is in it."""
+        """List a directory by path, with ``recursive`` all below it, each directory before its entries."""
         found: List[ViewEntry] = []
         for entry in await self._client.list_view(self._id, path):
             found.append(entry)
@@ -55,11 +58,11 @@ class AsyncSandboxFiles:
         return found
 
     async def stat(self, path: PathLike) -> ViewEntry:
-        """Describe a file or directory."""
+        """Return the attributes of a path. A symbolic link is not followed."""
         return await self._client.stat_view(self._id, path)
 
     async def exists(self, path: PathLike) -> bool:
-        """Tell whether the sandbox sees something at a path."""
+        """Return whether the sandbox sees a path."""
         try:
             await self.stat(path)
         except FileNotFoundError:
@@ -67,17 +70,18 @@ class AsyncSandboxFiles:
         return True
 
     def watch(self, path: PathLike = "", recursive: bool = True, *, timeout: Timeout = None) -> AsyncFileWatch:
-        """Return what changes at a path and below, from when it is entered: an iterator for ``async for``.
+        """Return an asynchronous iterator of the changes at a path and below it, from when it is entered.
 
-        Without ``recursive`` it is the path itself and what is in it directly. ``timeout``, seconds or a timedelta, is
-        how long the watch lasts; None is until the sandbox is stopped or the watch is closed, by ``aclose()`` or
-        leaving its ``async with`` block. Iterating waits for the next change, and ends with the watch. It raises
-        SandboxNotRunningError, and ResourceLimitExceededError if 64 watch the sandbox already.
+        Without ``recursive``, it reports the path itself and the entries of the directory.
+        ``timeout`` is in seconds, or a timedelta; None means until the sandbox stops, or until
+        ``aclose()`` or the end of the ``async with`` block. Iterating waits for the next change.
+        Raises SandboxNotRunningError, and ResourceLimitExceededError if the sandbox has 64 watches.
 
-        Changes by commands and by the server are reported at once: uploads, other sandboxes of the codebase, discarded
-        changes. Changes that other programs make to the files of a codebase are reported for directories that a process
-        in the sandbox has looked into. Changes of a path in quick succession become one; a rename is a deletion and a
-        creation. Paths that the policy hides are never reported. A change of kind LOST means that earlier changes were
-        lost, because there were too many.
+        Changes by commands and by the server (uploads, other sandboxes of the codebase, discarded
+        changes) are reported at once. Changes by other programs to the files of a codebase are
+        reported for directories that a process in the sandbox has looked into. Changes of a path in
+        quick succession become one. A rename is a deletion and a creation. Paths that the policy
+        hides are never reported. A change of kind LOST means that there were too many changes to
+        keep all.
         """
         return self._client.watch_view(self._id, path, recursive, timeout=timeout)

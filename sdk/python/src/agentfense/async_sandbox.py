@@ -1,4 +1,4 @@
-"""AsyncSandbox: one object for a sandbox and what it is made of, for an event loop."""
+"""AsyncSandbox: a sandbox and its codebase as one object, for an event loop."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from .utils import PathLike, user_name
 
 
 class AsyncSandbox(AsyncSandboxExecs):
-    """A sandbox. Leaving its ``with`` block destroys it, and the codebase that ``from_local`` made.
+    """A sandbox. Leaving its ``async with`` block destroys it, and the codebase that ``from_local`` made.
 
-    Tasks of one event loop may share it; a process that was forked cannot use it. Each method raises the errors of
-    ``agentfense.exceptions``.
+    Tasks of one event loop may share it; a forked process cannot use it. Methods raise the errors
+    of ``agentfense.exceptions``.
     """
 
     def __init__(
@@ -44,11 +44,11 @@ class AsyncSandbox(AsyncSandboxExecs):
         self._owns_codebase = owns_codebase
         self._destroyed = False
         self._left = False
-        self._unnoted = ""  # why it is not known what was uploaded
+        self._unnoted = ""  # why the upload could not be recorded
         self.files = AsyncSandboxFiles(client, info.id)
-        """The files as a command inside sees them."""
+        """The sandbox's files as a command inside sees them."""
         self.policy = AsyncSandboxPolicy(client, info.id)
-        """What it may do, and why."""
+        """The sandbox's rules, and which of them decides about a path."""
 
     @classmethod
     async def from_local(
@@ -78,46 +78,55 @@ class AsyncSandbox(AsyncSandboxExecs):
         git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
-        """Make a sandbox of a directory of this host, and start it. On any failure nothing stays behind.
+        """Create a sandbox from a directory of this host, and start it. If anything fails, nothing remains.
 
-        Where the server is this user's own, on this host, the directory is linked, not copied: it is never changed
-        except by ``apply``, whatever its size, and it shows what the command line shows: all that the policy lets,
-        at the directory's own path, and at /workspace too.
-        Elsewhere, or with ``ignore_patterns``, it is uploaded, to /workspace, but for what the default patterns,
-        .gitignore and .sandboxignore leave out; .git is uploaded. Either way the changes wait for ``apply``, which
-        brings those of an uploaded directory back into it where it still holds what was uploaded, and into the
-        server's copy.
+        Your own server on this host links the directory, without copying it. The sandbox then shows
+        what the command line shows: everything that the policy allows, at the directory's own path
+        and at /workspace. Any other server gets an upload, shown at /workspace, and so does your
+        own server with ``ignore_patterns``. An upload leaves out what the default patterns,
+        .gitignore and .sandboxignore name, but not .git.
 
-        - ``path``: the directory. What ``.agentfense.yaml`` in it grants counts only where that is named as ``policy``.
-        - ``preset``, ``permissions``: the rules are the preset's, and then these: PermissionRule, or mappings with
-          ``pattern`` and, if wanted, ``permission``, ``type`` and ``priority``.
-        - ``policy``: in the place of both, a Policy, or the path of a policy file.
-        - ``runtime``: what confines its processes; None is the server's default.
-        - ``image``: of the docker runtime; None is the server's default.
-        - ``resources``: ResourceLimits, or a mapping with their names; None is no limit.
-        - ``endpoint``, ``secure``, ``token``: the server, and what is shown to it; see SandboxClient.
-        - ``owner_id``: the owner of the codebase; None is the token's owner, or this user if the token has none.
-        - ``codebase_name``: None is the directory's name and 8 hexadecimal digits.
-        - ``ignore_patterns``: further patterns that an upload leaves out, each as a line of a .gitignore.
-        - ``labels``: words of the caller's own, by which ``list_sandboxes`` finds it.
-        - ``auto_start``: False leaves it to ``start``.
-        - ``name``: what the command line calls it; None is its id.
-        - ``expires_in``: seconds, or a timedelta, after which it is stopped, and removed unless it has changes that
-          were not applied; None is the server's default, which is never unless configured.
-        - ``link``: whether the directory has to be linked, or uploaded; None is as said above, and uploads, with a
-          warning, where the token may not link, as one that has an owner.
+        Only ``apply`` changes the directory. It brings changes of an uploaded directory back if the
+        directory still holds what was uploaded, and also changes the server's copy.
+
+        - ``path``: the directory. Its ``.agentfense.yaml`` has no effect unless you pass it as
+          ``policy``.
+        - ``preset``, ``permissions``: the rules of the preset, followed by these: PermissionRule
+          objects, or mappings with ``pattern`` and optionally ``permission``, ``type`` and
+          ``priority``.
+        - ``policy``: instead of ``preset`` and ``permissions``, a Policy or the path of a policy
+          file.
+        - ``runtime``: what confines the processes; None means the server's default.
+        - ``image``: the image of the docker runtime; None means the server's default.
+        - ``resources``: ResourceLimits, or a mapping of their names to values; None means no
+          limits.
+        - ``endpoint``, ``secure``, ``token``: as for AsyncSandboxClient.
+        - ``owner_id``: the owner of the codebase; None means the token's owner, or your user name
+          if the token has no owner.
+        - ``codebase_name``: None means the directory's name and 8 hexadecimal digits.
+        - ``ignore_patterns``: more patterns that an upload leaves out, in the syntax of .gitignore.
+        - ``labels``: keys and values by which ``list_sandboxes`` finds the sandbox.
+        - ``auto_start``: False means that you call ``start`` yourself.
+        - ``name``: the sandbox's name on the command line; None means its id.
+        - ``expires_in``: seconds, or a timedelta, after which the server stops the sandbox, and
+          removes it unless it has changes that were not applied; None means the server's default,
+          which is never unless configured.
+        - ``link``: True requires a link, and False an upload. None decides as described above, and
+          uploads with a warning if the token has an owner and so may not link.
         - ``ignore_files``: whether a linked directory hides what an upload would leave out.
-        - ``user``: who commands are inside, by number, such as 0; None is an ordinary user (see docs/server.md).
-        - ``home``: "keep" for a home directory, with what pip, npm and others cache there, that stays until the sandbox
-          is destroyed; None, or "private", for one that is new and empty with each start.
-        - ``env``: variables that all its commands and sessions have, unless they are given others. The server keeps
-          them, and returns their names, never their values.
-        - ``git_user``: ``user.name`` and ``user.email`` of git inside; None takes this user's git configuration,
-          ``GitUser()`` sets none.
+        - ``user``: the numeric user id of commands, such as 0 for root; None means an ordinary user
+          (see docs/server.md).
+        - ``home``: "keep" keeps the home directory, with the caches of pip, npm and others, until
+          the sandbox is destroyed; None or "private" makes an empty one at each start.
+        - ``env``: variables of all commands and sessions, unless these set their own. The server
+          stores the values and returns only the names.
+        - ``git_user``: ``user.name`` and ``user.email`` of git in the sandbox; None takes yours,
+          and ``GitUser()`` sets none.
 
-        Raises ValueError where ``path`` is no directory, for an unknown preset, a malformed rule or policy, for a
-        policy beside a preset or permissions, for ``ignore_patterns`` beside ``link=True``, and for an ``expires_in``
-        of 0 or less; InvalidConfigurationError for what the server's host cannot do.
+        Raises ValueError if ``path`` is not a directory, the preset is unknown, or a rule or the
+        policy is malformed; for ``policy`` together with ``preset`` or ``permissions``,
+        ``ignore_patterns`` together with ``link=True``, and an ``expires_in`` of 0 or less. Raises
+        InvalidConfigurationError for what the server's host does not support.
         """
         local = Local(path, preset, permissions, policy, link, ignore_patterns, codebase_name)
         client = AsyncSandboxClient(endpoint, secure, token=token)
@@ -183,7 +192,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         git_user: Optional[t.GitUser] = None,
         token: Optional[str] = None,
     ) -> AsyncSandbox:
-        """Make a sandbox of a codebase that is there, which stays; the parameters are those of from_local."""
+        """Create a sandbox from an existing codebase, and start it. For the parameters see ``from_local``.
+
+        Destroying the sandbox keeps the codebase.
+        """
         rules = rules_of(policy, preset, permissions)
         client = AsyncSandboxClient(endpoint, secure, token=token)
         info: Optional[t.Sandbox] = None
@@ -212,9 +224,9 @@ class AsyncSandbox(AsyncSandboxExecs):
     async def connect(
         cls, sandbox_id: str, endpoint: Optional[str] = None, secure: bool = False, *, token: Optional[str] = None
     ) -> AsyncSandbox:
-        """Return an existing sandbox. SandboxNotFoundError if no sandbox has that id.
+        """Return an existing sandbox. Raises SandboxNotFoundError for an unknown id.
 
-        Leaving its ``with`` block destroys it, unless ``close`` has been called, which leaves it as it is.
+        Leaving its ``async with`` block destroys it, unless you called ``close``.
         """
         client = AsyncSandboxClient(endpoint, secure, token=token)
         try:
@@ -244,27 +256,27 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     @property
     def codebase_id(self) -> str:
-        """The id of the codebase that it is made of."""
+        """The id of the sandbox's codebase."""
         return self._info.codebase_id
 
     @property
     def status(self) -> t.SandboxStatus:
-        """The status when the server was last asked; ``refresh`` asks again."""
+        """The status at the last request; ``refresh`` asks the server again."""
         return self._info.status
 
     @property
     def runtime(self) -> t.RuntimeType:
-        """What confines its processes."""
+        """What confines the sandbox's processes."""
         return self._info.runtime
 
     @property
     def info(self) -> t.Sandbox:
-        """What the server said of it when it was last asked."""
+        """The server's description of the sandbox at the last request."""
         return self._info
 
     @property
     def codebase(self) -> t.Codebase:
-        """What the server said of its codebase when it was last asked."""
+        """The server's description of the codebase at the last request."""
         return self._codebase
 
     @property
@@ -273,38 +285,40 @@ class AsyncSandbox(AsyncSandboxExecs):
 
     @property
     def client(self) -> AsyncSandboxClient:
-        """The API under it."""
+        """The client that the sandbox uses."""
         return self._client
 
     async def start(self) -> AsyncSandbox:
-        """Start it, and return it."""
+        """Start the sandbox, and return it."""
         self._info = await self._client.start_sandbox(self.id)
         return self
 
     async def stop(self) -> AsyncSandbox:
-        """End all that runs in it, and return it; what it changed stays."""
+        """Stop the sandbox and everything that runs in it, and return it. Its changes remain."""
         self._info = await self._client.stop_sandbox(self.id)
         return self
 
     async def refresh(self) -> AsyncSandbox:
-        """Ask the server again what it is, and return it."""
+        """Ask the server for ``info`` and ``codebase``, and return the sandbox."""
         self._info = await self._client.get_sandbox(self.id)
         self._codebase = await self._client.get_codebase(self.codebase_id)
         return self
 
     async def destroy(self, delete_codebase: Optional[bool] = None) -> None:
-        """End and forget it, and with ``delete_codebase`` its codebase; a second time does nothing.
+        """Destroy the sandbox. A second call does nothing.
 
-        None deletes the codebase if ``from_local`` made it. Changes that were neither applied nor carried over are
-        lost: a ChangesLostWarning counts them. A linked directory stays as it is.
+        ``delete_codebase`` says whether to delete its codebase too; None means only a codebase that
+        ``from_local`` made. Of a linked directory this deletes the link alone. Changes that were
+        neither applied nor synchronized are lost, and a ChangesLostWarning counts them.
 
-        An interrupt or a cancellation waits for its end; a second interrupt does not. Where this user's own server was
-        lost, the one in its place does it, which is started if need be.
+        An interrupt or a cancellation waits until the sandbox is destroyed; a second interrupt does
+        not wait. If your own server died meanwhile, its successor destroys the sandbox; the package
+        starts one if necessary.
         """
         warn_of_lost(self.id, await self._destroy(delete_codebase))
 
     async def _destroy(self, delete_codebase: Optional[bool] = None) -> int:
-        """Do what ``destroy`` does, and return how many changes were lost."""
+        """Do the work of ``destroy``, and return the number of lost changes."""
         if self._destroyed:
             return 0
         owned = self._owns_codebase if delete_codebase is None else delete_codebase
@@ -317,7 +331,7 @@ class AsyncSandbox(AsyncSandboxExecs):
 
         async def end() -> None:
             await clean_up_async(self._client, work)
-            if not self._unnoted:  # else the note of that id is another sandbox's
+            if not self._unnoted:  # else a record with this id belongs to another sandbox
                 await asyncio.to_thread(forget, self.id)
             self._destroyed = True
             await self._client.close()
@@ -326,9 +340,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         return lost
 
     async def close(self) -> None:
-        """Close its connection and leave it as it is, with its codebase: a ``with`` block does not destroy it then.
+        """Close the connection, and keep the sandbox and its codebase: a ``with`` block does not destroy it then.
 
-        What still runs over the connection is ended, unless it is detached. A second time does nothing.
+        This ends commands that run over the connection, unless they are detached. A second call
+        does nothing.
         """
         self._left = True
         await self._client.close()
@@ -348,7 +363,9 @@ class AsyncSandbox(AsyncSandboxExecs):
                 raise
             warn_of_rest(self.id, why)
             return
-        with suppress(*(() if kind is None else (ChangesLostWarning,))):  # it would hide the exception
+        with suppress(
+            *(() if kind is None else (ChangesLostWarning,))
+        ):  # an error made from the warning would hide the exception
             warn_of_lost(self.id, lost)
 
     # Commands
@@ -361,10 +378,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         workdir: Optional[PathLike] = None,
         raise_on_error: bool = False,
     ) -> t.ExecResult:
-        """Run ``/bin/sh -c COMMAND`` in the workspace and wait for it, at most ``timeout`` seconds.
+        """Run ``/bin/sh -c COMMAND`` in the workspace, and wait for its end.
 
-        Raises CommandTimeoutError after them, when the command has been ended, and with ``raise_on_error``
-        CommandExecutionError unless the exit code is 0.
+        After ``timeout`` seconds the command is killed, and CommandTimeoutError is raised. With
+        ``raise_on_error``, an exit code other than 0 raises CommandExecutionError.
         """
         result = await self.exec(command, None, env, workdir, timeout)
         return result.raise_on_error() if raise_on_error else result
@@ -377,7 +394,7 @@ class AsyncSandbox(AsyncSandboxExecs):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> t.ExecResult:
-        """Run a command and wait for it; see AsyncSandboxClient.exec."""
+        """Run a command, and wait for its end; see AsyncSandboxClient.exec."""
         return await self._client.exec(self.id, command, stdin, env, workdir, timeout)
 
     def exec_stream(
@@ -388,38 +405,41 @@ class AsyncSandbox(AsyncSandboxExecs):
         workdir: Optional[PathLike] = None,
         timeout: Timeout = None,
     ) -> AsyncExecStream:
-        """Run a command and return its output as it comes: an iterator of bytes; with ``await`` or without."""
+        """Run a command, and return its output as an iterator of bytes; with ``await`` or without."""
         return self._client.exec_stream(self.id, command, stdin, env, workdir, timeout)
 
     def session(self, shell: str = "/bin/sh", env: Optional[Mapping[str, str]] = None) -> Opening:
-        """Start a shell that stays; awaited or with ``async with``."""
+        """Start a shell that keeps its state between commands; awaited or with ``async with``."""
         return self._client.create_session(self.id, shell, env)
 
     # Files
 
     async def read_file(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> str:
-        """Return a file's text, UTF-8; see read_file_bytes."""
+        """Return the text of a file in UTF-8; see read_file_bytes."""
         content = await self.read_file_bytes(path, max_bytes=max_bytes)
         return content.decode("utf-8", "replace")
 
     async def read_file_bytes(self, path: PathLike, *, max_bytes: Optional[int] = MAX_READ) -> bytes:
-        """Return a file's content: of the sandbox's view if its changes wait for ``apply``, else of the codebase.
+        """Return the content of a file: of the sandbox's view if changes wait for ``apply``, else of the codebase.
 
-        ResourceLimitExceededError where that is more than ``max_bytes``, None for any.
+        Raises ResourceLimitExceededError for more than ``max_bytes``; None means no bound.
         """
         if self._waits:
             return await self.files.read_bytes(path, max_bytes=max_bytes)
         return await self._client.download_file(self.codebase_id, inside_path(path), max_bytes=max_bytes)
 
     async def write_file(self, path: PathLike, content: Union[str, bytes]) -> None:
-        """Store a file: in the sandbox's view, by its policy, if changes wait for ``apply``; else in the codebase."""
+        """Write a file, in the same place in which ``read_file`` reads.
+
+        In the sandbox's view the policy applies; the codebase has none.
+        """
         if self._waits:
             await self.files.write(path, content)
         else:
             await self._client.upload_file(self.codebase_id, inside_path(path), content)
 
     async def list_files(self, path: PathLike = "", recursive: bool = False) -> List[str]:
-        """Return the paths in a directory, or of all below it: where ``read_file`` reads."""
+        """Return the paths in a directory, with ``recursive`` all below it, from where ``read_file`` reads."""
         if self._waits:
             return [entry.path for entry in await self.files.list(path, recursive)]
         return [file.path for file in await self._client.list_files(self.codebase_id, inside_path(path), recursive)]
@@ -427,15 +447,17 @@ class AsyncSandbox(AsyncSandboxExecs):
     # Changes
 
     async def diff(self, paths: Paths = None, *, names_only: bool = False, shown: t.Reviewed = None) -> t.Diff:
-        """Return what it changed against its source; see AsyncSandboxClient.diff."""
+        """Return the sandbox's changes against its source; see AsyncSandboxClient.diff."""
         return await self._client.diff(self.id, paths, names_only=names_only, shown=shown)
 
     async def apply(self, paths: Paths = None, *, dry_run: bool = False, reviewed: t.Reviewed = None) -> t.ApplyResult:
-        """Apply changes, all if ``paths`` is None, to the source; see AsyncSandboxClient.apply.
+        """Apply changes to the source, all if ``paths`` is None; see AsyncSandboxClient.apply.
 
-        The source is the linked directory, or the one of this host that ``from_local`` uploaded: ``agentfense`` brings
-        the changes back into that, where it still holds what was uploaded, and then into the server's copy. Of another
-        codebase it is the server's copy. InvalidConfigurationError where it could not be noted what was uploaded.
+        The source is the linked directory, or the directory of this host that ``from_local``
+        uploaded. The program ``agentfense`` brings changes back into an uploaded directory if it
+        still holds what was uploaded, and then the server changes its copy. For any other codebase
+        the source is the server's copy. Raises InvalidConfigurationError if the package could not
+        record the upload.
         """
         if self._unnoted:
             raise InvalidConfigurationError(self._unnoted)
@@ -461,7 +483,10 @@ class AsyncSandbox(AsyncSandboxExecs):
         preset: Optional[str] = None,
         policy: Optional[PolicyLike] = None,
     ) -> AsyncSandbox:
-        """Replace the rules, at once, by those of a preset, and then ``permissions``, or by a policy; return it."""
+        """Replace the rules, also for running commands, and return the sandbox.
+
+        The new rules are those of ``preset``, followed by ``permissions``; or those of ``policy``.
+        """
         rules = rules_of(policy, preset, permissions)
         self._info = await self._client.set_policy(self.id, rules)
         await asyncio.to_thread(set_rules, self.id, rules)
@@ -475,13 +500,13 @@ class AsyncSandbox(AsyncSandboxExecs):
         after_seq: int = 0,
         since: Optional[datetime] = None,
     ) -> AsyncAuditStream:
-        """Return its audit events; with ``follow`` also those to come."""
+        """Return the sandbox's audit events; with ``follow`` also future ones."""
         return self._client.audit(self.id, follow=follow, events=events, after_seq=after_seq, since=since)
 
     def logs(self, *, follow: bool = False) -> AsyncLogStream:
-        """Return what its detached commands wrote; with ``follow`` until the last of them has ended."""
+        """Return the output of the detached commands; with ``follow`` until the last of them has ended."""
         return self._client.logs(self.id, follow=follow)
 
     async def stats(self) -> t.Stats:
-        """Return what it uses."""
+        """Return what the sandbox uses."""
         return await self._client.get_stats(self.id)

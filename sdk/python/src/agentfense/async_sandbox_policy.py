@@ -1,4 +1,4 @@
-"""The policy of a sandbox: what it may do, and why, for an event loop."""
+"""The rules of a sandbox, for an event loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class AsyncSandboxPolicy:
         self._id = sandbox_id
 
     async def rules(self) -> List[PermissionRule]:
-        """Ask the server which rules hold now."""
+        """Return the rules, as the server has them now."""
         sandbox = await self._client.get_sandbox(self._id)
         return sandbox.permissions
 
     async def explain(self, path: PathLike) -> Explanation:
-        """Say what a path, which need not exist, is to the sandbox, and by which rule."""
+        """Return the permission of a path, which need not exist, with the rule that decides."""
         return await self._client.explain_policy(self._id, path)

@@ -1,6 +1,6 @@
 # Made from async_sandbox_policy.py by make gen: do not edit.
 
-"""The policy of a sandbox: what it may do, and why, for threads."""
+"""The rules of a sandbox, for threads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SandboxPolicy:
         self._id = sandbox_id
 
     def rules(self) -> List[PermissionRule]:
-        """Ask the server which rules hold now."""
+        """Return the rules, as the server has them now."""
         sandbox = self._client.get_sandbox(self._id)
         return sandbox.permissions
 
     def explain(self, path: PathLike) -> Explanation:
-        """Say what a path, which need not exist, is to the sandbox, and by which rule."""
+        """Return the permission of a path, which need not exist, with the rule that decides."""
         return self._client.explain_policy(self._id, path)
