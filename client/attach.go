@@ -48,7 +48,7 @@ type AttachedExec struct {
 	cancel  context.CancelCauseFunc
 	stream  grpc.BidiStreamingClient[sandboxv1.AttachRequest, sandboxv1.ExecOutput]
 	started time.Time
-	talk    *stream.AttachStream
+	program *stream.AttachStream
 	outputs [2]*output    // standard output, standard error
 	ended   chan struct{} // closed when result and err are there
 	result  *ExecResult
@@ -88,7 +88,7 @@ func (c *Client) open(ctx context.Context, first *sandboxv1.AttachRequest, o *se
 	x := &AttachedExec{c: c, ctx: ctx, cancel: cancel, stream: call, started: time.Now(), ended: make(chan struct{})}
 	var answer *sandboxv1.ExecOutput
 	if err == nil {
-		x.talk = stream.NewAttachStream(call, first)
+		x.program = stream.NewAttachStream(call, first)
 		answer, err = firstAnswer(answerPatience, cancel, call.Recv)
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (x *AttachedExec) pump(answer *sandboxv1.ExecOutput) {
 	defer x.cancel(nil)
 	stop := context.AfterFunc(x.ctx, func() { x.finish(x.ctx.Err()) }) // who is waited for need not come
 	defer stop()
-	x.result, x.err = x.carry(answer)
+	x.result, x.err = x.copyOutput(answer)
 	if x.err != nil {
 		x.finish(x.err)
 		return
@@ -172,7 +172,7 @@ func (x *AttachedExec) finish(why error) {
 	}
 }
 
-func (x *AttachedExec) carry(answer *sandboxv1.ExecOutput) (*ExecResult, error) {
+func (x *AttachedExec) copyOutput(answer *sandboxv1.ExecOutput) (*ExecResult, error) {
 	for {
 		if err := x.deliver(answer); err != nil {
 			return nil, err
@@ -229,23 +229,23 @@ func (i input) Write(b []byte) (int, error) {
 	if i.x.ctx.Err() != nil {
 		return 0, io.ErrClosedPipe
 	}
-	i.x.talk.Input(b)
+	i.x.program.Input(b)
 	return len(b), nil
 }
 
 // Close says that nothing more comes.
 func (i input) Close() error {
-	i.x.talk.EndInput()
+	i.x.program.EndInput()
 	return nil
 }
 
 // Resize tells the program's terminal its new size.
-func (x *AttachedExec) Resize(rows, columns uint16) { x.talk.Resize(rows, columns) }
+func (x *AttachedExec) Resize(rows, columns uint16) { x.program.Resize(rows, columns) }
 
 // Signal sends a signal. One that cannot get past input which nobody reads ends
 // the program.
 func (x *AttachedExec) Signal(s Signal) {
-	if !x.talk.Signal(int32(s)) {
+	if !x.program.Signal(int32(s)) {
 		x.cancel(failure("signal", "it cannot get past input that the program does not read: the program was ended", ErrUnavailable))
 	}
 }

@@ -158,7 +158,7 @@ func (s *Sandbox) broughtBack(ctx context.Context, got apply.Result, err error) 
 	if ctx.Err() != nil {
 		return failure("apply", ctx.Err().Error(), ctx.Err())
 	}
-	e := failure("apply", err.Error(), ofFault[errdefs.KindOf(err)], err)
+	e := failure("apply", err.Error(), ofKind[errdefs.KindOf(err)], err)
 	if !errdefs.Is(err, errdefs.Precondition) || got.Count(apply.Applied) > 0 {
 		return e
 	}

@@ -101,8 +101,8 @@ var ofReason = map[errdefs.Reason]error{
 // clockSkew is how much earlier the server may find that a deadline has passed.
 const clockSkew = 100 * time.Millisecond
 
-// ofFault are the kinds of errors of this host's files.
-var ofFault = map[errdefs.Kind]error{
+// ofKind are the kinds of errors of this host's files.
+var ofKind = map[errdefs.Kind]error{
 	errdefs.Invalid: ErrInvalid, errdefs.Unauthenticated: ErrUnauthenticated, errdefs.NotFound: ErrNotFound, errdefs.Exists: ErrExists,
 	errdefs.Denied: ErrDenied, errdefs.Precondition: ErrPrecondition, errdefs.Exhausted: ErrExhausted, errdefs.Unavailable: ErrUnavailable,
 	errdefs.Deadline: ErrTimeout, errdefs.Unsupported: ErrVersion, errdefs.Internal: ErrInternal,
@@ -110,7 +110,7 @@ var ofFault = map[errdefs.Kind]error{
 
 // local makes an error of this host's files an *Error.
 func local(operation string, err error) error {
-	return failure(operation, err.Error(), ofFault[errdefs.KindOf(err)], err)
+	return failure(operation, err.Error(), ofKind[errdefs.KindOf(err)], err)
 }
 
 // explained is what the server says, or is said of it, with what to do.

@@ -140,7 +140,7 @@ func (w *whole) Write(b []byte) (int, error) {
 
 // Copy is Read that writes the content to w, however much that is.
 func (f SandboxFiles) Copy(ctx context.Context, name string, w io.Writer) error {
-	return f.c.carried(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
+	return f.c.contentError(ctx, "read "+name, stream.Content(ctx, w, f.c.sandboxes.ReadView, &sandboxv1.ReadViewRequest{SandboxId: f.id, Path: inside(name)}))
 }
 
 // store writes its input to the file that $1 is the printf form of, in

@@ -46,7 +46,7 @@ func TestHostsThatLackSomething(t *testing.T) {
 			if !errors.Is(err, client.ErrPrecondition) || !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("%v, want %q", err, tt.says)
 			}
-			if left := remains(t); len(left) > 0 {
+			if left := existing(t); len(left) > 0 {
 				t.Errorf("left: %q", left)
 			}
 			endServer(t, dir)
@@ -113,7 +113,7 @@ func TestAServerThatDiesWhileItIsAsked(t *testing.T) {
 	if err := box.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	if ids := remains(t); len(ids) > 0 {
+	if ids := existing(t); len(ids) > 0 {
 		t.Errorf("left: %s", ids)
 	}
 	endServer(t, dir)

@@ -191,11 +191,11 @@ func TestDestroyAfterTheDeathOfTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	signalServer(t, dir, syscall.SIGKILL)
-	before := remains(t)
+	before := existing(t)
 	if err := box.Destroy(t.Context()); err != nil || len(before) != 2 {
 		t.Errorf("%v, of %s", err, before)
 	}
-	if ids := remains(t); len(ids) > 0 {
+	if ids := existing(t); len(ids) > 0 {
 		t.Errorf("left: %s", ids)
 	}
 	endServer(t, dir)

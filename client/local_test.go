@@ -33,8 +33,8 @@ func repository(t testing.TB, files map[string]string) string {
 	return dir
 }
 
-// remains are the codebases and sandboxes that the server has.
-func remains(t testing.TB) []string {
+// existing are the codebases and sandboxes that the server has.
+func existing(t testing.TB) []string {
 	t.Helper()
 	c, err := client.New(context.WithoutCancel(t.Context()))
 	if err != nil {
@@ -60,9 +60,9 @@ func remains(t testing.TB) []string {
 // leavesNothing fails if the test leaves a thing on the server or a goroutine.
 func leavesNothing(t *testing.T) {
 	t.Helper()
-	before, running := remains(t), goleak.IgnoreCurrent()
+	before, running := existing(t), goleak.IgnoreCurrent()
 	t.Cleanup(func() {
-		if diff := cmp.Diff(before, remains(t)); diff != "" {
+		if diff := cmp.Diff(before, existing(t)); diff != "" {
 			t.Errorf("left on the server (-before +after):\n%s", diff)
 		}
 		goleak.VerifyNone(t, running)

@@ -105,11 +105,11 @@ func (c *Client) uploadTree(ctx context.Context, codebaseID, dir string, pattern
 
 // DownloadFile writes the content of a codebase's file to w. Errors: ErrNotFound.
 func (c *Client) DownloadFile(ctx context.Context, codebaseID, name string, w io.Writer) error {
-	return c.carried(ctx, "download "+name, stream.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
+	return c.contentError(ctx, "download "+name, stream.Content(ctx, w, c.codebases.DownloadFile, &sandboxv1.DownloadFileRequest{CodebaseId: codebaseID, FilePath: vpath.EncodeText(name)}))
 }
 
-// carried is the error of carrying content to a writer.
-func (c *Client) carried(ctx context.Context, operation string, err error) error {
+// contentError is the error of carrying content to a writer.
+func (c *Client) contentError(ctx context.Context, operation string, err error) error {
 	if unwritten := (stream.Unwritten{}); errors.As(err, &unwritten) {
 		return failure(operation, err.Error(), unwritten.Err)
 	}

@@ -78,7 +78,7 @@ func moveBelow(doc *policy.Document, rules []policy.Rule, dir, source string) (*
 			return nil, nil, err
 		}
 		for _, r := range patterns {
-			moved.Marks = append(moved.Marks, policy.Mark{Pattern: r.Pattern, Reason: m.Reason})
+			moved.Marks = append(moved.Marks, policy.RiskFlag{Pattern: r.Pattern, Reason: m.Reason})
 		}
 	}
 	rules, err = policy.Below(rules, at)

@@ -49,7 +49,7 @@ type sandboxOptions struct {
 	Rebase  bool
 
 	// marks are those of the policy file that the rules are from, set by rules.
-	marks []policy.Mark
+	marks []policy.RiskFlag
 }
 
 // policyFlags are the flags whose presence at a resume replaces the stored

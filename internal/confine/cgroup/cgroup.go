@@ -29,8 +29,8 @@ const (
 	selfName   = "agentfense-self" // leaf for the processes of a delegated base
 )
 
-// Limits are what a group may use; a zero means no limit.
-type Limits struct {
+// GroupLimits are what a group may use; a zero means no limit.
+type GroupLimits struct {
 	MemoryBytes int64   // memory and swap together
 	CPUs        float64 // CPU time per time, 0.01 at least
 	CPUShares   int64   // weight against groups beside it, in v1's unit: 2 to 262144
@@ -38,10 +38,10 @@ type Limits struct {
 }
 
 // IsZero reports whether nothing is limited.
-func (l Limits) IsZero() bool { return l == Limits{} }
+func (l GroupLimits) IsZero() bool { return l == GroupLimits{} }
 
 // controllers returns the controllers that l needs.
-func (l Limits) controllers() []string {
+func (l GroupLimits) controllers() []string {
 	var need []string
 	if l.MemoryBytes != 0 {
 		need = append(need, Memory)
@@ -70,7 +70,7 @@ const (
 	maxShares = 1 << 18
 )
 
-func (l Limits) check() error {
+func (l GroupLimits) check() error {
 	switch {
 	case l.MemoryBytes < 0:
 		return errdefs.New(errdefs.Invalid, "memory limit %d: below zero", l.MemoryBytes)

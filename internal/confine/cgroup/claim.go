@@ -17,7 +17,7 @@ const claimPatience = time.Second
 
 // claim makes the group name in t and locks it. The lock is the sign of life
 // for other processes: it goes when this one dies, however it dies.
-func (h Host) claim(t hierarchy, name string, l Limits) (place, int, error) {
+func (h Host) claim(t hierarchy, name string, l GroupLimits) (place, int, error) {
 	p := place{version: t.version, controllers: t.controllers}
 	if t.version == 2 {
 		p.controllers = t.wanted(l)
@@ -43,7 +43,7 @@ func (h Host) claim(t hierarchy, name string, l Limits) (place, int, error) {
 // wanted is what groups in a v2 hierarchy are given: with a limit asked, all
 // there is; without, what the base hands down already, so that an unlimited
 // sandbox changes nothing around it.
-func (t hierarchy) wanted(l Limits) []string {
+func (t hierarchy) wanted(l GroupLimits) []string {
 	if t.serves(l) {
 		return t.controllers
 	}

@@ -227,7 +227,7 @@ func (h Host) Usable() bool {
 
 // DelegationHelps reports whether l cannot be enforced here and a delegated group
 // of v2 could change that: a controller is wanting that v1 does not have.
-func (h Host) DelegationHelps(l Limits) bool {
+func (h Host) DelegationHelps(l GroupLimits) bool {
 	if !slices.ContainsFunc(h.hierarchies, func(t hierarchy) bool { return t.version == 2 }) {
 		return false
 	}
@@ -238,7 +238,7 @@ func (h Host) DelegationHelps(l Limits) bool {
 
 // Check reports whether all of l can be enforced. Errors: Invalid;
 // Unsupported, with the reason and the fix for each controller that is wanting.
-func (h Host) Check(l Limits) error {
+func (h Host) Check(l GroupLimits) error {
 	if err := l.check(); err != nil {
 		return err
 	}

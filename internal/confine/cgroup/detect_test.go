@@ -93,7 +93,7 @@ func TestCheckNamesEachControllerThatIsWanting(t *testing.T) {
 	f.uid = 1000
 	f.put("/cg/own/cgroup.controllers", "memory")
 	h := f.detect()
-	if err := h.Check(Limits{MemoryBytes: 1}); err != nil {
+	if err := h.Check(GroupLimits{MemoryBytes: 1}); err != nil {
 		t.Errorf("Check of memory = %v, want nil", err)
 	}
 	err := h.Check(allLimits)
@@ -127,7 +127,7 @@ func TestAHostWithoutControllers(t *testing.T) {
 	if h.Usable() {
 		t.Error("Usable without any hierarchy")
 	}
-	if _, err := h.Create("a", Limits{}); !errdefs.Is(err, errdefs.Unsupported) {
+	if _, err := h.Create("a", GroupLimits{}); !errdefs.Is(err, errdefs.Unsupported) {
 		t.Errorf("Create without any hierarchy = %v, want Unsupported", err)
 	}
 }
@@ -190,13 +190,13 @@ func TestDelegationHelpsOnlyWhereV2CouldHold(t *testing.T) {
 	for name, c := range map[string]struct {
 		hierarchies map[string]string
 		change      func(*fakeHost)
-		limits      Limits
+		limits      GroupLimits
 		want        bool
 	}{
-		"v2, a group of root's":               {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, Limits{MemoryBytes: 1}, true},
-		"v2, a group of root's, but no limit": {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, Limits{}, false},
-		"v2, a group of the user's":           {onlyV2, func(f *fakeHost) { f.put("/cg/own/cgroup.procs", "1000") }, Limits{PIDs: 9}, false},
-		"v1 alone":                            {onlyV1, nil, Limits{MemoryBytes: 1}, false},
+		"v2, a group of root's":               {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, GroupLimits{MemoryBytes: 1}, true},
+		"v2, a group of root's, but no limit": {onlyV2, func(f *fakeHost) { f.chmod("/cg/own", 0o555) }, GroupLimits{}, false},
+		"v2, a group of the user's":           {onlyV2, func(f *fakeHost) { f.put("/cg/own/cgroup.procs", "1000") }, GroupLimits{PIDs: 9}, false},
+		"v1 alone":                            {onlyV1, nil, GroupLimits{MemoryBytes: 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, c.hierarchies, "/own")

@@ -60,7 +60,7 @@ func (p place) has(controller string) bool { return slices.Contains(p.controller
 // group of that name whose owner died is killed and replaced. name is letters,
 // digits, "-" and "_". Errors: Invalid; Unsupported as from Check, or when no
 // group can be made at all; Exists if a live process owns the name; Denied.
-func (h Host) Create(name string, l Limits) (*Group, error) {
+func (h Host) Create(name string, l GroupLimits) (*Group, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (h Host) unusable() error {
 }
 
 // fill makes g's directories and its limits.
-func (h Host) fill(g *Group, l Limits) error {
+func (h Host) fill(g *Group, l GroupLimits) error {
 	for _, t := range h.hierarchies {
 		if t.base == "" {
 			continue
@@ -102,7 +102,7 @@ func (h Host) fill(g *Group, l Limits) error {
 }
 
 // serves reports whether a limit of l is enforced in t.
-func (t hierarchy) serves(l Limits) bool {
+func (t hierarchy) serves(l GroupLimits) bool {
 	return slices.ContainsFunc(l.controllers(), func(c string) bool { return slices.Contains(t.controllers, c) })
 }
 

@@ -23,7 +23,7 @@ var (
 	hybrid = map[string]string{
 		"memory": "/cg/memory", "cpu,cpuacct": "/cg/cpu,cpuacct", "pids": "/cg/pids", "v2 hugetlb": "/cg/unified",
 	}
-	allLimits = Limits{MemoryBytes: 64 << 20, CPUs: 1.5, CPUShares: 512, PIDs: 100}
+	allLimits = GroupLimits{MemoryBytes: 64 << 20, CPUs: 1.5, CPUShares: 512, PIDs: 100}
 )
 
 func TestCreateWritesTheLimits(t *testing.T) {
@@ -124,7 +124,7 @@ func merge(parts ...map[string]string) map[string]string {
 	return all
 }
 
-func (f *fakeHost) create(name string, l Limits) *Group {
+func (f *fakeHost) create(name string, l GroupLimits) *Group {
 	f.t.Helper()
 	g, err := f.detect().Create(name, l)
 	f.must(err)
@@ -139,7 +139,7 @@ func (f *fakeHost) create(name string, l Limits) *Group {
 func TestMemoryIsLimitedWhereSwapIsNotAccounted(t *testing.T) {
 	f := newFake(t, onlyV2, "/own")
 	delete(f.files[f.root+"/cg"], "memory.swap.max")
-	f.create("sb_1", Limits{MemoryBytes: 1 << 20})
+	f.create("sb_1", GroupLimits{MemoryBytes: 1 << 20})
 	if got := f.get("/cg/own/agentfense/sb_1/memory.max"); got != "1048576" {
 		t.Errorf("memory.max = %q, want 1048576", got)
 	}
@@ -147,13 +147,13 @@ func TestMemoryIsLimitedWhereSwapIsNotAccounted(t *testing.T) {
 
 func TestAnUnlimitedGroupChangesNothingAroundIt(t *testing.T) {
 	f := newFake(t, onlyV2, "/own")
-	g := f.create("sb_1", Limits{})
+	g := f.create("sb_1", GroupLimits{})
 	if got := f.get("/cg/own/cgroup.subtree_control"); got != "" {
 		t.Errorf("the own group hands down %q, want nothing", got)
 	}
 	f.must(g.Delete())
 	f.put("/cg/own/cgroup.subtree_control", "memory pids")
-	f.must(f.create("sb_2", Limits{}).Settle())
+	f.must(f.create("sb_2", GroupLimits{}).Settle())
 	if got := f.get("/cg/own/agentfense/sb_2/cgroup.subtree_control"); got != "+memory +pids" {
 		t.Errorf("the group hands down %q, want what it has itself", got)
 	}
@@ -162,25 +162,25 @@ func TestAnUnlimitedGroupChangesNothingAroundIt(t *testing.T) {
 func TestCreateRefuses(t *testing.T) {
 	tests := []struct {
 		name, group string
-		limits      Limits
+		limits      GroupLimits
 		want        errdefs.Kind
 	}{
-		{"a path", "../x", Limits{}, errdefs.Invalid},
-		{"no name", "", Limits{}, errdefs.Invalid},
-		{"the name of a control file", "cgroup.procs", Limits{}, errdefs.Invalid},
-		{"the name of a v1 control file", "tasks", Limits{}, errdefs.Invalid},
-		{"the name of the own leaf", "init", Limits{}, errdefs.Invalid},
-		{"memory below zero", "a", Limits{MemoryBytes: -1}, errdefs.Invalid},
-		{"processes below zero", "a", Limits{PIDs: -1}, errdefs.Invalid},
-		{"less CPU than the kernel can do", "a", Limits{CPUs: 0.001}, errdefs.Invalid},
-		{"a CPU count that is none", "a", Limits{CPUs: math.NaN()}, errdefs.Invalid},
-		{"less shares than the kernel can do", "a", Limits{CPUShares: 1}, errdefs.Invalid},
-		{"more shares than the kernel can do", "a", Limits{CPUShares: 1 << 19}, errdefs.Invalid},
-		{"more CPUs than fit", "a", Limits{CPUs: math.Inf(1)}, errdefs.Invalid},
-		{"a name that is in use", "live", Limits{}, errdefs.Exists},
+		{"a path", "../x", GroupLimits{}, errdefs.Invalid},
+		{"no name", "", GroupLimits{}, errdefs.Invalid},
+		{"the name of a control file", "cgroup.procs", GroupLimits{}, errdefs.Invalid},
+		{"the name of a v1 control file", "tasks", GroupLimits{}, errdefs.Invalid},
+		{"the name of the own leaf", "init", GroupLimits{}, errdefs.Invalid},
+		{"memory below zero", "a", GroupLimits{MemoryBytes: -1}, errdefs.Invalid},
+		{"processes below zero", "a", GroupLimits{PIDs: -1}, errdefs.Invalid},
+		{"less CPU than the kernel can do", "a", GroupLimits{CPUs: 0.001}, errdefs.Invalid},
+		{"a CPU count that is none", "a", GroupLimits{CPUs: math.NaN()}, errdefs.Invalid},
+		{"less shares than the kernel can do", "a", GroupLimits{CPUShares: 1}, errdefs.Invalid},
+		{"more shares than the kernel can do", "a", GroupLimits{CPUShares: 1 << 19}, errdefs.Invalid},
+		{"more CPUs than fit", "a", GroupLimits{CPUs: math.Inf(1)}, errdefs.Invalid},
+		{"a name that is in use", "live", GroupLimits{}, errdefs.Exists},
 	}
 	f := newFake(t, onlyV1, "/own")
-	f.create("live", Limits{})
+	f.create("live", GroupLimits{})
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := f.detect().Create(tt.group, tt.limits); !errdefs.Is(err, tt.want) {
@@ -192,7 +192,7 @@ func TestCreateRefuses(t *testing.T) {
 
 func TestDeleteLeavesNothingAndSparesOthers(t *testing.T) {
 	f := newFake(t, hybrid, "/own")
-	a, b := f.create("a", allLimits), f.create("b", Limits{})
+	a, b := f.create("a", allLimits), f.create("b", GroupLimits{})
 	_, err := a.Sub("exec-1")
 	f.must(err)
 	f.must(a.Delete())
@@ -265,7 +265,7 @@ func TestAGroupIsUsedWhileItIsDeleted(t *testing.T) {
 
 func TestDeleteOfALiveGroupIsRefused(t *testing.T) {
 	f := newFake(t, map[string]string{"pids": "/cg/pids"}, "/own")
-	g := f.create("a", Limits{})
+	g := f.create("a", GroupLimits{})
 	f.must(g.Add(4711))
 	if err := g.Delete(); !errdefs.Is(err, errdefs.Precondition) {
 		t.Errorf("Delete = %v, want Precondition", err)
@@ -341,7 +341,7 @@ func (f *fakeHost) wantUsage(g *Group, want Usage) {
 
 func TestSubsAreOneLevelAndHaveNames(t *testing.T) {
 	f := newFake(t, onlyV1, "/own")
-	g := f.create("a", Limits{})
+	g := f.create("a", GroupLimits{})
 	s, err := g.Sub("e1")
 	f.must(err)
 	if _, err := g.Sub("e1"); !errdefs.Is(err, errdefs.Exists) {
@@ -357,9 +357,9 @@ func TestSubsAreOneLevelAndHaveNames(t *testing.T) {
 
 func TestADeadOwnersNameIsTakenOver(t *testing.T) {
 	f := newFake(t, onlyV1, "/own")
-	g := f.create("a", Limits{PIDs: 5})
+	g := f.create("a", GroupLimits{PIDs: 5})
 	f.orphan(g)
-	again := f.create("a", Limits{})
+	again := f.create("a", GroupLimits{})
 	if got := f.get("/cg/pids/own/agentfense/a/pids.max"); got != "max" {
 		t.Errorf("pids.max = %q, want a fresh group without limit", got)
 	}
@@ -376,9 +376,9 @@ func (f *fakeHost) orphan(g *Group) {
 
 func TestSweep(t *testing.T) {
 	f := newFake(t, hybrid, "/own")
-	f.create("live", Limits{})
-	f.orphan(f.create("dead", Limits{PIDs: 5}))
-	f.orphan(f.create("foreign", Limits{}))
+	f.create("live", GroupLimits{})
+	f.orphan(f.create("dead", GroupLimits{PIDs: 5}))
+	f.orphan(f.create("foreign", GroupLimits{}))
 	f.must(f.detect().Sweep(func(name string) bool { return name != "foreign" }))
 	for name, want := range map[string]string{"live": "", "dead": "-", "foreign": ""} {
 		if got := f.get("/cg/memory/own/agentfense/" + name + "/cgroup.procs"); got != want {
@@ -390,7 +390,7 @@ func TestSweep(t *testing.T) {
 func TestErrorsNameTheGroupButNoHostPath(t *testing.T) {
 	f := newFake(t, onlyV1, "/own")
 	delete(f.files[f.root+"/cg/pids"], "pids.max")
-	_, err := f.detect().Create("a", Limits{PIDs: 1})
+	_, err := f.detect().Create("a", GroupLimits{PIDs: 1})
 	if err == nil || strings.Contains(err.Error(), f.root) || !strings.Contains(err.Error(), "agentfense/a: write pids.max") {
 		t.Errorf("Create = %v, want the group and the file named", err)
 	}

@@ -22,7 +22,7 @@ type setting struct {
 	optional    bool // the file exists only where the kernel accounts swap
 }
 
-func (g *Group) limit(l Limits) error {
+func (g *Group) limit(l GroupLimits) error {
 	for _, controller := range l.controllers() {
 		p := g.placeOf(controller)
 		if p == nil {
@@ -47,7 +47,7 @@ func (g *Group) limit(l Limits) error {
 // settings says how a limit is written (cgroup-v2.rst; cgroup-v1/memory.rst,
 // sched-bwc.rst, pids.rst). Memory is limited together with swap, or a sandbox
 // would fill the host's swap with what it may not hold in memory.
-func settings(controller string, version int, l Limits) []setting {
+func settings(controller string, version int, l GroupLimits) []setting {
 	memory, pids := strconv.FormatInt(l.MemoryBytes, 10), strconv.FormatInt(l.PIDs, 10)
 	switch {
 	case controller == Memory && version == 2:
@@ -62,7 +62,7 @@ func settings(controller string, version int, l Limits) []setting {
 }
 
 // processorSettings are those of the cpu controller.
-func processorSettings(version int, l Limits) []setting {
+func processorSettings(version int, l GroupLimits) []setting {
 	quota := int64(l.CPUs * float64(period.Microseconds()))
 	var list []setting
 	switch {

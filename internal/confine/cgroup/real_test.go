@@ -20,7 +20,7 @@ import (
 )
 
 // realHost is the machine itself, if it can enforce l.
-func realHost(t *testing.T, l Limits) Host {
+func realHost(t *testing.T, l GroupLimits) Host {
 	t.Helper()
 	testenv.Cgroup(t, l.controllers()...)
 	h, err := Detect()
@@ -36,7 +36,7 @@ func realHost(t *testing.T, l Limits) Host {
 	return h
 }
 
-func realGroup(t *testing.T, h Host, l Limits) *Group {
+func realGroup(t *testing.T, h Host, l GroupLimits) *Group {
 	t.Helper()
 	g, err := h.Create(fmt.Sprintf("test_%d", os.Getpid()), l)
 	if err != nil {
@@ -95,7 +95,7 @@ func usage(t *testing.T, g *Group) Usage {
 }
 
 func TestAMemoryBombIsKilled(t *testing.T) {
-	l := Limits{MemoryBytes: 32 << 20}
+	l := GroupLimits{MemoryBytes: 32 << 20}
 	g := realGroup(t, realHost(t, l), l)
 	calm, err := g.Sub("calm")
 	if err != nil {
@@ -124,7 +124,7 @@ func TestAMemoryBombIsKilled(t *testing.T) {
 }
 
 func TestAForkBombHitsTheLimit(t *testing.T) {
-	l := Limits{PIDs: 20}
+	l := GroupLimits{PIDs: 20}
 	g := realGroup(t, realHost(t, l), l)
 	s, err := g.Sub("bomb")
 	if err != nil {
@@ -145,7 +145,7 @@ func TestAForkBombHitsTheLimit(t *testing.T) {
 }
 
 func TestCPUTimeIsReadAndLimited(t *testing.T) {
-	l := Limits{CPUs: 0.1, CPUShares: 512}
+	l := GroupLimits{CPUs: 0.1, CPUShares: 512}
 	g := realGroup(t, realHost(t, l), l)
 	s, err := g.Sub("spin")
 	if err != nil {
@@ -184,11 +184,11 @@ func TestKillEndsAll(t *testing.T) {
 			if tt.version != 0 {
 				testenv.CgroupVersion(t, tt.version)
 			}
-			h := realHost(t, Limits{})
+			h := realHost(t, GroupLimits{})
 			h.hierarchies = slices.DeleteFunc(slices.Clone(h.hierarchies), func(h hierarchy) bool {
 				return tt.version != 0 && h.version != tt.version || slices.Contains(h.controllers, tt.without)
 			})
-			g := realGroup(t, h, Limits{})
+			g := realGroup(t, h, GroupLimits{})
 			s, err := g.Sub("exec-1")
 			if err != nil {
 				t.Fatal(err)
@@ -231,9 +231,9 @@ func waitFor(t *testing.T, done func() bool) {
 }
 
 func TestADeadOwnersProcessesDieWithItsName(t *testing.T) {
-	h := realHost(t, Limits{})
+	h := realHost(t, GroupLimits{})
 	name := fmt.Sprintf("test_%d", os.Getpid())
-	g, err := h.Create(name, Limits{})
+	g, err := h.Create(name, GroupLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,16 +244,16 @@ func TestADeadOwnersProcessesDieWithItsName(t *testing.T) {
 	if err := h.Sweep(func(string) bool { return false }); err != nil || !exists(g.places[0].dir, "") {
 		t.Errorf("Sweep of nothing = %v, and the group is there: %v", err, exists(g.places[0].dir, ""))
 	}
-	realGroup(t, h, Limits{})
+	realGroup(t, h, GroupLimits{})
 	if err := cmd.Wait(); err == nil {
 		t.Error("the dead owner's process lives on")
 	}
 }
 
 func TestSweepEndsADeadOwnersProcesses(t *testing.T) {
-	h := realHost(t, Limits{})
+	h := realHost(t, GroupLimits{})
 	name := fmt.Sprintf("test_%d", os.Getpid())
-	g, err := h.Create(name, Limits{})
+	g, err := h.Create(name, GroupLimits{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +279,7 @@ func TestSweepEndsADeadOwnersProcesses(t *testing.T) {
 }
 
 func TestAnEndedProcessCannotBeAdded(t *testing.T) {
-	g := realGroup(t, realHost(t, Limits{}), Limits{})
+	g := realGroup(t, realHost(t, GroupLimits{}), GroupLimits{})
 	cmd := exec.Command("true")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func TestAnEndedProcessCannotBeAdded(t *testing.T) {
 // hybrid host leaves to v2.
 func TestV2HandsControllersDown(t *testing.T) {
 	testenv.CgroupVersion(t, 2)
-	h := realHost(t, Limits{})
+	h := realHost(t, GroupLimits{})
 	i := slices.IndexFunc(h.hierarchies, func(h hierarchy) bool {
 		return h.version == 2 && h.base == h.mount && slices.Contains(words(h.mount, "cgroup.controllers"), "hugetlb")
 	})
@@ -336,7 +336,7 @@ func TestV2HandsControllersDown(t *testing.T) {
 // TestANamespaceHasItsRootWhereItsMakerEntered looks from inside: a namespace
 // shows what lies outside of it as a path that begins with "/..".
 func TestANamespaceHasItsRootWhereItsMakerEntered(t *testing.T) {
-	g := realGroup(t, realHost(t, Limits{}), Limits{})
+	g := realGroup(t, realHost(t, GroupLimits{}), GroupLimits{})
 	const show = "cut -d: -f3 /proc/self/cgroup | sort -u; echo end"
 	cmd := exec.Command("sh", "-c", `read go; exec unshare -C sh -c "`+show+`; read go; `+show+`"`)
 	d := linetest.Start(t, cmd)

@@ -32,7 +32,7 @@ const nobody = 65534
 // TestAnOrdinaryUser plays nobody, once without and once with a group that was
 // handed over.
 func TestAnOrdinaryUser(t *testing.T) {
-	h := realHost(t, Limits{})
+	h := realHost(t, GroupLimits{})
 	run := func(t *testing.T, add func(int) error) string {
 		t.Helper()
 		cmd := exec.Command("/proc/self/fd/3")
@@ -104,7 +104,7 @@ func useAsUser() error {
 	if !h.Usable() {
 		return h.unusable()
 	}
-	g, err := h.Create("user", Limits{})
+	g, err := h.Create("user", GroupLimits{})
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ type Spec struct {
 	// ends the start. A runtime that makes control groups itself (docker) is
 	// given Limits instead; each refuses the other's.
 	Cgroup func(pid int) error
-	Limits Limits
+	Limits ProcessLimits
 	// Stderr receives what the runtime and PID 1 complain about, at most
 	// 64 kB of it. It may be nil.
 	Stderr io.Writer
@@ -108,8 +108,8 @@ func (s *Spec) SetDefaults() error {
 	return nil
 }
 
-// Limits bound what a sandbox uses; zero is no limit.
-type Limits struct {
+// ProcessLimits bound what a sandbox uses; zero is no limit.
+type ProcessLimits struct {
 	MemoryBytes int64 // swap included
 	CPUs        float64
 	CPUShares   int64 // weight against others, 2 to 262144

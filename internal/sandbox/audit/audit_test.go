@@ -42,7 +42,7 @@ var everyEvent = []audit.Event{
 			{Pattern: "*.pem", Permission: "none", Type: "glob", Priority: 10, Source: "--hide"},
 		},
 		Mounts: []audit.Mount{{Source: "/opt/go", Target: "/opt/go"}},
-		Limits: audit.Limits{MemoryBytes: 512 << 20, CPUs: 1.5, PIDs: 100, DiskBytes: 1 << 30, DiskInodes: 10000, TimeoutMS: 30000},
+		Limits: audit.SandboxLimits{MemoryBytes: 512 << 20, CPUs: 1.5, PIDs: 100, DiskBytes: 1 << 30, DiskInodes: 10000, TimeoutMS: 30000},
 	},
 	audit.SandboxStarted{PID: 4711, Version: "0.1.0", Enforced: []string{"memory: cgroup v2", "seccomp"}},
 	audit.PermissionDenied{

@@ -59,8 +59,8 @@ type Mount struct {
 	Target Text `json:"target"`
 }
 
-// Limits are what a sandbox may use; zero is no limit.
-type Limits struct {
+// SandboxLimits are what a sandbox may use; zero is no limit.
+type SandboxLimits struct {
 	MemoryBytes int64   `json:"memory_bytes,omitempty"`
 	CPUs        float64 `json:"cpus,omitempty"`
 	CPUShares   int64   `json:"cpu_shares,omitempty"`
@@ -81,7 +81,7 @@ type SandboxCreated struct {
 	Rules        []Rule  `json:"rules"`
 	RulesOmitted int64   `json:"rules_omitted,omitempty"`
 	Mounts       []Mount `json:"mounts,omitempty"`
-	Limits       Limits  `json:"limits"`
+	Limits       SandboxLimits  `json:"limits"`
 }
 
 // SandboxStarted tells that a supervisor serves the sandbox.

@@ -23,7 +23,7 @@ type Config struct {
 	Storage Storage
 	Runtime Runtime
 	Sandbox Sandbox
-	Limits  Limits
+	Limits  ServerLimits
 	Audit   Audit
 	Logging Logging
 }
@@ -127,8 +127,8 @@ type Sandbox struct {
 	SessionIdleTimeout time.Duration // 0: never
 }
 
-// Limits bounds what one call may ask for.
-type Limits struct {
+// ServerLimits bounds what one call may ask for.
+type ServerLimits struct {
 	MaxPageSize      int   // entries of one page of a listing
 	MaxMessageBytes  int64 // of one request, or message of a stream
 	MaxFileBytes     int64 // of one uploaded file; 0: any
@@ -178,7 +178,7 @@ func Default() *Config {
 			Docker: DockerRuntime{DefaultImage: "debian:stable-slim", NetworkMode: NetworkNone},
 		},
 		Sandbox: Sandbox{MaxPerUser: 1000, CleanupInterval: 5 * time.Minute, Sync: SyncOnExec, OnConflict: ConflictOverwrite},
-		Limits: Limits{
+		Limits: ServerLimits{
 			MaxPageSize: 1000, MaxMessageBytes: 16 << 20,
 			MaxCodebasesPerOwner: 1000, MaxCodebaseBytesPerOwner: 100 << 30, MaxCodebaseFilesPerOwner: 2_000_000,
 			ConnectionsPerPeer: 1024, FirstCallTimeout: 10 * time.Second,

@@ -143,7 +143,7 @@ logging:
 			DefaultExpiration: 24 * time.Hour, MaxPerUser: 7, CleanupInterval: 90 * time.Second,
 			Sync: config.SyncOnStop, OnConflict: config.ConflictRefuse, SessionIdleTimeout: time.Hour,
 		},
-		Limits: config.Limits{
+		Limits: config.ServerLimits{
 			MaxPageSize: 10, MaxMessageBytes: 4 << 20, MaxFileBytes: 1 << 30,
 			MaxCodebaseBytes: 2 << 30, MaxCodebaseFiles: 50000,
 			MaxCodebasesPerOwner: 9, MaxCodebaseBytesPerOwner: 3 << 30, MaxCodebaseFilesPerOwner: 60000,

@@ -71,7 +71,7 @@ func (s *Sandbox) createdEvent() audit.SandboxCreated {
 		Source: audit.Text(r.Source.Path), Workspace: audit.Text(r.Workspace),
 		Runtime: r.Runtime, Net: r.Net, HostUID: r.HostUID, Preset: r.PolicyNote,
 		Rules: AuditRules(r.Rules),
-		Limits: audit.Limits{
+		Limits: audit.SandboxLimits{
 			MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs,
 			DiskBytes: r.Limits.DiskBytes, DiskInodes: r.Limits.DiskInodes,
 			TimeoutMS: time.Duration(r.Limits.Timeout).Milliseconds(),

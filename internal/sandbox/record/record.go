@@ -54,7 +54,7 @@ type Record struct {
 	// one of them hid, a directory deleted then did not hold for the sandbox.
 	EarlierRules [][]policy.Rule `json:"earlier_rules,omitempty"`
 	// Marks are the project's own, beside the built-in ones.
-	Marks   []policy.Mark `json:"marks,omitempty"`
+	Marks   []policy.RiskFlag `json:"marks,omitempty"`
 	Runtime string        `json:"runtime"`         // RuntimeBwrap or RuntimeDocker
 	Image   string        `json:"image,omitempty"` // docker's
 	Net     string        `json:"net"`             // NetNone, NetHost or NetBridge

@@ -132,7 +132,7 @@ func uploadName(key ID) (string, error) {
 
 // RememberUpload remembers that the directory source was uploaded into a codebase
 // for a sandbox of a server, with its rules.
-func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policy.Mark, files *Uploaded) error {
+func (h *Home) RememberUpload(id ID, codebaseID string, source Source, rules []policy.Rule, marks []policy.RiskFlag, files *Uploaded) error {
 	home, err := h.uploads()
 	if err != nil {
 		return err

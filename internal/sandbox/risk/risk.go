@@ -52,7 +52,7 @@ var builtIn = sync.OnceValue(func() *Table {
 // New returns the built-in table with marks of a project's own, which count as
 // read and obeyed where no built-in entry matches. Errors: Invalid for a
 // malformed pattern.
-func New(own []policy.Mark) (*Table, error) {
+func New(own []policy.RiskFlag) (*Table, error) {
 	if len(own) == 0 {
 		return builtIn(), nil
 	}
@@ -80,7 +80,7 @@ const (
 )
 
 // compile has the engine of policies match the patterns.
-func compile(entries []Entry, own []policy.Mark) (*Table, error) {
+func compile(entries []Entry, own []policy.RiskFlag) (*Table, error) {
 	t := &Table{names: map[string]bool{}}
 	var rules []policy.Rule
 	add := func(e Entry, rank int32) {

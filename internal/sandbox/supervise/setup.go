@@ -233,7 +233,7 @@ func (s *supervisor) makeGroup(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if limits.PIDs > 0 && host.Check(cgroup.Limits{PIDs: limits.PIDs}) != nil && LimitsProcesses() {
+	if limits.PIDs > 0 && host.Check(cgroup.GroupLimits{PIDs: limits.PIDs}) != nil && LimitsProcesses() {
 		s.processLimit, limits.PIDs = limits.PIDs, 0
 		s.log.Info("the limit of processes is RLIMIT_NPROC", "scope", tried)
 	}
@@ -351,7 +351,7 @@ func (s *supervisor) spec(program string, theirs *os.File) isolate.Spec {
 	if s.docker() {
 		l := s.record.Limits
 		spec.Dir, spec.Image = s.box.Dir(), s.record.Image
-		spec.Limits = isolate.Limits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, CPUShares: l.CPUShares, PIDs: l.PIDs}
+		spec.Limits = isolate.ProcessLimits{MemoryBytes: l.MemoryBytes, CPUs: l.CPUs, CPUShares: l.CPUShares, PIDs: l.PIDs}
 	}
 	if s.group != nil {
 		spec.Cgroup = s.group.Enter

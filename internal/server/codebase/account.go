@@ -11,7 +11,7 @@ import (
 // account is what the codebases of one owner hold together, with what is on its
 // way into them.
 type account struct {
-	limits Limits
+	limits StorageLimits
 
 	mu      sync.Mutex
 	used    SizeDelta

@@ -20,7 +20,7 @@ type owned struct {
 	owners map[ID]string
 }
 
-func openOwned(t *testing.T, dir string, l Limits, owners map[ID]string) *owned {
+func openOwned(t *testing.T, dir string, l StorageLimits, owners map[ID]string) *owned {
 	t.Helper()
 	s, err := Open(Options{Dir: dir, Home: filepath.Dir(dir), Limits: l, OwnerOf: func(key ID) (string, error) {
 		if owner, known := owners[key]; known {
@@ -52,7 +52,7 @@ func (o *owned) wantUsed(owner string, files, size int64) {
 
 func TestAnOwnerHasBounds(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
-	o := openOwned(t, dir, Limits{OwnerBytes: 100, OwnerFiles: 4}, map[ID]string{})
+	o := openOwned(t, dir, StorageLimits{OwnerBytes: 100, OwnerFiles: 4}, map[ID]string{})
 	one, two, others := o.create("me"), o.create("me"), o.create("other")
 	put(t, one, "a", strings.Repeat("x", 60))
 	put(t, two, "b", strings.Repeat("x", 30))
@@ -94,7 +94,7 @@ func TestAnOwnerHasBounds(t *testing.T) {
 }
 
 func TestUploadsAtOnceAreBounded(t *testing.T) {
-	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{}, map[ID]string{})
+	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), StorageLimits{}, map[ID]string{})
 	c := o.create("me")
 	var begun []*Upload
 	for range mostUploads {
@@ -128,7 +128,7 @@ func TestUploadsAtOnceAreBounded(t *testing.T) {
 func TestDirectoriesCountForTheirOwner(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	owners := map[ID]string{}
-	o := openOwned(t, dir, Limits{OwnerFiles: 6}, owners)
+	o := openOwned(t, dir, StorageLimits{OwnerFiles: 6}, owners)
 	one, two := o.create("me"), o.create("me")
 	must(t, one.MakeDir(path(t, "a/b"), 0))
 	put(t, two, "d/e/f", "x")
@@ -154,7 +154,7 @@ func TestDirectoriesCountForTheirOwner(t *testing.T) {
 		if note != "" { // as an older server wrote it
 			must(t, os.WriteFile(filepath.Join(dir, string(two.ID()), usageFile), []byte(note), 0o600))
 		}
-		o = openOwned(t, dir, Limits{OwnerFiles: 6}, owners)
+		o = openOwned(t, dir, StorageLimits{OwnerFiles: 6}, owners)
 		for _, id := range []ID{one.ID(), two.ID()} {
 			_, err := o.Get(id)
 			must(t, err)
@@ -168,7 +168,7 @@ func TestDirectoriesCountForTheirOwner(t *testing.T) {
 
 // What is on its way counts until it ends, however that is.
 func TestUploadsAtOnceCannotPassTheBoundTogether(t *testing.T) {
-	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 1000, OwnerFiles: 50}, map[ID]string{})
+	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), StorageLimits{OwnerBytes: 1000, OwnerFiles: 50}, map[ID]string{})
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	stored := int64(0)
@@ -209,12 +209,12 @@ func TestUploadsAtOnceCannotPassTheBoundTogether(t *testing.T) {
 func TestTheBoundAfterARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "codebases")
 	owners := map[ID]string{}
-	o := openOwned(t, dir, Limits{}, owners)
+	o := openOwned(t, dir, StorageLimits{}, owners)
 	one, two := o.create("me"), o.create("me")
 	put(t, one, "a", strings.Repeat("x", 60))
 	put(t, two, "b", strings.Repeat("x", 60))
 	must(t, o.Close())
-	o = openOwned(t, dir, Limits{OwnerBytes: 100}, owners)
+	o = openOwned(t, dir, StorageLimits{OwnerBytes: 100}, owners)
 	must(t, os.Remove(filepath.Join(dir, string(one.ID()), usageFile))) // as after a kill
 	must(t, os.WriteFile(filepath.Join(dir, string(two.ID()), stagingDir, "1"), []byte("left"), 0o600))
 	one, err := o.Get(one.ID())
@@ -236,7 +236,7 @@ func TestTheBoundAfterARestart(t *testing.T) {
 // What a sandbox brings counts, and is not refused; a size that fits nowhere does
 // not disturb the sum.
 func TestWhatSandboxesBringCounts(t *testing.T) {
-	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), Limits{OwnerBytes: 100}, map[ID]string{})
+	o := openOwned(t, filepath.Join(t.TempDir(), "codebases"), StorageLimits{OwnerBytes: 100}, map[ID]string{})
 	c, sparse := o.create("me"), o.create("me")
 	put(t, c, "a", strings.Repeat("x", 60))
 	for _, g := range []SizeDelta{{1, math.MaxInt64, 0}, {1, math.MaxInt64, 0}, {-2, -math.MaxInt64, 0}} {

@@ -6,9 +6,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
-// Limits bound what is uploaded; zero is no limit. What others put there (see
+// StorageLimits bound what is uploaded; zero is no limit. What others put there (see
 // Change) they do not bound, but it counts.
-type Limits struct {
+type StorageLimits struct {
 	FileBytes int64 // of one file
 	Bytes     int64 // of all files of a codebase
 	Files     int64 // of a codebase
@@ -19,7 +19,7 @@ type Limits struct {
 }
 
 // allowFile refuses a file that no codebase could take.
-func (l Limits) allowFile(p vpath.Path, size int64) error {
+func (l StorageLimits) allowFile(p vpath.Path, size int64) error {
 	for _, most := range []int64{l.FileBytes, l.Bytes} {
 		if most > 0 && size > most {
 			return errdefs.New(errdefs.Exhausted, "upload %s: more than the %w that are allowed", p, &errdefs.Limit{Most: most, Resource: "bytes"})

@@ -37,7 +37,7 @@ type Options struct {
 	Home string
 	// Observer may be nil.
 	Observer Observer
-	Limits   Limits
+	Limits   StorageLimits
 	// OwnerOf names the owner of a codebase, which never changes. It must not call
 	// the codebase. Nil: no owner has limits. Errors: NotFound while it is not
 	// known yet.
@@ -49,7 +49,7 @@ type Store struct {
 	dir      string // absolute, without symbolic links
 	home     string
 	observer Observer
-	limits   Limits
+	limits   StorageLimits
 	ownerOf  func(ID) (string, error)
 	handle   *os.File // on dir
 	lock     *os.File

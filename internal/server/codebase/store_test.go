@@ -252,7 +252,7 @@ func asNobody(t *testing.T) {
 }
 
 func TestLimitsOfACodebase(t *testing.T) {
-	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{FileBytes: 5, Bytes: 12, Files: 3}})
+	s, err := Open(Options{Dir: t.TempDir(), Limits: StorageLimits{FileBytes: 5, Bytes: 12, Files: 3}})
 	must(t, err)
 	defer s.Close()
 	c, err := s.Create(id.NewCodebase())
@@ -283,7 +283,7 @@ func TestLimitsOfACodebase(t *testing.T) {
 // Files with holes may be of any size, and each counts with it: together they do
 // not seem to be few.
 func TestSizesBeyondAllNumbersAreBeyondTheLimits(t *testing.T) {
-	s, err := Open(Options{Dir: t.TempDir(), Limits: Limits{Bytes: 1 << 40}})
+	s, err := Open(Options{Dir: t.TempDir(), Limits: StorageLimits{Bytes: 1 << 40}})
 	must(t, err)
 	defer s.Close()
 	c, err := s.Create(id.NewCodebase())

@@ -45,7 +45,7 @@ type Limiter struct {
 
 // Counts are the connections there are, and how many anonymous connections were closed.
 type Counts struct {
-	Strangers, Admitted int
+	Anonymous, Admitted int
 	Evicted             uint64 // for a younger one
 	Silent              uint64 // for making no call in time
 }
@@ -53,7 +53,7 @@ type Counts struct {
 // peer is who has connections.
 type peer struct {
 	name      string
-	strangers list.List // of *conn, the oldest first
+	anonymous list.List // of *conn, the oldest first
 	admitted  int
 }
 
@@ -80,7 +80,7 @@ type conn struct {
 
 	// Guarded by limiter.mu.
 	peer     *peer         // nil once it has no place
-	stranger *list.Element // nil: admitted
+	anonymous *list.Element // nil: admitted
 	timer    *time.Timer   // of a stranger
 	calls    int           // that it stays for
 }
@@ -123,9 +123,9 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 	}
 	var out *conn
 	switch {
-	case p.strangers.Len() >= anonymousSlots(l.o.MostPerPeer):
+	case p.anonymous.Len() >= anonymousSlots(l.o.MostPerPeer):
 		out = p.oldest()
-	case l.counts.Strangers >= anonymousSlots(l.o.Most):
+	case l.counts.Anonymous >= anonymousSlots(l.o.Most):
 		out = l.largest().oldest()
 	}
 	from := ""
@@ -135,9 +135,9 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 		l.leaveLocked(out)
 		l.peers[name] = p // of which that may have been the last
 	}
-	c.peer, c.stranger = p, p.strangers.PushBack(c)
+	c.peer, c.anonymous = p, p.anonymous.PushBack(c)
 	c.timer = time.AfterFunc(l.o.FirstCall, func() { l.expire(c) })
-	l.counts.Strangers++
+	l.counts.Anonymous++
 	l.mu.Unlock()
 	if out != nil {
 		out.Conn.Close()
@@ -150,7 +150,7 @@ func (l *Limiter) enter(inner net.Conn) net.Conn {
 func anonymousSlots(places int) int { return max(1, places/4) }
 
 func (p *peer) oldest() *conn {
-	c, _ := p.strangers.Front().Value.(*conn)
+	c, _ := p.anonymous.Front().Value.(*conn)
 	return c
 }
 
@@ -158,7 +158,7 @@ func (p *peer) oldest() *conn {
 func (l *Limiter) largest() *peer {
 	var most *peer
 	for _, p := range l.peers {
-		if most == nil || p.strangers.Len() > most.strangers.Len() {
+		if most == nil || p.anonymous.Len() > most.anonymous.Len() {
 			most = p
 		}
 	}
@@ -177,15 +177,15 @@ func (l *Limiter) leaveLocked(c *conn) {
 		return
 	}
 	c.peer = nil
-	if c.stranger != nil {
+	if c.anonymous != nil {
 		c.timer.Stop()
-		p.strangers.Remove(c.stranger)
-		l.counts.Strangers--
+		p.anonymous.Remove(c.anonymous)
+		l.counts.Anonymous--
 	} else {
 		p.admitted--
 		l.counts.Admitted--
 	}
-	if p.admitted == 0 && p.strangers.Len() == 0 {
+	if p.admitted == 0 && p.anonymous.Len() == 0 {
 		delete(l.peers, p.name)
 	}
 }
@@ -193,7 +193,7 @@ func (l *Limiter) leaveLocked(c *conn) {
 // expire closes a stranger that has made no call in time.
 func (l *Limiter) expire(c *conn) {
 	l.mu.Lock()
-	late := c.peer != nil && c.stranger != nil && c.calls == 0
+	late := c.peer != nil && c.anonymous != nil && c.calls == 0
 	from := ""
 	if late {
 		from = c.peer.name
@@ -221,7 +221,7 @@ func (a Addr) Stay() (leave func()) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		c.calls--
-		if c.peer != nil && c.stranger != nil {
+		if c.peer != nil && c.anonymous != nil {
 			c.timer.Reset(l.o.FirstCall)
 		}
 	})
@@ -240,7 +240,7 @@ func (a Addr) Admit() error {
 func (l *Limiter) admit(c *conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.peer == nil || c.stranger == nil {
+	if c.peer == nil || c.anonymous == nil {
 		return nil
 	}
 	if most := l.o.MostPerPeer - anonymousSlots(l.o.MostPerPeer); c.peer.admitted >= most {
@@ -250,10 +250,10 @@ func (l *Limiter) admit(c *conn) error {
 		return full("the server", most)
 	}
 	c.timer.Stop()
-	c.peer.strangers.Remove(c.stranger)
-	c.stranger = nil
+	c.peer.anonymous.Remove(c.anonymous)
+	c.anonymous = nil
 	c.peer.admitted++
-	l.counts.Strangers--
+	l.counts.Anonymous--
 	l.counts.Admitted++
 	return nil
 }

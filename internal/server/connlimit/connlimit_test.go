@@ -115,7 +115,7 @@ func isClosed(theirs net.Conn) bool {
 
 func (w *world) wantCounts(strangers, admitted int) {
 	w.t.Helper()
-	if c := w.limiter.Counts(); c.Strangers != strangers || c.Admitted != admitted {
+	if c := w.limiter.Counts(); c.Anonymous != strangers || c.Admitted != admitted {
 		w.t.Errorf("%+v, want %d strangers and %d admitted", c, strangers, admitted)
 	}
 }
@@ -192,7 +192,7 @@ func TestWhoMakesNoCallIsClosed(t *testing.T) {
 		if isClosed(knownTheirs) {
 			t.Error("who was admitted stays")
 		}
-		if c := w.limiter.Counts(); c.Silent != 2 || c.Admitted != 1 || c.Strangers != 0 {
+		if c := w.limiter.Counts(); c.Silent != 2 || c.Admitted != 1 || c.Anonymous != 0 {
 			t.Errorf("%+v", c)
 		}
 		known.Close()

@@ -11,9 +11,9 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 )
 
-// whereaboutsFile is the name of the file in the state directory that tells
+// advertisedFile is the name of the file in the state directory that tells
 // this user's programs where the server is (docs/server.md).
-const whereaboutsFile = "server.json"
+const advertisedFile = "server.json"
 
 // advertisement is its content.
 type advertisement struct {
@@ -31,13 +31,13 @@ func (w advertisement) publish(dir string) (withdraw func() error, err error) {
 	w.SchemaVersion, w.PID = 1, os.Getpid()
 	text, err := json.Marshal(w)
 	if err != nil {
-		return nil, errdefs.New(errdefs.Internal, "%s: %w", whereaboutsFile, err)
+		return nil, errdefs.New(errdefs.Internal, "%s: %w", advertisedFile, err)
 	}
-	f, err := os.CreateTemp(dir, "."+whereaboutsFile+"-") // mode 0600
+	f, err := os.CreateTemp(dir, "."+advertisedFile+"-") // mode 0600
 	if err != nil {
-		return nil, errdefs.New(errdefs.Precondition, "%s: %w", whereaboutsFile, err)
+		return nil, errdefs.New(errdefs.Precondition, "%s: %w", advertisedFile, err)
 	}
-	path := filepath.Join(dir, whereaboutsFile)
+	path := filepath.Join(dir, advertisedFile)
 	_, err = f.Write(append(text, '\n'))
 	if err == nil {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -46,7 +46,7 @@ func (w advertisement) publish(dir string) (withdraw func() error, err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return nil, errors.Join(errdefs.New(errdefs.Precondition, "%s: %w", whereaboutsFile, err), os.Remove(f.Name()), f.Close())
+		return nil, errors.Join(errdefs.New(errdefs.Precondition, "%s: %w", advertisedFile, err), os.Remove(f.Name()), f.Close())
 	}
 	return func() error {
 		// Nobody is to find it who is then turned away.

@@ -29,7 +29,7 @@ func openFiles() (uint64, error) {
 // limitConnections makes the limiter of all listeners. Half of the descriptors
 // that the server may have stay for what it does for its callers: uploads,
 // database, supervisors. Errors: Precondition if it is to take more.
-func limitConnections(l config.Limits, files uint64, log *slog.Logger) (*connlimit.Limiter, error) {
+func limitConnections(l config.ServerLimits, files uint64, log *slog.Logger) (*connlimit.Limiter, error) {
 	room := int(min(files/2, 1<<30))
 	most := l.Connections
 	switch {
@@ -54,7 +54,7 @@ const callFiles = 8
 // callsPerOwner is how many calls at once an owner may have: a quarter of the
 // descriptors is enough for them, so that others find some of the half that
 // connections leave.
-func callsPerOwner(l config.Limits, files uint64) int {
+func callsPerOwner(l config.ServerLimits, files uint64) int {
 	if l.CallsPerOwner > 0 {
 		return l.CallsPerOwner
 	}

@@ -91,10 +91,10 @@ func (f *listeners) openREST(ctx context.Context, o Options, p *parts, secure *t
 	if f.http, err = f.listen(ctx, "server.http_addr", o.Config.Server.HTTPAddr); err != nil {
 		return err
 	}
-	door := p.service.GatewayInterceptor(gateway.ClientCertKey)
+	interceptor := p.service.GatewayInterceptor(gateway.ClientCertKey)
 	// One connection carries the calls of all clients: those of one must not keep
 	// others waiting.
-	f.inner = newServer(o.Config, door, grpc.MaxConcurrentStreams(math.MaxUint32))
+	f.inner = newServer(o.Config, interceptor, grpc.MaxConcurrentStreams(math.MaxUint32))
 	p.service.Register(f.inner)
 	f.pipe = bufconn.Listen(pipeBytes)
 	f.conn, err = grpc.NewClient("passthrough:///services",
@@ -108,7 +108,7 @@ func (f *listeners) openREST(ctx context.Context, o Options, p *parts, secure *t
 		return errdefs.New(errdefs.Internal, "gateway: %w", err)
 	}
 	handler, err := gateway.New(gateway.Options{
-		Conn: f.conn, Admit: door.Known, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
+		Conn: f.conn, Admit: interceptor.Known, Ready: p.store.Check, Log: o.Log, LoopbackOnly: o.NoAuth, MaxBodyBytes: o.Config.Limits.MaxMessageBytes,
 		Connections: func() gateway.Connections { return gateway.Connections(f.limiter.Counts()) },
 	})
 	if err != nil {
@@ -141,11 +141,11 @@ const maxHeadBytes = 64 << 10
 // maxStreams bounds the calls at once of one connection; more wait.
 const maxStreams = 1024
 
-func newServer(c *config.Config, door service.AuthInterceptor, more ...grpc.ServerOption) *grpc.Server {
+func newServer(c *config.Config, interceptor service.AuthInterceptor, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append([]grpc.ServerOption{
-		grpc.InTapHandle(door.Tap),
-		grpc.ChainUnaryInterceptor(door.Unary),
-		grpc.ChainStreamInterceptor(door.Stream),
+		grpc.InTapHandle(interceptor.Tap),
+		grpc.ChainUnaryInterceptor(interceptor.Unary),
+		grpc.ChainStreamInterceptor(interceptor.Stream),
 		grpc.MaxRecvMsgSize(int(c.Limits.MaxMessageBytes)),
 		grpc.MaxHeaderListSize(maxHeadBytes),
 		grpc.MaxConcurrentStreams(maxStreams),

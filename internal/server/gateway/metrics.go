@@ -21,7 +21,7 @@ type metrics struct {
 
 // Connections are those of the server, on all its listeners.
 type Connections struct {
-	Strangers, Admitted int    // that have shown no credentials yet, and that have
+	Anonymous, Admitted int    // that have shown no credentials yet, and that have
 	Evicted             uint64 // closed without credentials, for a younger one
 	Silent              uint64 // closed for showing no credentials in time
 }
@@ -41,7 +41,7 @@ func connectionMetrics(get func() Connections) []prometheus.Collector {
 		}, func() float64 { return float64(of(get())) })
 	}
 	return []prometheus.Collector{
-		gauge("none", func(c Connections) int { return c.Strangers }),
+		gauge("none", func(c Connections) int { return c.Anonymous }),
 		gauge("shown", func(c Connections) int { return c.Admitted }),
 		counter("limit", func(c Connections) uint64 { return c.Evicted }),
 		counter("silent", func(c Connections) uint64 { return c.Silent }),

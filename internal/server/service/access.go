@@ -100,7 +100,7 @@ type AuthInterceptor struct {
 	// verified elsewhere; "" for a door that everybody can reach.
 	certKey string
 	// anonymous connections are those who ask how the server is and show nothing.
-	strangers *workers
+	anonymous *workers
 }
 
 // AuthInterceptor returns what stands before the calls that come from the network.
@@ -109,7 +109,7 @@ func (s *Service) AuthInterceptor() AuthInterceptor { return s.GatewayIntercepto
 // GatewayInterceptor returns what stands before the calls of a gateway, which tells
 // by the metadata key which client certificate it has verified.
 func (s *Service) GatewayInterceptor(key string) AuthInterceptor {
-	return AuthInterceptor{service: s, certKey: key, strangers: new(workers)}
+	return AuthInterceptor{service: s, certKey: key, anonymous: new(workers)}
 }
 
 // shown returns what a call shows of its caller.
@@ -198,7 +198,7 @@ func (d AuthInterceptor) admit(ctx context.Context, method string) (context.Cont
 // has read a whole request, and keeps it in memory for whoever sends it slowly.
 func (d AuthInterceptor) Tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
-		return d.seat(ctx), nil
+		return d.admitAnonymous(ctx), nil
 	}
 	ctx, err := d.admit(ctx, info.FullMethodName)
 	if caller := callerOf(ctx); err == nil && !caller.Operator {
@@ -207,16 +207,16 @@ func (d AuthInterceptor) Tap(ctx context.Context, info *tap.Info) (context.Conte
 	return ctx, d.service.toStatus(ctx, info.FullMethodName, err)
 }
 
-// seat gives who calls as ctx a seat, unless they show that they need none.
-func (d AuthInterceptor) seat(ctx context.Context) context.Context {
+// admitAnonymous gives who calls as ctx a admitAnonymous, unless they show that they need none.
+func (d AuthInterceptor) admitAnonymous(ctx context.Context) context.Context {
 	if _, err := d.enter(ctx); err == nil {
 		return ctx
 	}
 	at, ok := placeOf(ctx)
 	if !ok {
-		return d.strangers.take(ctx, "")
+		return d.anonymous.take(ctx, "")
 	}
-	ctx = d.strangers.take(ctx, at.Peer())
+	ctx = d.anonymous.take(ctx, at.Peer())
 	context.AfterFunc(ctx, at.Stay())
 	return ctx
 }

@@ -35,7 +35,7 @@ func TestManyTakeUpOneCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		want += "got " + word + "\n"
-		if got, _ := hear(t, call, want); got != want {
+		if got, _ := receive(t, call, want); got != want {
 			t.Errorf("heard %q, want %q", got, want)
 		}
 		leave()
@@ -44,7 +44,7 @@ func TestManyTakeUpOneCommand(t *testing.T) {
 	if err := last.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if got, exit := hear(t, last, ""); got != want || exit != 3 {
+	if got, exit := receive(t, last, ""); got != want || exit != 3 {
 		t.Errorf("heard %q and %d, want %q and 3", got, exit, want)
 	}
 }
@@ -62,19 +62,19 @@ func (w *world) resume(ctx context.Context, r *sandboxv1.AttachRequest_Resume) s
 	return call
 }
 
-// hear reads until the output is want, or to the end for "".
-func hear(t *testing.T, call sandboxv1.SandboxService_AttachClient, want string) (output string, exit int32) {
+// receive reads until the output is want, or to the end for "".
+func receive(t *testing.T, call sandboxv1.SandboxService_AttachClient, want string) (output string, exit int32) {
 	t.Helper()
-	var heard strings.Builder
-	for want == "" || heard.String() != want {
+	var received strings.Builder
+	for want == "" || received.String() != want {
 		m, err := call.Recv()
 		if err != nil {
-			t.Fatalf("%v, having heard %q", err, heard.String())
+			t.Fatalf("%v, having heard %q", err, received.String())
 		}
-		heard.Write(m.Data)
+		received.Write(m.Data)
 		if m.ExitCode != nil {
-			return heard.String(), *m.ExitCode
+			return received.String(), *m.ExitCode
 		}
 	}
-	return heard.String(), -1
+	return received.String(), -1
 }

@@ -53,9 +53,9 @@ func (s *Service) apply(ctx context.Context, sb *record.Sandbox, o apply.Options
 	if _, linked := files.Linked(); linked || o.DryRun {
 		return apply.Changes(ctx, sb, o)
 	}
-	result, err, told := s.carryOver(ctx, files, sb, o)
-	if told != nil {
-		return result, told
+	result, err, tellErr := s.applyAndTell(ctx, files, sb, o)
+	if tellErr != nil {
+		return result, tellErr
 	}
 	return result, err
 }

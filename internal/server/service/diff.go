@@ -76,7 +76,7 @@ func fileDiff(r *review.Review, f *review.FileDiff, namesOnly bool) (*sandboxv1.
 	if namesOnly {
 		return d, nil
 	}
-	patch := &kept{most: maxResultBytes}
+	patch := &head{most: maxResultBytes}
 	content, err := gitpatch.Write(patch, r, f)
 	if err != nil {
 		return nil, err

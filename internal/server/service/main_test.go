@@ -53,7 +53,7 @@ type world struct {
 	conn      *grpc.ClientConn
 	home      *record.Home
 	store     *store.Store
-	door      service.AuthInterceptor
+	interceptor      service.AuthInterceptor
 	codebases sandboxv1.CodebaseServiceClient
 	sandboxes sandboxv1.SandboxServiceClient
 }
@@ -110,7 +110,7 @@ func newWorld(t testing.TB, change func(*config.Config)) *world {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, conn: conn, home: home, store: db, door: s.AuthInterceptor(),
+		t: t, conn: conn, home: home, store: db, interceptor: s.AuthInterceptor(),
 		codebases: sandboxv1.NewCodebaseServiceClient(conn), sandboxes: sandboxv1.NewSandboxServiceClient(conn),
 	}
 	t.Cleanup(func() {

@@ -20,7 +20,7 @@ const maxResultBytes = 4<<20 - 64<<10
 
 // collect runs a job and returns its output as one message.
 func (s *Service) collect(ctx context.Context, j *job) (*sandboxv1.ExecResult, error) {
-	stdout, stderr := &kept{most: maxResultBytes}, &kept{most: maxResultBytes}
+	stdout, stderr := &head{most: maxResultBytes}, &head{most: maxResultBytes}
 	var e ended
 	run := func(ctx context.Context) (err error) {
 		e, err = s.perform(ctx, j, stdout, stderr)
@@ -35,15 +35,15 @@ func (s *Service) collect(ctx context.Context, j *job) (*sandboxv1.ExecResult, e
 	return resultOf(e, stdout, stderr), nil
 }
 
-// kept holds the beginning of what is written to it. It takes everything, so
+// head holds the beginning of what is written to it. It takes everything, so
 // that a command never waits for room.
-type kept struct {
+type head struct {
 	most int
 	data []byte
 	cut  bool
 }
 
-func (k *kept) Write(b []byte) (int, error) {
+func (k *head) Write(b []byte) (int, error) {
 	n := min(len(b), k.most-len(k.data))
 	k.data = append(k.data, b[:n]...)
 	k.cut = k.cut || n < len(b)
@@ -79,7 +79,7 @@ func (e *ended) ending() wireconv.Ending {
 }
 
 // resultOf makes the message of what was written, cut only as far as it must.
-func resultOf(e ended, stdout, stderr *kept) *sandboxv1.ExecResult {
+func resultOf(e ended, stdout, stderr *head) *sandboxv1.ExecResult {
 	r := wireconv.EncodeResult(e.ending())
 	room := maxResultBytes - proto.Size(r) - 64 // tags and lengths of what follows
 	// Each stream gets half, and what the other leaves.
@@ -108,7 +108,7 @@ func wireSize(data []byte) int {
 }
 
 // shorten cuts until wireSize is at most room.
-func (k *kept) shorten(room int) {
+func (k *head) shorten(room int) {
 	for size := wireSize(k.data); size > room; size = wireSize(k.data) {
 		k.cut = true
 		// In proportion, and at least by one: what is no UTF-8 takes up to

@@ -131,8 +131,8 @@ func (k *keyed) lock(key string) (unlock func()) {
 }
 
 // CodebaseLimits are those that a configuration sets to codebases.
-func CodebaseLimits(l config.Limits) codebase.Limits {
-	return codebase.Limits{
+func CodebaseLimits(l config.ServerLimits) codebase.StorageLimits {
+	return codebase.StorageLimits{
 		FileBytes: l.MaxFileBytes, Bytes: l.MaxCodebaseBytes, Files: int64(l.MaxCodebaseFiles),
 		OwnerBytes: l.MaxCodebaseBytesPerOwner, OwnerFiles: int64(l.MaxCodebaseFilesPerOwner),
 	}

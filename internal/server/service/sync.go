@@ -60,17 +60,17 @@ func (s *Service) syncStopped(ctx context.Context, sb *record.Sandbox) error {
 // is there, and tells the other sandboxes, unless its sync is held. It returns the paths that
 // others had changed too, and those that stay in the sandbox. client is nil if it does not run.
 func (s *Service) sync(ctx context.Context, sb *record.Sandbox, client *api.Client) ([]vpath.Path, error) {
-	return untilAtRest(func() (carried, error) {
+	return untilAtRest(func() (synced, error) {
 		defer s.syncs.lock(string(sb.ID()))()
 		if held, err := sb.IsSyncHeld(); held || err != nil {
-			return carried{}, err
+			return synced{}, err
 		}
 		return s.syncOnce(ctx, sb, client)
 	})
 }
 
-// carried is what became of paths that were not simply carried over.
-type carried struct {
+// synced is what became of paths that were not simply synced over.
+type synced struct {
 	overwrote, left []vpath.Path
 	busy            bool // some are left because the sandbox is writing to one
 }
@@ -85,7 +85,7 @@ const (
 // untilAtRest repeats a sync as long as the sandbox is writing to what it copies.
 // What is busy still is left: whoever writes has it carried over at its end. The
 // command whose end this is has nothing to do with it, so it is no error.
-func untilAtRest(sync func() (carried, error)) (conflicts []vpath.Path, err error) {
+func untilAtRest(sync func() (synced, error)) (conflicts []vpath.Path, err error) {
 	pause := busyPause
 	for try := 1; ; try++ {
 		c, err := sync()
@@ -101,7 +101,7 @@ func untilAtRest(sync func() (carried, error)) (conflicts []vpath.Path, err erro
 }
 
 // syncOnce is sync as far as it goes while other commands may write.
-func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.Client) (c carried, err error) {
+func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.Client) (c synced, err error) {
 	files, err := s.codebases.Get(codebase.ID(sb.Record().Served.CodebaseID))
 	if err != nil {
 		return c, err
@@ -116,7 +116,7 @@ func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.
 	if client != nil {
 		o.Drop = func(v []changes.Version) ([]vpath.Path, error) { return client.Drop(ctx, v) }
 	}
-	result, err, told := s.carryOver(ctx, files, sb, o)
+	result, err, tellErr := s.applyAndTell(ctx, files, sb, o)
 	for _, p := range result.Paths {
 		switch {
 		case p.Outcome == apply.Conflict, p.Outcome == apply.Failed, p.Outcome == apply.Skipped:
@@ -135,7 +135,7 @@ func (s *Service) syncOnce(ctx context.Context, sb *record.Sandbox, client *api.
 		s.log.WarnContext(ctx, "sync: not everything may be read", "sandbox", sb.ID(), "err", err)
 		err = nil
 	}
-	return c, errors.Join(err, told)
+	return c, errors.Join(err, tellErr)
 }
 
 // tellAtOnce is how many supervisors are told at once.
@@ -198,10 +198,10 @@ func (s *Service) tellOne(ctx context.Context, entry store.Sandbox, paths []vpat
 	return err
 }
 
-// carryOver brings changes of sb into an uploaded codebase and tells the other
+// applyAndTell brings changes of sb into an uploaded codebase and tells the other
 // sandboxes of it; told is what went wrong with that, or with counting what was
 // brought.
-func (s *Service) carryOver(ctx context.Context, files *codebase.Codebase, sb *record.Sandbox, o apply.Options) (result apply.Result, err, told error) {
+func (s *Service) applyAndTell(ctx context.Context, files *codebase.Codebase, sb *record.Sandbox, o apply.Options) (result apply.Result, err, tellErr error) {
 	counted := files.Change(func() (*codebase.SizeDelta, error) {
 		result, err = apply.Changes(ctx, sb, o)
 		g := result.Growth

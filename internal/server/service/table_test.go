@@ -51,7 +51,7 @@ func TestAResultIsCutOnlyAsItMust(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		out, errs := output(t, "stdout"), output(t, "stderr")
 		whole := wireSize(out)+wireSize(errs) < maxResultBytes-200
-		r := resultOf(ended{exit: 1}, &kept{data: bytes.Clone(out)}, &kept{data: bytes.Clone(errs)})
+		r := resultOf(ended{exit: 1}, &head{data: bytes.Clone(out)}, &head{data: bytes.Clone(errs)})
 		if size := proto.Size(r); size > maxResultBytes {
 			t.Fatalf("%d bytes are more than %d", size, maxResultBytes)
 		}

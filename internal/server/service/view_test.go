@@ -92,7 +92,7 @@ func TestAnAnswerThatNoClientTakesIsRefused(t *testing.T) {
 	list := func(size int) error {
 		answer := &sandboxv1.ListFilesResponse{Files: []*sandboxv1.FileInfo{{Path: strings.Repeat("x", size)}}}
 		info := &grpc.UnaryServerInfo{FullMethod: sandboxv1.CodebaseService_ListFiles_FullMethodName}
-		_, err := w.door.Unary(t.Context(), &sandboxv1.ListFilesRequest{}, info, func(context.Context, any) (any, error) { return answer, nil })
+		_, err := w.interceptor.Unary(t.Context(), &sandboxv1.ListFilesRequest{}, info, func(context.Context, any) (any, error) { return answer, nil })
 		return err
 	}
 	if err := list(apiversion.MaxAnswerBytes - 100); err != nil {

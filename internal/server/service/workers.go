@@ -9,9 +9,9 @@ import (
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 )
 
-// maxStrangers bounds the calls without credentials at once: each can have the
+// maxAnonymousCalls bounds the calls without credentials at once: each can have the
 // server keep a message.
-const maxStrangers = 64
+const maxAnonymousCalls = 64
 
 // workers are places for calls without credentials. Who comes when all are taken
 // gets that of the oldest call of the peer with the most, which ends: nobody can
@@ -28,7 +28,7 @@ func (s *workers) take(ctx context.Context, peer string) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken >= maxStrangers {
+	if s.taken >= maxAnonymousCalls {
 		s.evictLocked(peer)
 	}
 	if s.of == nil {

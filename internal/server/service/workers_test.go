@@ -10,7 +10,7 @@ import (
 
 func TestTheBusiestPeerGivesWay(t *testing.T) {
 	var s workers
-	busy := make([]context.Context, 2*maxStrangers)
+	busy := make([]context.Context, 2*maxAnonymousCalls)
 	ctx, leave := context.WithCancel(t.Context())
 	quiet := s.take(ctx, "quiet")
 	for i := range busy {
@@ -21,7 +21,7 @@ func TestTheBusiestPeerGivesWay(t *testing.T) {
 		t.Errorf("the calls of others ended: %v, %v", quiet.Err(), other.Err())
 	}
 	for i, c := range busy {
-		if old := i < len(busy)-(maxStrangers-2); old != (c.Err() != nil) {
+		if old := i < len(busy)-(maxAnonymousCalls-2); old != (c.Err() != nil) {
 			t.Errorf("call %d: %v", i, c.Err())
 		}
 	}
@@ -29,7 +29,7 @@ func TestTheBusiestPeerGivesWay(t *testing.T) {
 	for s.free() == 0 { // what follows the end of a context has a goroutine of its own
 		runtime.Gosched()
 	}
-	if s.take(t.Context(), "other"); busy[len(busy)-(maxStrangers-2)].Err() != nil {
+	if s.take(t.Context(), "other"); busy[len(busy)-(maxAnonymousCalls-2)].Err() != nil {
 		t.Error("a call ended although there was a seat")
 	}
 }
@@ -37,7 +37,7 @@ func TestTheBusiestPeerGivesWay(t *testing.T) {
 func (s *workers) free() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maxStrangers - s.taken
+	return maxAnonymousCalls - s.taken
 }
 
 func TestCallsOfAnOwnerAreBounded(t *testing.T) {

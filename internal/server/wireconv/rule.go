@@ -67,14 +67,14 @@ func encodeSent(rules []record.SentRule) []*sandboxv1.PermissionRule {
 
 // DecodeSent returns rules for a record that keeps them as they were sent.
 func DecodeSent(sent []*sandboxv1.PermissionRule) []record.SentRule {
-	var kept []record.SentRule
+	var rules []record.SentRule
 	for _, r := range sent {
-		kept = append(kept, record.SentRule{
+		rules = append(rules, record.SentRule{
 			Pattern: r.GetPattern(), Type: int32(r.GetType()), Permission: int32(r.GetPermission()), Priority: r.GetPriority(),
 			Origin: int32(r.GetOrigin()), Own: r.GetOwn(),
 		})
 	}
-	return kept
+	return rules
 }
 
 // EncodeExplanation returns an explanation, whose rules are those that were sent.

@@ -25,13 +25,13 @@ type Document struct {
 	Version int
 	Preset  string // "" if none is named
 	Rules   []Rule // the file's own; AllRules has the preset's too
-	Marks   []Mark // more of what is marked in a review; built-in marks stay
+	Marks   []RiskFlag // more of what is marked in a review; built-in marks stay
 	Expect  []Expectation
 }
 
-// Mark is a path of a project that acts on the host once it is changed: a
+// RiskFlag is a path of a project that acts on the host once it is changed: a
 // program of its own runs or obeys it.
-type Mark struct {
+type RiskFlag struct {
 	Pattern string `json:"pattern"` // as of a rule, without regard to case
 	Reason  string `json:"reason"`  // for people; it prints, on one line
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // CheckMarks refuses marks that cannot be. Errors: Invalid.
-func CheckMarks(marks []Mark) error {
+func CheckMarks(marks []RiskFlag) error {
 	if len(marks) > MaxMarks {
 		return errdefs.New(errdefs.Invalid, "%d marks: at most %d are allowed", len(marks), MaxMarks)
 	}
@@ -24,7 +24,7 @@ func CheckMarks(marks []Mark) error {
 	return nil
 }
 
-func (m Mark) check() error {
+func (m RiskFlag) check() error {
 	if _, err := read(Rule{Pattern: m.Pattern, Permission: Read}); err != nil {
 		return errdefs.New(errdefs.Invalid, "pattern: %w", err)
 	}
@@ -45,7 +45,7 @@ func (l *loader) readMarks(n *yaml.Node) error {
 		return l.At(n.Line, "marks is a list, not %s", yamlfile.Shape(n))
 	}
 	for _, item := range n.Content {
-		var m Mark
+		var m RiskFlag
 		has, err := l.readMapping(item, "mark", []field{
 			{"pattern", func(v *yaml.Node) (err error) { m.Pattern, err = l.Text(v, "pattern"); return err }},
 			{"reason", func(v *yaml.Node) (err error) { m.Reason, err = l.Text(v, "reason"); return err }},

@@ -44,7 +44,7 @@ var (
 const localDir = "/usr/local"
 
 func newPlan(spec isolate.Spec) (*plan, error) {
-	if spec.Image != "" || spec.Limits != (isolate.Limits{}) {
+	if spec.Image != "" || spec.Limits != (isolate.ProcessLimits{}) {
 		return nil, errdefs.New(errdefs.Invalid, "start sandbox: bwrap has no images and sets no limits itself")
 	}
 	if spec.Net > isolate.NetHost {

@@ -42,7 +42,7 @@ func fakeDaemon(t *testing.T, answers map[string]string) *Isolator {
 
 func TestDialJudgesTheDaemon(t *testing.T) {
 	const fine = `{"OSType": "linux", "MemoryLimit": true, "PidsLimit": true, "CpuCfsPeriod": true, "CpuCfsQuota": true, "CPUShares": true}`
-	all := isolate.Limits{MemoryBytes: 1 << 30, CPUs: 1, CPUShares: 512, PIDs: 10}
+	all := isolate.ProcessLimits{MemoryBytes: 1 << 30, CPUs: 1, CPUShares: 512, PIDs: 10}
 	tests := []struct {
 		name    string
 		version string

@@ -139,7 +139,7 @@ func (p *process) create(ctx context.Context, plan *plan) error {
 	p.container = made.ID
 	for _, w := range made.Warnings {
 		// "… Limitation discarded.", "Memory limited without swap."
-		if plan.spec.Limits != (isolate.Limits{}) && !strings.Contains(w, "without swap") {
+		if plan.spec.Limits != (isolate.ProcessLimits{}) && !strings.Contains(w, "without swap") {
 			return errdefs.New(errdefs.Unsupported, "create container: docker says: %s", strings.TrimSpace(w))
 		}
 	}
@@ -194,7 +194,7 @@ func (p *process) give(peer *fdpass.Peer, spec *isolate.Spec) error {
 }
 
 // dial connects to a daemon that can do what is asked of it.
-func (d *Isolator) dial(ctx context.Context, limits isolate.Limits) (*api, error) {
+func (d *Isolator) dial(ctx context.Context, limits isolate.ProcessLimits) (*api, error) {
 	a, err := d.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (d *Isolator) connect(ctx context.Context) (*api, error) {
 }
 
 // check asks the daemon whether it can do what is asked of it.
-func (a *api) check(ctx context.Context, limits isolate.Limits) error {
+func (a *api) check(ctx context.Context, limits isolate.ProcessLimits) error {
 	info, err := a.info(ctx)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
 	if _, err := os.Lstat(filepath.Join(dir, stageName)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	a, err := d.dial(ctx, isolate.Limits{})
+	a, err := d.dial(ctx, isolate.ProcessLimits{})
 	if err != nil {
 		return err
 	}
@@ -241,7 +241,7 @@ func (d *Isolator) Clear(ctx context.Context, id, dir string) error {
 // id and directory, with what ends and removes it. Errors: Unsupported where no
 // daemon answers; those of judge.
 func (d *Isolator) Sweep(ctx context.Context, judge func(id, dir string, remove func() error) error) error {
-	a, err := d.dial(ctx, isolate.Limits{})
+	a, err := d.dial(ctx, isolate.ProcessLimits{})
 	if err != nil {
 		return err
 	}

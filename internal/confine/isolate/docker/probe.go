@@ -19,7 +19,7 @@ func (d *Isolator) Probe(ctx context.Context, image string) error {
 	if err := checkRoot(); err != nil {
 		return err
 	}
-	a, err := d.dial(ctx, isolate.Limits{})
+	a, err := d.dial(ctx, isolate.ProcessLimits{})
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func checkRoot() error {
 }
 
 // checkDaemon judges what the daemon says of itself.
-func checkDaemon(info daemonInfo, l isolate.Limits) error {
+func checkDaemon(info daemonInfo, l isolate.ProcessLimits) error {
 	rootless := slices.ContainsFunc(info.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=rootless") })
 	missing := ""
 	switch {

@@ -40,10 +40,10 @@ func Connect(at endpoint.Endpoint, more ...grpc.DialOption) (*grpc.ClientConn, *
 		}
 		secure = credentials.NewTLS(settings)
 	}
-	greeting := newGreeting(at.String())
+	negotiator := newNegotiator(at.String())
 	options := append([]grpc.DialOption{
-		grpc.WithUnaryInterceptor(greeting.unary),
-		grpc.WithStreamInterceptor(greeting.stream),
+		grpc.WithUnaryInterceptor(negotiator.unary),
+		grpc.WithStreamInterceptor(negotiator.stream),
 		grpc.WithTransportCredentials(secure),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(apiversion.MaxAnswerBytes)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}),

@@ -41,7 +41,7 @@ func Uninterrupted(ctx context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(ctx), askedFor{}, ctx)
 }
 
-func newGreeting(at string) *negotiator {
+func newNegotiator(at string) *negotiator {
 	return &negotiator{at: at, patience: patience, turn: make(chan struct{}, 1), met: make(chan struct{})}
 }
 
@@ -165,14 +165,14 @@ func (g *negotiator) stream(ctx context.Context, d *grpc.StreamDesc, conn *grpc.
 // explained is a stream whose requests and errors the greeting sees.
 type explained struct {
 	grpc.ClientStream
-	greeting *negotiator
+	negotiator *negotiator
 }
 
 func (s explained) SendMsg(m any) error {
-	if err := s.greeting.fit(m); err != nil {
+	if err := s.negotiator.fit(m); err != nil {
 		return err
 	}
 	return s.ClientStream.SendMsg(m)
 }
 
-func (s explained) RecvMsg(m any) error { return s.greeting.explain(s.ClientStream.RecvMsg(m)) }
+func (s explained) RecvMsg(m any) error { return s.negotiator.explain(s.ClientStream.RecvMsg(m)) }

@@ -160,7 +160,7 @@ func TestAServerThatNeverAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	g := newGreeting("there")
+	g := newNegotiator("there")
 	g.patience = 10 * time.Millisecond
 	if err := g.meet(t.Context(), conn); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "the server at there has not answered within 10ms") {
 		t.Error(err)

@@ -56,7 +56,7 @@ func clearRemains(ctx context.Context, sb *record.Sandbox, lock *record.Lock) er
 		return err
 	}
 	// Making a group anew kills and removes a dead owner's.
-	g, err := host.Create(string(r.ID), cgroup.Limits{})
+	g, err := host.Create(string(r.ID), cgroup.GroupLimits{})
 	if errdefs.Is(err, errdefs.Exists) {
 		return nil
 	}
@@ -113,8 +113,8 @@ func clearRemainsOf(home, name string) error {
 }
 
 // GroupLimits are those of a sandbox's limits that a cgroup enforces.
-func GroupLimits(r record.Record) cgroup.Limits {
-	return cgroup.Limits{MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs}
+func GroupLimits(r record.Record) cgroup.GroupLimits {
+	return cgroup.GroupLimits{MemoryBytes: r.Limits.MemoryBytes, CPUs: r.Limits.CPUs, CPUShares: r.Limits.CPUShares, PIDs: r.Limits.PIDs}
 }
 
 // afterDeath waits for a supervisor and clears up after one that was killed.
