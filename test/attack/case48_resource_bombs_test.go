@@ -115,6 +115,36 @@ func TestMemoryBomb(t *testing.T) {
 	}
 }
 
+// What fills the memory need not be what the kernel kills for it: with PID 1 the
+// whole sandbox ends, and the reason is still told.
+func TestMemoryBombThatEndsTheSandbox(t *testing.T) {
+	testenv.Root(t)
+	testenv.Cgroup(t, "memory")
+	for range 3 {
+		s := harness.New(t, binary, nil)
+		cmd := s.Command(t.Context(), "run", "--name", s.Name, "--memory", "64M", "--", "sh", "-c",
+			"echo ready; read go; exec head -c 300000000 /dev/zero > /tmp/full")
+		d := linetest.Start(t, cmd)
+		d.Hear()
+		doc := inspect(t, s, s.Name)
+		if err := os.WriteFile("/proc/"+itoa(doc.Running.InitPID)+"/oom_score_adj", []byte("1000"), 0); err != nil {
+			t.Fatal(err)
+		}
+		d.Say("go")
+		_, stderr, _ := d.End() // the code says how
+		if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(stderr, "--memory") {
+			t.Errorf("exit code %d, want 137 with the reason; %s", code, stderr)
+		}
+		if found := events(t, s, s.Name, "resource_limit_exceeded"); len(found) != 1 || found[0]["resource"] != "memory.max" {
+			t.Errorf("audit: %v", found)
+		}
+		if found := events(t, s, s.Name, "command_executed"); len(found) != 1 || found[0]["oom_killed"] != true {
+			t.Errorf("audit: %v", found)
+		}
+		nothingLeft(t, s, doc)
+	}
+}
+
 // A processor is not the sandbox's alone: a spinning command is slowed down by
 // its limit, ended by its time-out, and another sandbox runs beside it.
 func TestProcessorSpin(t *testing.T) {
