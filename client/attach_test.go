@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentfense/agentfense/client"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // local makes a sandbox of a directory with files that the test's end removes.
@@ -111,13 +112,14 @@ func TestProgramEndsWithWhoAttached(t *testing.T) {
 	box := local(t, "full-access", nil)
 	idle := func(what string) {
 		t.Helper()
-		for range 200 { // the end of a call and that of its command are two things
-			if stats, err := box.Stats(t.Context()); err != nil || stats.Execs == 0 {
-				return
+		// The end of a call and that of its command are two things.
+		testenv.Eventually(t, what+": the command has ended", func() bool {
+			stats, err := box.Stats(t.Context())
+			if err != nil {
+				t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		t.Errorf("%s: the command goes on", what)
+			return stats.Execs == 0
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	x, err := box.Attach(ctx, []string{"sleep", "600"})

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestEveryWaitForAnAnswerHasALimit(t *testing.T) {
@@ -144,15 +145,11 @@ func TestPipeHoldsAWriterUpAndLosesNothing(t *testing.T) {
 		}
 		full <- err
 	}()
-	for { // until it waits, or is about to
+	testenv.Eventually(t, "it waits, or is about to", func() bool {
 		p.mu.Lock()
-		held := len(p.data)
-		p.mu.Unlock()
-		if held == pipeBytes {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+		defer p.mu.Unlock()
+		return len(p.data) == pipeBytes
+	})
 	p.finish(context.Canceled)
 	if err := <-full; !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("who wrote into a full pipe: %v", err)

@@ -90,11 +90,7 @@ func TestAServerThatDiesWhileItIsAsked(t *testing.T) {
 		}
 		failed <- err
 	}()
-	for deadline := time.Now().Add(time.Minute); run(t, box, "test -s pid").ExitCode != 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the command does not start")
-		}
-	}
+	testenv.Eventually(t, "the command has started", func() bool { return run(t, box, "test -s pid").ExitCode == 0 })
 	own, _ := endpoint.FindDefault(dir)
 	if err := syscall.Kill(own.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentfense/agentfense/client"
 	"github.com/agentfense/agentfense/internal/lib/endpoint"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // ownServer lets the test have a state directory without a server.
@@ -44,11 +45,7 @@ func signalServer(t *testing.T, dir string, by syscall.Signal) {
 	if err := syscall.Kill(own.PID, by); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); syscall.Kill(own.PID, 0) == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the server does not end")
-		}
-	}
+	testenv.Eventually(t, "the server has ended", func() bool { return syscall.Kill(own.PID, 0) != nil })
 }
 
 func TestServerIsStartedOnceForAll(t *testing.T) {

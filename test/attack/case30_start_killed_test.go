@@ -59,7 +59,7 @@ func startAndHold(t *testing.T, s *harness.Sandbox, moment harness.Moment, do fu
 		t.Fatal(err)
 	}
 	h = &heldStart{s: s, cli: cmd.Process.Pid}
-	eventually(t, "bwrap has stopped itself", func() bool {
+	testenv.Eventually(t, "bwrap has stopped itself", func() bool {
 		h.family = harness.Processes(s.Home)
 		return h.pid(harness.Bwrap) != 0 && stateOf(h.pid(harness.Bwrap)) == "T"
 	})
@@ -100,7 +100,7 @@ func kill(t *testing.T, pids ...int) {
 func killToTheEnd(t *testing.T, pids ...int) {
 	t.Helper()
 	kill(t, pids...)
-	eventually(t, "they have ended", func() bool {
+	testenv.Eventually(t, "they have ended", func() bool {
 		for _, pid := range pids {
 			tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status") // gone: none
 			for _, task := range tasks {
@@ -164,7 +164,7 @@ func TestSupervisorAndStarterKilledWhileBwrapStarts(t *testing.T) {
 				testenv.Root(t)
 				s := harness.New(t, binary, map[string]string{"a": "a\n"}, options...)
 				h, _, _ := startAndHold(t, s, harness.WhenBinding, func(h *heldStart) { killToTheEnd(t, h.cli, h.pid(harness.Supervisor)) })
-				eventually(t, "bwrap has ended", func() bool { return !hasLive(h.pid(harness.Bwrap)) })
+				testenv.Eventually(t, "bwrap has ended", func() bool { return !hasLive(h.pid(harness.Bwrap)) })
 				if !hasLive(h.child) {
 					t.Fatal("bwrap has left nothing: nothing is tested")
 				}

@@ -116,11 +116,11 @@ func TestSupervisorKilledWhileItStarts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var supervisor int
-			eventually(t, "there is a supervisor", func() bool {
+			testenv.Eventually(t, "there is a supervisor", func() bool {
 				supervisor = supervisorBelow(cmd.Process.Pid)
 				return supervisor != 0
 			})
-			eventually(t, "the moment has come", func() bool { return tt.reached(doc.Directory) })
+			testenv.Eventually(t, "the moment has come", func() bool { return tt.reached(doc.Directory) })
 			if err := unix.Kill(supervisor, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
@@ -168,11 +168,11 @@ func TestSupervisorKilledLeavesOthersAlone(t *testing.T) {
 	if err := unix.Kill(one.Running.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the sandbox is seen stopped", func() bool { return inspect(t, s, "one").Status == "stopped" })
+	testenv.Eventually(t, "the sandbox is seen stopped", func() bool { return inspect(t, s, "one").Status == "stopped" })
 	if r := s.Agentfense("exec", "two", "--", "cat", "a"); r.Code != 0 || r.Stdout != "a\n" {
 		t.Errorf("the other sandbox: %d, %q, %s", r.Code, r.Stdout, r.Stderr)
 	}
-	eventually(t, "no process of the killed one is left", func() bool { return !hasLive(one.Running.InitPID) })
+	testenv.Eventually(t, "no process of the killed one is left", func() bool { return !hasLive(one.Running.InitPID) })
 	if r := s.Agentfense("exec", "one", "--", "cat", "a"); r.Code != 0 || r.Stdout != "a\n" {
 		t.Errorf("the killed sandbox again: %d, %q, %s", r.Code, r.Stdout, r.Stderr)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -84,7 +85,7 @@ func TestSupervisorIsSilent(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command runs", func() bool {
+	testenv.Eventually(t, "the command runs", func() bool {
 		return strings.Contains(s.Agentfense("diff", s.Name, "--name-status").Stdout, "begun")
 	})
 	stop()

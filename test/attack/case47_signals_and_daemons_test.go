@@ -82,12 +82,12 @@ func TestLeavingEndsTheStart(t *testing.T) {
 	if err := client.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the start", func() bool { return commands() == 2 })
+	testenv.Eventually(t, "the start", func() bool { return commands() == 2 })
 	if err := client.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = client.Wait() // killed
-	eventually(t, "the start's end", func() bool { return commands() == 1 })
+	testenv.Eventually(t, "the start's end", func() bool { return commands() == 1 })
 	if err := unix.Kill(init, unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestACopiedNamespaceDoesNotHoldTheStop(t *testing.T) {
 		t.Error(err)
 	}
 	hung.Stop()
-	eventually(t, "the supervisor's end", func() bool { return !hasLive(doc.Running.PID) })
+	testenv.Eventually(t, "the supervisor's end", func() bool { return !hasLive(doc.Running.PID) })
 }
 
 // escape starts a process that has left its session, its group and its parent.

@@ -38,7 +38,7 @@ func TestForkBombWithoutCgroup(t *testing.T) {
 	r := s.Agentfense("run", "--detach", "--name", s.Name, "--preset", "full-access", "--pids", "40", "--", "sh", "-c",
 		"exec 2>refused; while :; do sleep 1000 & done")
 	wantCode(t, r, 0)
-	eventually(t, "the bomb is refused more processes", func() bool {
+	testenv.Eventually(t, "the bomb is refused more processes", func() bool {
 		return strings.Contains(s.Agentfense("files", "cat", s.Name, "refused").Stdout, "fork")
 	})
 	doc := inspect(t, s, s.Name)

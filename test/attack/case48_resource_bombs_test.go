@@ -155,7 +155,7 @@ func TestProcessorSpin(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the kernel has held it back", func() bool {
+	testenv.Eventually(t, "the kernel has held it back", func() bool {
 		for _, group := range cgroupsOf(t, doc) {
 			stat, _ := os.ReadFile(group + "/cpu.stat") // another controller's hierarchy has none
 			for line := range strings.Lines(string(stat)) {

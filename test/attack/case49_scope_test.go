@@ -70,7 +70,7 @@ func newManaged(t *testing.T) *managed {
 	}
 	m.serve(manager, "bus", "dbus-daemon", "--session", "--address=unix:path="+runtimeDir+"/bus", "--nofork", "--nopidfile", "--nosyslog")
 	m.serve(manager, "systemd/private", "systemd", "--user", "--unit=basic.target")
-	eventually(t, "the manager is on the bus", func() bool {
+	testenv.Eventually(t, "the manager is on the bus", func() bool {
 		return m.command(manager, exec.Command("busctl", "--user", "--auto-start=no", "get-property", "org.freedesktop.systemd1",
 			"/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager", "Version")).Run() == nil
 	})
@@ -112,7 +112,7 @@ func handAllDown(t *testing.T, dirs ...string) []string {
 // removeGroup kills what is in a group and below, and removes it.
 func removeGroup(t *testing.T, top string) {
 	must(t, "kill a group", os.WriteFile(filepath.Join(top, "cgroup.kill"), []byte("1"), 0o644))
-	eventually(t, "the test's groups are gone", func() bool {
+	testenv.Eventually(t, "the test's groups are gone", func() bool {
 		var dirs []string
 		_ = filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
 			if err == nil && d.IsDir() {
@@ -158,7 +158,7 @@ func (m *managed) serve(group *os.File, socket string, args ...string) {
 			m.t.Logf("%s: %s", args[0], said.String())
 		}
 	})
-	eventually(m.t, args[0]+" has its socket", func() bool {
+	testenv.Eventually(m.t, args[0]+" has its socket", func() bool {
 		_, err := os.Stat(filepath.Join(runtimeDir, socket))
 		return err == nil
 	})
@@ -223,7 +223,7 @@ func TestUserManagerGivesAScope(t *testing.T) {
 		} else {
 			wantCode(t, m.agentfense("stop", end), 0)
 		}
-		eventually(t, "the scope is gone", func() bool {
+		testenv.Eventually(t, "the scope is gone", func() bool {
 			_, err := os.Stat(scope)
 			return errors.Is(err, os.ErrNotExist)
 		})

@@ -15,21 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
 // patience bounds waiting for what must come, so that its absence fails.
 const patience = 30 * time.Second
-
-// eventually waits until done answers true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not so: %s", what)
-		}
-	}
-}
 
 // wantCode fails the test unless the command ended with code.
 func wantCode(t *testing.T, r harness.Result, code int) {
@@ -127,11 +118,11 @@ func mountsOf(t *testing.T, s *harness.Sandbox, name string) []string {
 // nothingLeft waits until no process, mount or cgroup of the sandbox is left.
 func nothingLeft(t *testing.T, s *harness.Sandbox, doc inspection) {
 	t.Helper()
-	eventually(t, "no process is left", func() bool { return len(processesOf(t, s, doc)) == 0 })
+	testenv.Eventually(t, "no process is left", func() bool { return len(processesOf(t, s, doc)) == 0 })
 	if left := mountsOf(t, s, doc.Record.Name); len(left) > 0 {
 		t.Errorf("a mount is left in %v", left)
 	}
-	eventually(t, "no cgroup is left", func() bool { return len(cgroupsOf(t, doc)) == 0 })
+	testenv.Eventually(t, "no cgroup is left", func() bool { return len(cgroupsOf(t, doc)) == 0 })
 }
 
 // events returns the sandbox's audit records of one kind.

@@ -145,15 +145,7 @@ func (w *world) leave() {
 			w.t.Errorf("stop %s: %v: %s", name, err, out)
 		}
 	}
-	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		left := processesOf(w.state)
-		if len(left) == 0 {
-			break
-		}
-		if time.Now().After(end) {
-			w.t.Fatalf("still running: %q", left)
-		}
-	}
+	testenv.Eventually(w.t, "no process is left", func() bool { return len(processesOf(w.state)) == 0 })
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || strings.Contains(string(mounts), w.state) {
 		w.t.Errorf("a mount below %s is left: %v\n%s", w.state, err, mounts)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // talk is an Attach call.
@@ -161,7 +162,7 @@ func TestAttach(t *testing.T) {
 			t.Errorf("%d commands run, want it", n)
 		}
 		cancel()
-		eventually(t, "the command ends", func() bool { return s.stats(id).Execs == 0 })
+		testenv.Eventually(t, "the command ends", func() bool { return s.stats(id).Execs == 0 })
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // lastOf reads a stream to its end and returns how that came.
@@ -82,7 +83,7 @@ func TestCallsThatCross(t *testing.T) {
 		_ = up.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Metadata_{Metadata: &sandboxv1.UploadChunk_Metadata{CodebaseId: id, FilePath: "new"}}})
 		_ = up.Send(&sandboxv1.UploadChunk{Content: &sandboxv1.UploadChunk_Data{Data: []byte("half")}})
 		dir := filepath.Join(s.home, "codebases", id)
-		eventually(t, "the upload begins", func() bool { return len(names(t, filepath.Join(dir, "staging"))) > 1 })
+		testenv.Eventually(t, "the upload begins", func() bool { return len(names(t, filepath.Join(dir, "staging"))) > 1 })
 		_, err = s.codebases.DeleteCodebase(ctx, &sandboxv1.DeleteCodebaseRequest{CodebaseId: id})
 		must(t, 0, err)
 		_, err = up.CloseAndRecv()

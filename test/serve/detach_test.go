@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // execs lists the detached commands of a sandbox.
@@ -116,7 +117,7 @@ func TestADetachedCommandOutlivesTheServer(t *testing.T) {
 	}
 	for _, file := range []string{"a", "b"} {
 		s.upload(cb, file, "")
-		eventually(t, "its work reaches the codebase", func() bool {
+		testenv.Eventually(t, "its work reaches the codebase", func() bool {
 			got, err := s.download(cb, file+".done")
 			return err == nil && got == "done\n"
 		})

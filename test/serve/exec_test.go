@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestExec(t *testing.T) {
@@ -105,9 +106,9 @@ func TestExec(t *testing.T) {
 		sleeps := func() bool {
 			return strings.Contains(s.exec(id, `cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' '`), "sleep 4321 ")
 		}
-		eventually(t, "the command sleeps", sleeps)
+		testenv.Eventually(t, "the command sleeps", sleeps)
 		cancel()
-		eventually(t, "the command ends", func() bool { return !sleeps() })
+		testenv.Eventually(t, "the command ends", func() bool { return !sleeps() })
 	})
 }
 
@@ -154,7 +155,7 @@ func TestADetachedCommandGoesOnWithoutItsClient(t *testing.T) {
 	must(t, m, err)
 	cancel()
 	s.upload(cb, "go", "")
-	eventually(t, "its work reaches the codebase", func() bool {
+	testenv.Eventually(t, "its work reaches the codebase", func() bool {
 		got, err := s.download(cb, "done")
 		return err == nil && got == "done\n"
 	})

@@ -89,7 +89,7 @@ func (s *server) groupsOf(id string) string {
 		t.Fatal(err)
 	}
 	groups := ""
-	eventually(t, "a process of the command is seen", func() bool { // one that is starting a program is not
+	testenv.Eventually(t, "a process of the command is seen", func() bool { // one that is starting a program is not
 		groups = groupsOfProcess("AGENTFENSE_SANDBOX=" + id)
 		return groups != ""
 	})

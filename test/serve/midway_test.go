@@ -13,6 +13,7 @@ import (
 	"time"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -77,7 +78,7 @@ func TestRunKeepsWhatItChangedWhereTheSandboxStopsMidway(t *testing.T) {
 					if err := cmd.Start(); err != nil {
 						t.Fatal(err)
 					}
-					eventually(t, "the command has written", func() bool {
+					testenv.Eventually(t, "the command has written", func() bool {
 						got, _ := os.ReadFile(ready)
 						return string(got) == "ready\n"
 					})

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // killedAt has the server killed at a point that a call reaches, and starts the
@@ -208,7 +209,7 @@ func TestAServerKilledInTheMiddleOfAStream(t *testing.T) {
 	}
 	must(t, up, err)
 	staging := filepath.Join(s.home, "codebases", cb, "staging")
-	eventually(t, "half of the second file has arrived", func() bool {
+	testenv.Eventually(t, "half of the second file has arrived", func() bool {
 		staged, err := filepath.Glob(staging + "/*")
 		if err != nil || len(staged) != 1 {
 			return false
@@ -283,7 +284,7 @@ func TestAServerKilledWhileItStartsASandbox(t *testing.T) {
 		})
 		s.isWhole()
 		// One that nobody was told to keep ends with the server, as soon as it sees that.
-		eventually(t, "it runs, or can be started", func() bool {
+		testenv.Eventually(t, "it runs, or can be started", func() bool {
 			_, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id})
 			return err == nil || status.Code(err) == codes.FailedPrecondition && point == "start: kept"
 		})

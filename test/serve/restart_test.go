@@ -11,8 +11,9 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestAServerThatIsKilledLosesNothing(t *testing.T) {
@@ -91,7 +92,7 @@ func TestASandboxWhoseSupervisorDiedIsInErrorAndStartsAgain(t *testing.T) {
 		t.Errorf("inspect says %s", inspect)
 	}
 	s.killSupervisor(id)
-	eventually(t, "the status is an error", func() bool { return s.status(id) == sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR })
+	testenv.Eventually(t, "the status is an error", func() bool { return s.status(id) == sandboxv1.SandboxStatus_SANDBOX_STATUS_ERROR })
 	if _, err := s.sandboxes.StartSandbox(t.Context(), &sandboxv1.StartSandboxRequest{SandboxId: id}); err != nil {
 		t.Error(err)
 	}
@@ -108,7 +109,7 @@ func TestASandboxExpires(t *testing.T) {
 		CodebaseId: cb, Permissions: everything, ExpiresIn: durationpb.New(time.Second),
 	})
 	id := must(t, made, err).Id
-	eventually(t, "it is gone", func() bool {
+	testenv.Eventually(t, "it is gone", func() bool {
 		_, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: id})
 		return err != nil
 	})
@@ -136,11 +137,11 @@ func TestSandboxesExpireWhileNoServerRuns(t *testing.T) {
 	s.end(syscall.SIGKILL)
 	time.Sleep(time.Until(at))
 	s.serve()
-	eventually(t, "the one without changes is gone", func() bool {
+	testenv.Eventually(t, "the one without changes is gone", func() bool {
 		_, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: unchanged})
 		return err != nil
 	})
-	eventually(t, "the one with changes is stopped", func() bool {
+	testenv.Eventually(t, "the one with changes is stopped", func() bool {
 		return s.status(changed) == sandboxv1.SandboxStatus_SANDBOX_STATUS_STOPPED
 	})
 	if diff := s.agentfense("diff", changed, "--name-status"); diff != "M\tf\n" || s.have(cb, "f") != "old\n" {

@@ -46,7 +46,7 @@ func (s *server) statsTell(limits *sandboxv1.ResourceLimits) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command has written", func() bool { return s.stats(id).DeltaBytes >= 500_000 })
+	testenv.Eventually(t, "the command has written", func() bool { return s.stats(id).DeltaBytes >= 500_000 })
 	got := s.stats(id)
 	if got.Execs != 1 || got.Sessions != 1 || got.GetPids() <= before.GetPids() || got.DeltaInodes != 1 || got.ViewRequests["lookup"] == 0 {
 		t.Errorf("a busy sandbox has %v", got)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // refused runs the command line on what it is to refuse, and returns what it
@@ -103,7 +104,7 @@ func TestAServerLeavesTheSandboxesOfRunAlone(t *testing.T) {
 	wantCode(t, err, codes.AlreadyExists, "mine")
 	expiring, err := s.sandboxes.CreateSandbox(t.Context(), &sandboxv1.CreateSandboxRequest{CodebaseId: cb})
 	gone := must(t, expiring, err).Id
-	eventually(t, "the server's own has expired and is gone", func() bool {
+	testenv.Eventually(t, "the server's own has expired and is gone", func() bool {
 		_, err := s.sandboxes.GetSandbox(t.Context(), &sandboxv1.GetSandboxRequest{SandboxId: gone})
 		return err != nil
 	})

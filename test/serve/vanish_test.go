@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // Whoever leaves amid a call leaves nothing behind.
@@ -66,9 +67,9 @@ func TestAnUploadWhoseClientVanishes(t *testing.T) {
 	for name, begin := range vanish {
 		for _, path := range []string{"kept", "new"} {
 			leave := begin(path)
-			eventually(t, name+": the upload begins", func() bool { return staged() > 0 })
+			testenv.Eventually(t, name+": the upload begins", func() bool { return staged() > 0 })
 			leave()
-			eventually(t, name+": what was staged is gone", func() bool { return staged() == 0 })
+			testenv.Eventually(t, name+": what was staged is gone", func() bool { return staged() == 0 })
 		}
 	}
 	if got := names(t, filepath.Join(s.home, "codebases", id, "files")); len(got) != 2 || got[1] != "/kept" {
@@ -136,9 +137,9 @@ func TestACommandWhoseClientVanishes(t *testing.T) {
 		func(command string) func() { return post("/v1/sessions/"+mine.session+"/exec", "("+command+")", "") },
 	} {
 		leave := begin(command(n))
-		eventually(t, "command "+fmt.Sprint(n)+" runs", func() bool { return runs(n) })
+		testenv.Eventually(t, "command "+fmt.Sprint(n)+" runs", func() bool { return runs(n) })
 		leave()
-		eventually(t, "command "+fmt.Sprint(n)+" is ended", func() bool { return !runs(n) })
+		testenv.Eventually(t, "command "+fmt.Sprint(n)+" is ended", func() bool { return !runs(n) })
 	}
 	got, err := s.sandboxes.SessionExec(t.Context(), &sandboxv1.SessionExecRequest{SessionId: mine.session, Command: "echo still"})
 	if must(t, got, err).Stdout != "still\n" {
@@ -187,6 +188,6 @@ func TestAFollowerThatVanishes(t *testing.T) {
 			t.Errorf("%s: the log is not open while it is followed", name)
 		}
 		leave()
-		eventually(t, name+": the log is closed", func() bool { return open() == 0 })
+		testenv.Eventually(t, name+": the log is closed", func() bool { return open() == 0 })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // watching is a WatchView call.
@@ -160,7 +161,7 @@ func TestWatchIsBounded(t *testing.T) {
 	_, err = must(t, call, err).Recv()
 	wantCode(t, err, codes.ResourceExhausted, "64")
 	all[0].stop()
-	eventually(t, "there is room again", func() bool {
+	testenv.Eventually(t, "there is room again", func() bool {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		call, err := s.sandboxes.WatchView(ctx, &sandboxv1.WatchViewRequest{SandboxId: id})

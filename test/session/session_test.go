@@ -62,15 +62,6 @@ func start(t *testing.T, s *harness.Sandbox, flags ...string) (*harness.Sandbox,
 	return s, s.Client()
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("still not so: %s", what)
-		}
-	}
-}
-
 // list returns the sessions as "open" or why they are closed, by id.
 func list(t *testing.T, client *api.Client) map[string]string {
 	t.Helper()
@@ -168,7 +159,7 @@ func TestTimeoutThatClosesTheSession(t *testing.T) {
 		if got.Err != nil || got.Exit.Reason != api.ReasonTimeout || !got.Exit.SessionClosed {
 			t.Errorf("%s: %+v", command, got)
 		}
-		eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "not_interrupted" })
+		testenv.Eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "not_interrupted" })
 	}
 }
 
@@ -193,7 +184,7 @@ func TestTheShellEnds(t *testing.T) {
 		if again := x.Run("true"); !errdefs.Is(again.Err, errdefs.Precondition) || !strings.Contains(again.Err.Error(), "session is closed") {
 			t.Errorf("%s: and then %+v", tt.command, again)
 		}
-		eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "shell_ended" })
+		testenv.Eventually(t, "the closing is known", func() bool { return list(t, client)[x.ID] == "shell_ended" })
 		if err := client.CloseSession(t.Context(), x.ID); err != nil {
 			t.Error(err)
 		}
@@ -262,7 +253,7 @@ func TestIdle(t *testing.T) {
 	s, client := running(t, nil)
 	x := s.OpenSession(client, api.SessionOptions{IdleTimeout: 300 * time.Millisecond})
 	x.Prints("sleep 0.6; echo on", "on\n")
-	eventually(t, "the idle session is closed", func() bool { return list(t, client)[x.ID] == "idle" })
+	testenv.Eventually(t, "the idle session is closed", func() bool { return list(t, client)[x.ID] == "idle" })
 	if got := x.Run("true"); !errdefs.Is(got.Err, errdefs.Precondition) {
 		t.Errorf("%+v", got)
 	}
@@ -298,7 +289,7 @@ func TestClientsLeave(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	done := x.Start(ctx, "touch begun; sleep 4242; touch no", 0)
 	other := s.OpenSession(client, api.SessionOptions{})
-	eventually(t, "the command runs", func() bool { return other.Run("test -e begun").Exit.Code == 0 })
+	testenv.Eventually(t, "the command runs", func() bool { return other.Run("test -e begun").Exit.Code == 0 })
 	waiting, leaveToo := context.WithCancel(t.Context())
 	queued := x.Start(waiting, "touch no", 0)
 	leaveToo()
@@ -404,7 +395,7 @@ func TestSessionsHoldTheSandbox(t *testing.T) {
 	if err := client.CloseSession(t.Context(), x.ID); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the supervisor has ended", func() bool {
+	testenv.Eventually(t, "the supervisor has ended", func() bool {
 		_, err := client.Status(t.Context())
 		return err != nil
 	})

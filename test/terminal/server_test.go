@@ -93,11 +93,7 @@ func TestHangUpEndsTheCommandOnAServer(t *testing.T) {
 	})
 	sc.cmd.Wait()
 	ended.Stop()
-	deadline := time.Now().Add(patience)
-	for !strings.Contains(s.Agentfense("audit", s.Name).Stdout, "command_executed") {
-		if time.Now().After(deadline) {
-			t.Fatal("the command did not end")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	testenv.Eventually(t, "the command has ended", func() bool {
+		return strings.Contains(s.Agentfense("audit", s.Name).Stdout, "command_executed")
+	})
 }

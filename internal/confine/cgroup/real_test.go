@@ -10,7 +10,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -196,7 +195,7 @@ func TestKillEndsAll(t *testing.T) {
 			bystander := start(t, g, "sleep 100")
 			// Daemons that left the session, and a parent that replaces the dead.
 			cmd := start(t, s, "for i in 1 2 3; do setsid sh -c 'sleep 100 & sleep 100' & done; while :; do sleep 0.01; done")
-			waitFor(t, func() bool {
+			testenv.Eventually(t, "the processes are there", func() bool {
 				pids, err := allProcesses(s.places[0].dir)
 				return err == nil && len(pids) > 6
 			})
@@ -217,16 +216,6 @@ func TestKillEndsAll(t *testing.T) {
 				t.Errorf("the kill of one exec took another's process: %v", err)
 			}
 		})
-	}
-}
-
-// waitFor waits for what another process will do for sure.
-func waitFor(t *testing.T, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not happen in 30 seconds")
-		}
 	}
 }
 

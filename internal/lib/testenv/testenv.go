@@ -1,4 +1,5 @@
-// Package testenv says what a test needs of the machine, for tests only.
+// Package testenv says what a test needs of the machine, and waits for what must come; for tests
+// only.
 //
 // A test whose need the machine cannot meet is skipped, with the reason. The
 // environment variable AGENTFENSE_REQUIRE turns that skip into a failure for

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -269,16 +268,6 @@ func do(t *testing.T, method, url, body string, options ...option) answer {
 	defer response.Body.Close()
 	text, broken := io.ReadAll(response.Body)
 	return answer{response.StatusCode, response.Header, string(text), broken}
-}
-
-// eventually waits until cond holds.
-func eventually(t *testing.T, cond func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not come")
-		}
-	}
 }
 
 // joined is what the messages of an upload carry.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/server/gateway"
 )
 
@@ -106,7 +107,7 @@ func TestABrokenUploadIsCanceled(t *testing.T) {
 				response.Body.Close()
 				t.Errorf("status %d", response.StatusCode)
 			}
-			eventually(t, func() bool { return f.count() == 1 })
+			testenv.Eventually(t, "the service is asked", func() bool { return f.count() == 1 })
 			if got := f.ended(); status.Code(got) != codes.Canceled {
 				t.Errorf("the service's stream ended with %v", got)
 			}
@@ -142,7 +143,7 @@ func TestAnUploadThatEndsTooEarlyIsRefused(t *testing.T) {
 			if response.StatusCode != http.StatusBadRequest {
 				t.Errorf("status %d", response.StatusCode)
 			}
-			eventually(t, func() bool { return f.count() == 1 })
+			testenv.Eventually(t, "the service is asked", func() bool { return f.count() == 1 })
 			if got := f.ended(); status.Code(got) != codes.Canceled {
 				t.Errorf("the service's stream ended with %v", got)
 			}

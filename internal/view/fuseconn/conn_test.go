@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"go.uber.org/goleak"
@@ -193,9 +192,7 @@ func TestTheWatchSleepsAndWakes(t *testing.T) {
 		}
 		return fuse.ENOENT
 	}})
-	for !m.asleep.Load() {
-		time.Sleep(stuckAfter)
-	}
+	testenv.Eventually(t, "the watch sleeps", m.asleep.Load)
 	first := exec.Command("stat", filepath.Join(m.dir, "stuck"))
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
@@ -241,13 +238,9 @@ func TestSurplusReadersEnd(t *testing.T) {
 	arrived.Wait()
 	close(gate)
 	all.Wait()
-	for {
+	testenv.Eventually(t, "the surplus readers have ended", func() bool {
 		m.mu.Lock()
-		readers, workers := m.readers, len(m.workers)
-		m.mu.Unlock()
-		if readers <= maxWaiting+workers {
-			return
-		}
-		time.Sleep(time.Millisecond) // until the test's own time-out
-	}
+		defer m.mu.Unlock()
+		return m.readers <= maxWaiting+len(m.workers)
+	})
 }

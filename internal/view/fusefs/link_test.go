@@ -5,6 +5,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestALinkIsJudgedByTheRulesThatItIsMadeUnder: a link that was under way when the rules
@@ -16,7 +18,7 @@ func TestALinkIsJudgedByTheRulesThatItIsMadeUnder(t *testing.T) {
 	answer := make(chan fuse.Status, 1)
 	v.ChangeRulesAfter(func() {
 		go func() { answer <- v.Link(nil, in, "further", new(fuse.EntryOut)) }()
-		eventually(t, "the link is asked for", func() bool { return v.Stats()["link"] == 1 })
+		testenv.Eventually(t, "the link is asked for", func() bool { return v.Stats()["link"] == 1 })
 	}, compile(t, "**=write", "/secret=none"))
 	if got := <-answer; got != fuse.Status(unix.EACCES) {
 		t.Errorf("linking answers %v, want EACCES", got)

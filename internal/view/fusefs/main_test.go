@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -240,16 +239,6 @@ func (v *view) guest(script string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// eventually waits until ok, or fails.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
 // requests returns how many requests do causes, by kind.
 func (v *view) requests(do func()) map[string]uint64 {
 	before := v.Stats()
@@ -266,19 +255,17 @@ func (v *view) requests(do func()) map[string]uint64 {
 // denied waits for a denial of the operation at p.
 func (v *view) denied(p vpath.Path, operation string) fusefs.Denial {
 	v.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	var found fusefs.Denial
+	testenv.Eventually(v.t, fmt.Sprintf("a denial of %s at %s", operation, p), func() bool {
 		v.mu.Lock()
-		denials := slices.Clone(v.denials)
-		v.mu.Unlock()
-		for _, d := range denials {
-			if d.Path == p && d.Operation == operation {
-				return d
-			}
+		defer v.mu.Unlock()
+		i := slices.IndexFunc(v.denials, func(d fusefs.Denial) bool { return d.Path == p && d.Operation == operation })
+		if i >= 0 {
+			found = v.denials[i]
 		}
-		if time.Now().After(deadline) {
-			v.t.Fatalf("no denial of %s at %s; got %+v", operation, p, denials)
-		}
-	}
+		return i >= 0
+	})
+	return found
 }
 
 // roleEnv makes this binary run a role instead of the tests.

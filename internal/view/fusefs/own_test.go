@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/view/fusefs"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
@@ -323,7 +324,7 @@ func TestHostEventsAtOwnNamesShowNothing(t *testing.T) {
 	v.names(".")
 	v.change(func(s string) error { return os.Remove(s + "/there.pem") })
 	v.change(func(s string) error { return os.WriteFile(s+"/seen", nil, 0o644) }) // an event after that one
-	eventually(t, "what else the host did shows", func() bool {
+	testenv.Eventually(t, "what else the host did shows", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append([]fusefs.Change(nil), sources...)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestPermissionsAreInTheModeBits checks the mode bits that stat(2) shows.
@@ -130,7 +132,7 @@ func TestDirectoriesTellNothingOfHiddenEntries(t *testing.T) {
 	if err := os.WriteFile(v.source+"/bare/visible", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the visible name shows", func() bool { return v.names("bare") == "shown visible" })
+	testenv.Eventually(t, "the visible name shows", func() bool { return v.names("bare") == "shown visible" })
 	if after := v.stat("full"); after.Mtim != full.Mtim || after.Ctim != full.Ctim {
 		t.Error("the time moved with a hidden name")
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 // TestUnlinkedFilesLiveOn: of the source and of the delta, for reading and for
@@ -70,7 +72,7 @@ func TestForgottenOrphansAreGone(t *testing.T) {
 		t.Errorf("orphans while it is open: %v, %v", entries, err)
 	}
 	f.Close()
-	eventually(t, "the orphan is removed", func() bool {
+	testenv.Eventually(t, "the orphan is removed", func() bool {
 		entries, err := os.ReadDir(orphans)
 		return err == nil && len(entries) == 0
 	})

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 func TestRenamingADirectory(t *testing.T) {
@@ -90,7 +92,7 @@ func TestAMovedFileIsTheDeltas(t *testing.T) {
 	if err := os.WriteFile(v.source+"/marker", nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the marker shows", func() bool { return strings.Contains(v.names(""), "marker") })
+	testenv.Eventually(t, "the marker shows", func() bool { return strings.Contains(v.names(""), "marker") })
 	if got := v.read("f2") + v.read("d2/g"); got != "thenthen" {
 		t.Errorf("read %q", got)
 	}

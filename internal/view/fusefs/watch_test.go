@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 )
 
@@ -99,7 +100,7 @@ func TestChangesOfTheSourceShow(t *testing.T) {
 				}
 			}
 			v.change(tt.do)
-			eventually(t, "the view shows it", func() bool { return tt.want(v) })
+			testenv.Eventually(t, "the view shows it", func() bool { return tt.want(v) })
 		})
 	}
 }
@@ -123,7 +124,7 @@ func TestWhatTheSandboxChangedHidesTheSource(t *testing.T) {
 		tree{"d/f": "theirs", "d/g": "theirs", "d/marker": ""}.make(t, s)
 		return nil
 	})
-	eventually(t, "the marker shows", func() bool { return v.names("d") == "f marker" })
+	testenv.Eventually(t, "the marker shows", func() bool { return v.names("d") == "f marker" })
 	if got := v.read("d/f"); got != "mine" {
 		t.Errorf("read %q", got)
 	}
@@ -136,7 +137,7 @@ func TestGetcwdSurvivesInvalidation(t *testing.T) {
 	script := "cd d/sub; ls >/dev/null; mkdir ../../ready; while ! [ -e ../new ]; do sleep 0.01; done; /bin/pwd; ls"
 	done := make(chan string)
 	go func() { done <- v.guest(script) }()
-	eventually(t, "somebody is in the directory", func() bool { _, err := v.layer.Lookup("/ready"); return err == nil })
+	testenv.Eventually(t, "somebody is in the directory", func() bool { _, err := v.layer.Lookup("/ready"); return err == nil })
 	v.change(func(s string) error {
 		tree{"d/sub/more": ""}.make(t, s)
 		return nil
@@ -177,7 +178,7 @@ func TestAnOpenFileThatWasReplaced(t *testing.T) {
 			}
 			return os.Rename(s+"/tmp", s+"/f")
 		})
-		eventually(t, "the name shows the new file", func() bool {
+		testenv.Eventually(t, "the name shows the new file", func() bool {
 			var old unix.Stat_t
 			return unix.Fstat(int(f.Fd()), &old) != nil || v.stat("f").Ino != old.Ino
 		})
@@ -230,7 +231,7 @@ func TestSeveralNamedFilesAreBelievedBriefly(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	eventually(t, "the change shows", func() bool { return v.read("f") == "changed" })
+	testenv.Eventually(t, "the change shows", func() bool { return v.read("f") == "changed" })
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -334,12 +335,12 @@ func TestATreeThatGoesAndComesAgainShows(t *testing.T) {
 		tree{"t/d7/sub/new": "new"}.make(t, s)
 		return nil
 	})
-	eventually(t, "the new tree shows", func() bool {
+	testenv.Eventually(t, "the new tree shows", func() bool {
 		_, err := os.Stat(v.path("t/d8"))
 		return os.IsNotExist(err) && v.holds("t/d7/sub/new", "new") && v.names("t/d7/sub") == "new"
 	})
 	v.change(func(s string) error { return os.WriteFile(s+"/t/d7/sub/later", nil, 0o644) })
-	eventually(t, "what came later shows", func() bool { return v.names("t/d7/sub") == "later new" })
+	testenv.Eventually(t, "what came later shows", func() bool { return v.names("t/d7/sub") == "later new" })
 }
 
 // TestADirectoryWhoseWatchEndedIsLookedAtAgain: what was not in a directory while its
@@ -353,5 +354,5 @@ func TestADirectoryWhoseWatchEndedIsLookedAtAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.change(func(s string) error { return os.WriteFile(s+"/d/sub/later", []byte("2"), 0o644) })
-	eventually(t, "the file shows", func() bool { return v.holds("d/sub/later", "2") && v.names("d/sub") == "f later" })
+	testenv.Eventually(t, "the file shows", func() bool { return v.holds("d/sub/later", "2") && v.names("d/sub") == "f later" })
 }

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	sandboxv1 "github.com/agentfense/agentfense/api/sandbox/v1"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 	"github.com/agentfense/agentfense/test/harness"
 )
 
@@ -219,7 +220,7 @@ func (s *server) holdUnfinished(box *harness.Sandbox, fill *filler, cbs []string
 // waitStaged waits until so many bytes are on their way into a codebase.
 func waitStaged(t *testing.T, box *harness.Sandbox, cb string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	testenv.Eventually(t, fmt.Sprintf("%d bytes are on their way", want), func() bool {
 		staged, err := filepath.Glob(filepath.Join(box.Home, "codebases", cb, "staging", "*"))
 		if err != nil {
 			t.Fatal(err)
@@ -230,11 +231,6 @@ func waitStaged(t *testing.T, box *harness.Sandbox, cb string, want int) {
 				got += int(info.Size())
 			}
 		}
-		if got == want && (want > 0 || len(staged) == 0) {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are on their way, want %d", got, want)
-		}
-	}
+		return got == want && (want > 0 || len(staged) == 0)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/confine/guest"
+	"github.com/agentfense/agentfense/internal/lib/testenv"
 )
 
 var terminalCases = []testCase{
@@ -100,19 +101,16 @@ func (s *session) expect(text string) {
 // than old, and returns it.
 func (s *session) foreground(old int) int {
 	s.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		group := 0
-		raw, err := s.master.SyscallConn()
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		raw.Control(func(fd uintptr) { group, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
-		if err == nil && group > 0 && group != old {
-			return group
-		}
+	raw, err := s.master.SyscallConn()
+	if err != nil {
+		s.t.Fatal(err)
 	}
-	s.t.Fatal("the foreground process group does not change")
-	return 0
+	group := 0
+	testenv.Eventually(s.t, "another process group is in the foreground", func() bool {
+		raw.Control(func(fd uintptr) { group, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) })
+		return err == nil && group > 0 && group != old
+	})
+	return group
 }
 
 func (s *session) wait() guest.Exit {
