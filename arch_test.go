@@ -109,6 +109,7 @@ var inside = map[string]string{
 	"api/reference":  "",
 	"api/sandbox/v1": "",
 	// lib
+	"lib/accept":        "",
 	"lib/apiversion":    "",
 	"lib/endpoint":      "errdefs vpath",
 	"lib/endpoint/dial": "apiversion endpoint errdefs safefs",
@@ -117,6 +118,7 @@ var inside = map[string]string{
 	"lib/failpoint":     "",
 	"lib/id":            "errdefs vpath",
 	"lib/linetest":      "",
+	"lib/pidfd":         "pollfd",
 	"lib/pollfd":        "",
 	"lib/safefs":        "errdefs",
 	"lib/statedir":      "errdefs",

@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/readview"
+	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/view/policy"
 )
 
@@ -117,20 +118,12 @@ func fileEntryOf(v readview.Entry) fileEntry {
 	}
 }
 
+// typeName names the type of a file as JSON has it, in one word.
 func typeName(mode uint32) string {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return "file"
-	case unix.S_IFDIR:
-		return "directory"
-	case unix.S_IFLNK:
+	if mode&unix.S_IFMT == unix.S_IFLNK {
 		return "symlink"
-	case unix.S_IFIFO:
-		return "fifo"
-	case unix.S_IFSOCK:
-		return "socket"
 	}
-	return "device"
+	return record.TypeName(mode)
 }
 
 func newFilesLs(e *env) *cobra.Command {

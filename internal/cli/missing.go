@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -46,7 +47,7 @@ func (e *env) sayDirsOfPath(in *inside) {
 	var dirs, programs []string
 	for _, dir := range filepath.SplitList(e.getenv("PATH")) {
 		dir = filepath.Clean(dir)
-		if isWithin(dir, in.home) && has(dir, ".") && !in.shows(dir) && !slices.Contains(dirs, dir) {
+		if safefs.IsBelow(dir, in.home) && has(dir, ".") && !in.shows(dir) && !slices.Contains(dirs, dir) {
 			dirs, programs = append(dirs, dir), append(programs, filepath.Join(dir, "program"))
 		}
 	}
@@ -116,7 +117,7 @@ func (e *env) sayRustup(r record.Record, variables []string) {
 	if home == "" || r.Runtime == record.RuntimeDocker || slices.ContainsFunc(variables, isSet) {
 		return
 	}
-	if slices.ContainsFunc(r.Mounts, func(m record.Mount) bool { return isWithin(home, string(m.Target)) }) {
+	if slices.ContainsFunc(r.Mounts, func(m record.Mount) bool { return safefs.IsBelow(home, string(m.Target)) }) {
 		e.say("rustup: looks for its toolchains in the home directory inside; to let it find yours: --env RUSTUP_HOME=%s", shellWord(home))
 	}
 }

@@ -156,7 +156,7 @@ func ofDirectoryAbove(path, source string) (dir string, above bool) {
 		return "", false
 	}
 	dir, err := realPath(filepath.Dir(path))
-	return dir, err == nil && dir != source && isWithin(source, dir)
+	return dir, err == nil && dir != source && safefs.IsBelow(source, dir)
 }
 
 func has(dir, name string) bool {

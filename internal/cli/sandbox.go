@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
@@ -171,7 +172,7 @@ func (o *sandboxOptions) resume(e *env, cmd *cobra.Command, home *record.Home, s
 // checkSource refuses to resume a sandbox on another directory than its own.
 // Standing somewhere below its source without --dir means that source.
 func (o *sandboxOptions) checkSource(home *record.Home, sb *record.Sandbox) error {
-	if here, err := realPath("."); o.Dir == "" && err == nil && isWithin(here, string(sb.Record().Source.Path)) {
+	if here, err := realPath("."); o.Dir == "" && err == nil && safefs.IsBelow(here, string(sb.Record().Source.Path)) {
 		return nil
 	}
 	source, err := o.source(home)
@@ -279,18 +280,14 @@ func checkMount(home *record.Home, source, target string) error {
 		return err
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return errdefs.New(errdefs.Invalid, "neither a directory nor a file")
-	case isWithin(source, home.Dir()) || isWithin(home.Dir(), source):
+	case safefs.IsBelow(source, home.Dir()) || safefs.IsBelow(home.Dir(), source):
 		return errdefs.New(errdefs.Invalid, "it would show agentfense's own state directory")
-	case target == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return isWithin(target, p) }):
+	case target == "/" || slices.ContainsFunc(ownPlaces, func(p string) bool { return safefs.IsBelow(target, p) }):
 		return errdefs.New(errdefs.Invalid, "%s is reserved for the sandbox", target)
-	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run"}, func(p string) bool { return isWithin(source, p) }):
+	case slices.ContainsFunc([]string{"/proc", "/sys", "/dev", "/run"}, func(p string) bool { return safefs.IsBelow(source, p) }):
 		return errdefs.New(errdefs.Invalid, "%s holds the host's kernel interfaces and sockets", source)
 	}
 	return nil
-}
-
-func isWithin(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
 // command builds what runs inside: arguments, environment, directory. Variables
@@ -325,7 +322,7 @@ func (o *commandOptions) workDir(r record.Record) string {
 		return filepath.Join(r.Workspace, o.WorkDir)
 	}
 	here, err := realPath(".")
-	if err != nil || !isWithin(here, string(r.Source.Path)) {
+	if err != nil || !safefs.IsBelow(here, string(r.Source.Path)) {
 		return r.Workspace
 	}
 	return filepath.Join(r.Workspace, strings.TrimPrefix(here, string(r.Source.Path)))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise"
@@ -66,7 +67,7 @@ func (in *inside) shows(program string) bool {
 		return false
 	}
 	for _, p := range []string{program, real} {
-		if !slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}, reachable(in.record)...), func(dir string) bool { return isWithin(p, dir) }) {
+		if !slices.ContainsFunc(append([]string{"/usr", "/bin", "/sbin", "/lib", "/lib64"}, reachable(in.record)...), func(dir string) bool { return safefs.IsBelow(p, dir) }) {
 			return false
 		}
 	}
@@ -129,7 +130,7 @@ func findProgram(name string, dirs []string, good func(path string) bool) string
 func (in *inside) neededFor(program string) []string {
 	var dirs []string
 	add := func(dir string) {
-		if !slices.Contains(dirs, dir) && !isWithin(dir, in.record.Workspace) && !isWithin(dir, "/usr") {
+		if !slices.Contains(dirs, dir) && !safefs.IsBelow(dir, in.record.Workspace) && !safefs.IsBelow(dir, "/usr") {
 			dirs = append(dirs, dir)
 		}
 	}
@@ -138,7 +139,7 @@ func (in *inside) neededFor(program string) []string {
 		real = program
 	}
 	for _, p := range []string{program, real} {
-		at := slices.IndexFunc(managerDirs, func(dir string) bool { return isWithin(p, filepath.Join(in.home, dir)) })
+		at := slices.IndexFunc(managerDirs, func(dir string) bool { return safefs.IsBelow(p, filepath.Join(in.home, dir)) })
 		if at >= 0 {
 			add(filepath.Join(in.home, managerDirs[at]))
 		} else {

@@ -114,7 +114,7 @@ func workTreeAbove(source string) string {
 // the directory, nothing can be mounted.
 func (e *env) sayRepository(source string, rules []policy.Rule, mounts []record.Mount, onServer bool) error {
 	f, above := readGitFile(source), workTreeAbove(source)
-	if above == "" && (f == nil || isWithin(f.shows, source)) {
+	if above == "" && (f == nil || safefs.IsBelow(f.shows, source)) {
 		return nil
 	}
 	p, err := policy.Compile(rules, policy.Options{})
@@ -132,7 +132,7 @@ func (e *env) sayRepository(source string, rules []policy.Rule, mounts []record.
 		e.say(none+".git leads to %s, which does not name this directory in turn", where)
 	case onServer:
 		e.say(none+"this is a %s of %s, which is not uploaded; %s", f.kind, where, outside)
-	case slices.ContainsFunc(mounts, func(m record.Mount) bool { return isWithin(f.shows, string(m.Target)) }):
+	case slices.ContainsFunc(mounts, func(m record.Mount) bool { return safefs.IsBelow(f.shows, string(m.Target)) }):
 		e.say("git: reads the repository of this %s inside, and cannot write it; %s", f.kind, outside)
 	default:
 		e.say(none+"this is a %s of %s, which lies outside of the source; to let git read it, with all its branches: --mount %s; %s",

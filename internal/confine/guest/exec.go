@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 // Exec is a command that was started, with all its descendants.
@@ -205,11 +206,10 @@ const lastWords = 2 * time.Second
 // identify takes hold of the leader, which is pid. It was when it sent; as its
 // end of the link is open still, and only it has that, it is now.
 func (x *Exec) identify(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
+	leader, err := pidfd.Open(pid)
 	if err != nil {
 		return errdefs.New(errdefs.Internal, "exec: pidfd of the leader: %w", err)
 	}
-	leader := os.NewFile(uintptr(fd), "pidfd")
 	if x.link.hungUp() {
 		leader.Close()
 		return errdefs.New(errdefs.Unavailable, "exec: the leader died before the command ran")
@@ -338,17 +338,10 @@ func (x *Exec) Kill() error {
 	if x.leader == nil || x.released {
 		return nil
 	}
-	err := signal(x.leader, unix.SIGKILL)
-	if err == nil || errors.Is(err, unix.ESRCH) {
-		return nil
+	if err := pidfd.Kill(x.leader); err != nil {
+		return errdefs.New(errdefs.Internal, "kill the command: %w", err)
 	}
-	return errdefs.New(errdefs.Internal, "kill the command: %w", err)
-}
-
-func signal(process *os.File, sig unix.Signal) error {
-	err := error(unix.ESRCH)
-	control(process, func(fd int) { err = unix.PidfdSendSignal(fd, sig, nil, 0) })
-	return err
+	return nil
 }
 
 // tell sends a message to the leader, unless it is none of ours any more.

@@ -26,7 +26,7 @@ type FDLease struct {
 // has no process left; Unavailable, where the exec has ended; Internal.
 func (x *Exec) GrantFDs(files [3]*os.File) (FDLease, error) {
 	for _, f := range files {
-		if err := checkPipe(f); err != nil {
+		if err := CheckPipe(f); err != nil {
 			return FDLease{}, err
 		}
 	}

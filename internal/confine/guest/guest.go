@@ -89,7 +89,7 @@ func (c Command) check() error {
 	}
 	for _, f := range c.Files {
 		if f != nil {
-			if err := checkPipe(f); err != nil {
+			if err := CheckPipe(f); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 // idleLeader is a leader that waits for another command.
@@ -27,7 +29,7 @@ const (
 // have left.
 func (r *idleLeader) close() {
 	r.timer.Stop()
-	_ = signal(r.leader, unix.SIGKILL) // PID 1 tells of its end
+	_ = pidfd.Kill(r.leader) // PID 1 tells of its end
 	r.link.file.Close()
 	r.leader.Close()
 }
@@ -98,7 +100,7 @@ func (c *Conn) wake(command Command) *Exec {
 		return nil
 	}
 	// Anything inside may have stopped it; a stop still on its way is taken back.
-	err = signal(x.leader, unix.SIGCONT)
+	err = pidfd.Signal(x.leader, unix.SIGCONT)
 	if err == nil {
 		x.link.file.SetReadDeadline(time.Now().Add(wakePatience))
 		err = x.link.send(append(encode(msgWake), which), passed...)

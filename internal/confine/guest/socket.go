@@ -162,9 +162,9 @@ func control(f *os.File, do func(fd int)) {
 // pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
 const pipefsMagic = 0x50495045
 
-// checkPipe refuses every descriptor but an anonymous pipe's. A file or a
+// CheckPipe refuses every descriptor but an anonymous pipe's. A file or a
 // directory could be reopened inside through /proc/self/fd, with other rights.
-func checkPipe(f *os.File) error {
+func CheckPipe(f *os.File) error {
 	var st unix.Statfs_t
 	err := error(unix.EBADF)
 	control(f, func(fd int) { err = unix.Fstatfs(fd, &st) })

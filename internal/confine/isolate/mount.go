@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -115,12 +114,7 @@ func (c *mountCheck) cannotLook(rel string, err error) error {
 	return errdefs.New(errdefs.Precondition, "mount %q: directory %q cannot be listed, so it may hold sockets: %w; mount the directories beside it", c.source, rel, err)
 }
 
-// IsBelow reports whether path is dir or lies below it. Both are clean.
-func IsBelow(path, dir string) bool {
-	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
-}
-
 // IsBelowAny reports whether path is one of dirs or lies below one. All are clean.
 func IsBelowAny(path string, dirs []string) bool {
-	return slices.ContainsFunc(dirs, func(dir string) bool { return IsBelow(path, dir) })
+	return slices.ContainsFunc(dirs, func(dir string) bool { return safefs.IsBelow(path, dir) })
 }

@@ -314,33 +314,7 @@ func (w *Work) IsSameAsSource(p vpath.Path, mode uint32, sourceSize, deltaSize i
 		return false, err
 	}
 	defer was.Close()
-	return equalContent(was, now)
-}
-
-func equalContent(a, b io.Reader) (bool, error) {
-	const size = 64 << 10
-	var bufA, bufB [size]byte
-	for {
-		n, errA := io.ReadFull(a, bufA[:])
-		m, errB := io.ReadFull(b, bufB[:])
-		if !bytes.Equal(bufA[:n], bufB[:m]) {
-			return false, nil
-		}
-		if errA != nil || errB != nil {
-			return isEnd(errA) && isEnd(errB), errors.Join(unlessEnd(errA), unlessEnd(errB))
-		}
-	}
-}
-
-func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-func unlessEnd(err error) error {
-	if isEnd(err) {
-		return nil
-	}
-	return err
+	return safefs.HaveSameContent(was, now)
 }
 
 // Quote returns the path relative to the source, as git writes it.

@@ -70,7 +70,7 @@ func (h *Home) ResolveSource(path string) (Source, error) {
 		return Source{}, sourceError(abs, err)
 	}
 	for _, ours := range []string{h.dir, h.sandboxesDir(), h.auditDir()} {
-		if abs == ours || ours != h.dir && IsBelow(abs, ours) {
+		if abs == ours || ours != h.dir && safefs.IsBelow(abs, ours) {
 			return Source{}, errdefs.New(errdefs.Invalid, "source %s: it is the state directory itself", s.Path)
 		}
 	}
@@ -151,12 +151,6 @@ func (h *Home) Reserved(s Source) ([]vpath.Path, error) {
 		}
 		rest = filepath.Join(filepath.Base(dir), rest)
 	}
-}
-
-// IsBelow reports whether path lies below dir. Both are clean and absolute.
-func IsBelow(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // identify fills in what tells the open directory from others. Overlayfs and its

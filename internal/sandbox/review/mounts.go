@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
 	"github.com/agentfense/agentfense/internal/sandbox/record"
@@ -25,7 +26,7 @@ func NestedMounts(s *record.Sandbox) ([]vpath.Path, error) {
 		return nil, errdefs.New(errdefs.Internal, "mounts: %w", err)
 	}
 	source := string(s.Stored.Source.Path)
-	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !record.IsBelow(p, source) })
+	points = slices.DeleteFunc(points, func(p string) bool { return p == source || !safefs.IsBelow(p, source) })
 	w := changes.Work{Sandbox: s}
 	if len(points) == 0 {
 		return nil, nil

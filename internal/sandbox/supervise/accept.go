@@ -5,21 +5,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/accept"
 	"github.com/agentfense/agentfense/internal/sandbox/supervise/api"
 )
 
-const (
-	firstPause = 5 * time.Millisecond // after an accept that failed
-	lastPause  = time.Second          // doubled up to this
-
-	// spareFiles is how many control connections get in when this process has
-	// no descriptor left: a stop among them.
-	spareFiles = 4
-)
+// spareFiles is how many control connections get in when this process has
+// no descriptor left: a stop among them.
+const spareFiles = 4
 
 // accepter is what acceptAll needs of a net.UnixListener.
 type accepter interface {
@@ -31,27 +26,25 @@ type accepter interface {
 // without descriptors (accept(2)).
 func acceptAll(l accepter, log *slog.Logger, each func(*net.UnixConn)) {
 	var s spare
-	s.fill()
 	defer s.release()
-	pause := firstPause
 	for {
-		uc, err := l.AcceptUnix()
-		switch {
-		case err == nil:
-			pause = firstPause
-			each(uc)
-		case errors.Is(err, net.ErrClosed):
-			return
-		case errors.Is(err, unix.EMFILE) && s.release():
-			continue // at once, with the descriptors that were kept for this
-		default:
-			if pause == firstPause {
+		s.fill()
+		said := false
+		uc, err := accept.Next(l.AcceptUnix, func(err error) bool {
+			if errors.Is(err, unix.EMFILE) && s.release() {
+				return true // at once, with the descriptors that were kept for this
+			}
+			if !said {
 				log.Warn("control: a connection cannot be accepted; trying again", "err", err)
 			}
-			time.Sleep(pause)
-			pause = min(2*pause, lastPause)
+			said = true
+			s.fill()
+			return false
+		}, nil)
+		if err != nil {
+			return
 		}
-		s.fill()
+		each(uc)
 	}
 }
 

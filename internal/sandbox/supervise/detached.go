@@ -249,7 +249,7 @@ func pipesOf(files []*os.File) ([]*os.File, error) {
 	}
 	var taken []*os.File
 	for i, f := range files {
-		err := checkPipe(f)
+		err := guest.CheckPipe(f)
 		if err == nil {
 			f, err = pollable(f)
 		}

@@ -198,7 +198,7 @@ func (s *supervisor) connect(x *execution, inner *guest.Command, files []*os.Fil
 		return nil, errdefs.New(errdefs.Invalid, "exec: want three pipes, got %d descriptors", len(files))
 	}
 	for i, f := range files {
-		if err := checkPipe(f); err != nil {
+		if err := guest.CheckPipe(f); err != nil {
 			return nil, err
 		}
 		inner.Files[i] = f
@@ -344,20 +344,3 @@ func (s *supervisor) auditEnd(x *execution, exit *api.Exit, lost bool) {
 	s.append(events...)
 	s.appendFirst(x.event(*exit))
 }
-
-// checkPipe refuses every descriptor but that of a nameless pipe: a file or a
-// directory could be reopened inside through /proc/self/fd with other rights,
-// or be walked out of.
-func checkPipe(f *os.File) error {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return errdefs.New(errdefs.Invalid, "exec: %w", err)
-	}
-	if fs.Type != pipefsMagic {
-		return errdefs.New(errdefs.Invalid, "exec: a descriptor passed in is not a pipe")
-	}
-	return nil
-}
-
-// pipefsMagic is PIPEFS_MAGIC of linux/magic.h.
-const pipefsMagic = 0x50495045

@@ -295,7 +295,7 @@ func checkSessionExec(r api.SessionRequest, files []*os.File) error {
 		return errdefs.New(errdefs.Invalid, "session: time-out %s: want a positive duration", r.Timeout)
 	}
 	for _, f := range files {
-		if err := checkPipe(f); err != nil {
+		if err := guest.CheckPipe(f); err != nil {
 			return err
 		}
 	}

@@ -106,16 +106,11 @@ func (s *Store) checkApart(l Link, path string) error {
 			return linkError(path, err)
 		case r == within:
 			return errdefs.New(errdefs.Invalid, "link %s: it is or lies in the server's own directory", vpath.Quote(path))
-		case r == above && ours != s.home && !isBelow(ours, s.home):
+		case r == above && ours != s.home && !safefs.IsBelow(ours, s.home):
 			return errdefs.New(errdefs.Invalid, "link %s: it contains the server's codebases (storage.codebase_path), which only a state directory hides", vpath.Quote(path))
 		}
 	}
 	return nil
-}
-
-func isBelow(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 func (l Link) open(st *unix.Stat_t) (int, error) {

@@ -1,10 +1,10 @@
 package connlimit
 
 import (
-	"errors"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/agentfense/agentfense/internal/lib/accept"
 )
 
 // listener gives each connection a place.
@@ -20,30 +20,17 @@ func (l *Limiter) Listen(inner net.Listener) net.Listener {
 	return &listener{Listener: inner, limiter: l, closed: make(chan struct{})}
 }
 
-// The pauses after an error of accept(2), each twice the one before.
-const (
-	firstPause = 5 * time.Millisecond
-	mostPause  = time.Second
-)
-
 // Accept returns the next connection. An error does not end it, unless the
-// listener was closed: accept(2) fails for want of descriptors or memory, and
-// for what went wrong with one connection.
+// listener was closed.
 func (l *listener) Accept() (net.Conn, error) {
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		c, err := l.Listener.Accept()
-		if err == nil {
-			return l.limiter.enter(c), nil
-		}
-		if errors.Is(err, net.ErrClosed) {
-			return nil, err
-		}
+	c, err := accept.Next(l.Listener.Accept, func(err error) bool {
 		l.limiter.say(saidAccept, "err", err)
-		select {
-		case <-time.After(pause):
-		case <-l.closed:
-		}
+		return false
+	}, l.closed)
+	if err != nil {
+		return nil, err
 	}
+	return l.limiter.enter(c), nil
 }
 
 // Close ends Accept.

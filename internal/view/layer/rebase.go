@@ -1,13 +1,11 @@
 package layer
 
 import (
-	"bytes"
-	"errors"
-	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/view/layer/journal"
 )
@@ -78,7 +76,7 @@ func (s *Stack) isSame(a, b entry) (bool, error) {
 		return false, err
 	}
 	defer y.Close()
-	return isSameContent(x, y)
+	return safefs.HaveSameContent(x, y)
 }
 
 func (s *Stack) openToCompare(e entry) (*os.File, error) {
@@ -87,23 +85,4 @@ func (s *Stack) openToCompare(e entry) (*os.File, error) {
 		return nil, err
 	}
 	return asOS(fd, e.stored), nil
-}
-
-func isSameContent(x, y io.Reader) (bool, error) {
-	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
-	for {
-		n, err := io.ReadFull(x, a)
-		m, otherErr := io.ReadFull(y, b)
-		if !bytes.Equal(a[:n], b[:m]) {
-			return false, nil
-		}
-		for _, err := range []error{err, otherErr} {
-			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-				return false, err
-			}
-		}
-		if err != nil || otherErr != nil {
-			return err != nil && otherErr != nil, nil
-		}
-	}
 }

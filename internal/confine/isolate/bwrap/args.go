@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // initPath is how bubblewrap is told to run PID 1: by descriptor, so that the
@@ -110,7 +111,7 @@ func (p *plan) missingPoints() []string {
 // tree shows dir read-only. If one of points lies below, dir is built anew from
 // its entries, so that the point can be made among them.
 func (p *plan) tree(a *arguments, dir string, points []string) error {
-	if !slices.ContainsFunc(points, func(point string) bool { return isolate.IsBelow(point, dir) }) {
+	if !slices.ContainsFunc(points, func(point string) bool { return safefs.IsBelow(point, dir) }) {
 		a.add("--ro-bind", dir, dir)
 		return nil
 	}
@@ -181,7 +182,7 @@ func (p *plan) shown(a *arguments) {
 // hasAlias reports whether isolate.Workspace shows the view too, which lies
 // elsewhere: not where something else is in its place.
 func (p *plan) hasAlias() bool {
-	taken := func(path string) bool { return isolate.IsBelow(path, isolate.Workspace) }
+	taken := func(path string) bool { return safefs.IsBelow(path, isolate.Workspace) }
 	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.mounts, func(m mount) bool { return taken(m.Target) })
 }
 

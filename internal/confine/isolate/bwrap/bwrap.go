@@ -28,6 +28,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 // Options adjusts an Isolator.
@@ -129,12 +130,12 @@ func (p *process) instruct(l *launch) error {
 	if err := json.NewDecoder(io.LimitReader(l.pipes.info, 4096)).Decode(&report); err != nil {
 		return errEarlyEnd
 	}
-	pidfd, err := unix.PidfdOpen(report.PID, 0)
+	init, err := pidfd.Open(report.PID)
 	if err != nil {
 		return errdefs.New(errdefs.Unsupported, "pidfd of the sandbox: %w", err)
 	}
 	p.pid = report.PID
-	p.init.Store(os.NewFile(uintptr(pidfd), "pidfd"))
+	p.init.Store(init)
 	if _, err := l.pipes.release.Write([]byte{1}); err != nil {
 		return errdefs.New(errdefs.Internal, "start sandbox: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // What a sandbox has of the host's /etc: what the linker, the C library, TLS,
@@ -96,7 +97,7 @@ func (p *plan) readEtcFile(path string) error {
 	if !filepath.IsAbs(target) {
 		absolute = filepath.Join(filepath.Dir(path), target)
 	}
-	if isolate.IsBelow(filepath.Clean(absolute), "/usr") {
+	if safefs.IsBelow(filepath.Clean(absolute), "/usr") {
 		p.etcFiles[path] = etcFile{link: target}
 		return nil
 	}
@@ -179,7 +180,7 @@ func (p *plan) buildEtc() error {
 func (p *plan) makeEtcPoints() error {
 	view := mount{isolate.Mount{Target: p.spec.Workspace}, true}
 	for _, m := range append([]mount{view}, p.mounts...) {
-		if !isolate.IsBelow(m.Target, "/etc") || isolate.IsBelowAny(m.Target, p.etcDirs) {
+		if !safefs.IsBelow(m.Target, "/etc") || isolate.IsBelowAny(m.Target, p.etcDirs) {
 			continue
 		}
 		target := filepath.Join(stageDir, m.Target)

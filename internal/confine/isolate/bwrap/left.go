@@ -11,10 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/pollfd"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 // Bubblewrap's child waits for its parent on an eventfd. That has no end of file:
@@ -55,10 +53,10 @@ func killLeft(ctx context.Context, id string, uid uint32) (int, error) {
 	if err != nil {
 		return 0, errdefs.New(errdefs.Internal, "list processes: %w", err)
 	}
-	var killed []int // descriptors
+	var killed []*os.File
 	defer func() {
-		for _, fd := range killed {
-			_ = unix.Close(fd)
+		for _, process := range killed {
+			_ = process.Close()
 		}
 	}()
 	var errs []error
@@ -67,44 +65,33 @@ func killLeft(ctx context.Context, id string, uid uint32) (int, error) {
 		if err != nil || pid == os.Getpid() || !isLeft(dir, id, uid) {
 			continue
 		}
-		fd, err := killIf(pid, func() bool { return isLeft(dir, id, uid) })
-		if fd >= 0 {
-			killed = append(killed, fd)
+		process, err := killIf(pid, func() bool { return isLeft(dir, id, uid) })
+		if process != nil {
+			killed = append(killed, process)
 		}
 		errs = append(errs, err)
 	}
-	for _, fd := range killed {
-		awaitEnd(ctx, fd)
+	for _, process := range killed {
+		_ = pidfd.Wait(ctx, process)
 	}
 	return len(killed), errors.Join(errs...)
 }
 
 // killIf kills the process that has the pid now, if it is still the one meant, and
-// returns its pidfd, which is -1 for one that was not killed.
-func killIf(pid int, is func() bool) (int, error) {
-	fd, err := unix.PidfdOpen(pid, 0)
+// returns it; nil if it was not killed.
+func killIf(pid int, is func() bool) (*os.File, error) {
+	process, err := pidfd.Open(pid)
 	if err != nil {
-		return -1, nil // it has ended
+		return nil, nil //nolint:nilerr // it has ended
 	}
 	if !is() {
-		return -1, unix.Close(fd)
+		return nil, process.Close()
 	}
-	err = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
-	if err != nil && !errors.Is(err, unix.ESRCH) {
-		_ = unix.Close(fd)
-		return -1, errdefs.New(errdefs.Denied, "end what a killed start has left: process %d: %w", pid, err)
+	if err := pidfd.Kill(process); err != nil {
+		_ = process.Close()
+		return nil, errdefs.New(errdefs.Denied, "end what a killed start has left: process %d: %w", pid, err)
 	}
-	return fd, nil
-}
-
-// awaitEnd waits until the process of a pidfd has ended, or until ctx ends.
-func awaitEnd(ctx context.Context, pidfd int) {
-	const slice = 10 * time.Millisecond
-	for ctx.Err() == nil {
-		if has, err := pollfd.Wait(pidfd, unix.POLLIN, slice); has != 0 || err != nil {
-			return
-		}
-	}
+	return process, nil
 }
 
 // isLeft reports whether a live process carries the sandbox's uid or its mark.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // plan is a spec that was checked, with its defaults filled in and the host's
@@ -66,7 +67,7 @@ func newPlan(spec isolate.Spec) (*plan, error) {
 		if err != nil {
 			return nil, errdefs.New(kindOf(err), "conceal %q: %w", dir, cause(err))
 		}
-		if isolate.IsBelow("/usr", resolved) {
+		if safefs.IsBelow("/usr", resolved) {
 			return nil, errdefs.New(errdefs.Invalid, "%q: holds /usr, which every sandbox sees", dir)
 		}
 		p.conceal = append(p.conceal, resolved)
@@ -137,7 +138,7 @@ func (p *plan) checkTarget(what, target string) error {
 		return errdefs.New(errdefs.Invalid, "%s %s: below a directory of the kernel", what, target)
 	}
 	for _, dir := range systemDirs[1:] {
-		if isolate.IsBelow(target, dir) && !isRealDir(dir) {
+		if safefs.IsBelow(target, dir) && !isRealDir(dir) {
 			return errdefs.New(errdefs.Invalid, "%s %s: %s is a link inside; use the path it leads to", what, target, dir)
 		}
 	}
@@ -152,7 +153,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if err := p.checkTarget("mount", m.Target); err != nil {
 		return err
 	}
-	if isolate.IsBelow(m.Target, p.spec.Workspace) {
+	if safefs.IsBelow(m.Target, p.spec.Workspace) {
 		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
 	source, err := filepath.EvalSymlinks(m.Source)
@@ -170,7 +171,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 		return errdefs.New(errdefs.Invalid, "mount %q: a directory of the running system", m.Source)
 	}
 	for _, c := range p.conceal {
-		if isolate.IsBelow(source, c) {
+		if safefs.IsBelow(source, c) {
 			return errdefs.New(errdefs.Invalid, "mount %q: lies in %s, which the sandbox sees through its view alone, or not at all", m.Source, c)
 		}
 	}
@@ -200,7 +201,7 @@ func (p *plan) checkHome() error {
 		targets = append(targets, m.Target)
 	}
 	for _, target := range targets {
-		if isolate.IsBelow(target, home) || isolate.IsBelow(home, target) {
+		if safefs.IsBelow(target, home) || safefs.IsBelow(home, target) {
 			return errdefs.New(errdefs.Invalid, "home %s: it and the mount %s lie in each other", home, target)
 		}
 	}
@@ -212,7 +213,7 @@ func (p *plan) checkHome() error {
 func (p *plan) masks(source, target string) []string {
 	var covered []string
 	for _, c := range p.conceal {
-		if isolate.IsBelow(c, source) {
+		if safefs.IsBelow(c, source) {
 			covered = append(covered, filepath.Join(target, strings.TrimPrefix(c, source)))
 		}
 	}

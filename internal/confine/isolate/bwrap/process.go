@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/pollfd"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 // process is a started sandbox: bubblewrap, which waits, and PID 1 below it.
@@ -50,11 +50,11 @@ func (p *process) Kill() error {
 	p.killed.Store(true)
 	var err error
 	if init := p.init.Load(); init != nil {
-		err = unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
+		err = pidfd.Kill(init)
 	} else {
 		err = p.monitor.Kill()
 	}
-	if err == nil || errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrProcessDone) {
+	if err == nil || errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}
 	return errdefs.New(errdefs.Internal, "kill sandbox: %w", err)
@@ -148,8 +148,8 @@ func (p *process) finish(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), endDelay)
 	defer cancel()
 	if init := p.init.Load(); init != nil {
-		unix.PidfdSendSignal(int(init.Fd()), unix.SIGKILL, nil, 0)
-		_, _ = pollfd.Wait(int(init.Fd()), unix.POLLIN, endDelay)
+		_ = pidfd.Kill(init)
+		_ = pidfd.Wait(ctx, init)
 	} else if left := EndLeft(ctx, p.id, 0); left != nil {
 		fmt.Fprintln(&p.complaints, left)
 	}

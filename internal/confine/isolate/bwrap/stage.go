@@ -14,6 +14,7 @@ import (
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/confine/seccomp"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // The stage is a tmpfs that only the sandbox's thread, and bubblewrap started
@@ -167,7 +168,7 @@ func (p *plan) reach(path string) (string, error) {
 	if err != nil {
 		return "", errdefs.New(errdefs.Unsupported, "find bubblewrap: %w", cause(err))
 	}
-	if !isolate.IsBelow(path, stageDir) && !isolate.IsBelow(resolved, stageDir) {
+	if !safefs.IsBelow(path, stageDir) && !safefs.IsBelow(resolved, stageDir) {
 		return path, nil
 	}
 	p.program = resolved

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/safefs"
 )
 
 // plan is a spec that was checked, with its defaults filled in and the host's
@@ -132,7 +133,7 @@ func (p *plan) addMount(m isolate.Mount) error {
 	if err := checkTarget("mount", m.Target); err != nil {
 		return err
 	}
-	if isolate.IsBelow(m.Target, p.spec.Workspace) {
+	if safefs.IsBelow(m.Target, p.spec.Workspace) {
 		return errdefs.New(errdefs.Invalid, "mount %s: inside the workspace %s", m.Target, p.spec.Workspace)
 	}
 	source, err := filepath.EvalSymlinks(m.Source)
@@ -164,10 +165,10 @@ func (p *plan) addVolumes(dirs []string) error {
 	for _, dir := range dirs {
 		dir = filepath.Clean(dir)
 		switch _, covered := p.private()[dir]; {
-		case p.spec.HomeDir != "" && (isolate.IsBelow(dir, p.spec.Home) || isolate.IsBelow(p.spec.Home, dir) && !covered):
+		case p.spec.HomeDir != "" && (safefs.IsBelow(dir, p.spec.Home) || safefs.IsBelow(p.spec.Home, dir) && !covered):
 			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the home %s lie in each other", p.spec.Image, dir, p.spec.Home)
 		case covered, dir == p.spec.Workspace:
-		case isolate.IsBelow(dir, p.spec.Workspace), isolate.IsBelow(p.spec.Workspace, dir):
+		case safefs.IsBelow(dir, p.spec.Workspace), safefs.IsBelow(p.spec.Workspace, dir):
 			return errdefs.New(errdefs.Precondition, "image %s: its volume %s and the workspace %s lie in each other", p.spec.Image, dir, p.spec.Workspace)
 		default:
 			p.volumes = append(p.volumes, dir)
@@ -180,7 +181,7 @@ func (p *plan) addVolumes(dirs []string) error {
 // elsewhere: not where something else is in its place.
 func (p *plan) hasAlias() bool {
 	taken := func(path string) bool {
-		return isolate.IsBelow(path, isolate.Workspace) || isolate.IsBelow(isolate.Workspace, path) && path != "/"
+		return safefs.IsBelow(path, isolate.Workspace) || safefs.IsBelow(isolate.Workspace, path) && path != "/"
 	}
 	return !taken(p.spec.Workspace) && !taken(p.spec.Home) && !slices.ContainsFunc(p.volumes, taken) &&
 		!slices.ContainsFunc(p.mounts, func(m isolate.Mount) bool { return taken(m.Target) })
@@ -192,7 +193,7 @@ func (p *plan) masks() []string {
 	var covered []string
 	for _, m := range p.mounts {
 		for _, c := range p.conceal {
-			if isolate.IsBelow(c, m.Source) {
+			if safefs.IsBelow(c, m.Source) {
 				covered = append(covered, filepath.Join(m.Target, strings.TrimPrefix(c, m.Source)))
 			}
 		}

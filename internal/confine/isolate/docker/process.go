@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/isolate"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 )
 
@@ -39,18 +40,10 @@ func (p *process) Wait() error {
 // it may hang.
 func (p *process) Kill() error {
 	p.killed.Store(true)
-	raw, err := p.init.SyscallConn()
-	if err != nil {
-		return nil // closed: it has ended
+	if err := pidfd.Kill(p.init); err != nil {
+		return errdefs.New(errdefs.Internal, "kill sandbox: %w", err)
 	}
-	var sent error
-	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), unix.SIGKILL, nil, 0) }); err != nil {
-		return nil // as above
-	}
-	if sent == nil || errors.Is(sent, unix.ESRCH) {
-		return nil
-	}
-	return errdefs.New(errdefs.Internal, "kill sandbox: %w", sent)
+	return nil
 }
 
 // run reads what PID 1 complains about, waits for its end, and removes the

@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentfense/agentfense/internal/confine/guest"
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
-	"github.com/agentfense/agentfense/internal/lib/pollfd"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 )
 
 var killCases = []testCase{
@@ -167,19 +167,21 @@ func testKillSupervisor(t *testing.T, _ Factory) {
 	if _, err := fmt.Fscanf(out, "pids %d %d\n", &pids[0], &pids[1]); err != nil {
 		t.Fatal(err)
 	}
-	var fds []int
+	var processes []*os.File
 	for _, pid := range pids {
-		fd, err := unix.PidfdOpen(pid, 0)
+		process, err := pidfd.Open(pid)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer unix.Close(fd)
-		fds = append(fds, fd)
+		defer process.Close()
+		processes = append(processes, process)
 	}
 	cmd.Process.Kill()
 	cmd.Wait()
-	for i, fd := range fds {
-		if has, err := pollfd.Wait(fd, unix.POLLIN, patience); has == 0 {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, process := range processes {
+		if err := pidfd.Wait(ctx, process); err != nil {
 			t.Errorf("process %d lives on: %v", pids[i], err)
 		}
 	}

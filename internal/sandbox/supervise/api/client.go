@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/agentfense/agentfense/internal/lib/errdefs"
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
 	"github.com/agentfense/agentfense/internal/lib/pollfd"
 	"github.com/agentfense/agentfense/internal/lib/vpath"
 	"github.com/agentfense/agentfense/internal/sandbox/changes"
@@ -346,10 +347,16 @@ func (c *Client) Kill(ctx context.Context) error {
 		return errdefs.New(errdefs.Unavailable, "kill the supervisor: %w", err)
 	}
 	defer process.Close()
-	if err := unix.PidfdSendSignal(int(process.Fd()), unix.SIGKILL, nil, 0); err != nil && err != unix.ESRCH {
+	if err := pidfd.Kill(process); err != nil {
 		return errdefs.New(errdefs.Denied, "kill the supervisor: %w", err)
 	}
-	return awaitExit(ctx, process)
+	switch err := pidfd.Wait(ctx, process); {
+	case err != nil && ctx.Err() != nil:
+		return errdefs.New(errdefs.Canceled, "wait for the supervisor: %w", err)
+	case err != nil:
+		return errdefs.New(errdefs.Internal, "wait for the supervisor: %w", err)
+	}
+	return nil
 }
 
 // peer returns the process at the other end, as a pidfd.
@@ -370,23 +377,6 @@ func (c Conn) peer() (*os.File, error) {
 	}
 	unix.CloseOnExec(fd)
 	return os.NewFile(uintptr(fd), "pidfd"), nil
-}
-
-// awaitTick is how often awaitExit looks whether its caller still waits.
-const awaitTick = 100 * time.Millisecond
-
-func awaitExit(ctx context.Context, process *os.File) error {
-	for {
-		has, err := pollfd.Wait(int(process.Fd()), unix.POLLIN, awaitTick)
-		switch {
-		case has != 0:
-			return nil
-		case err != nil:
-			return errdefs.New(errdefs.Internal, "wait for the supervisor: %w", err)
-		case ctx.Err() != nil:
-			return errdefs.New(errdefs.Canceled, "wait for the supervisor: %w", ctx.Err())
-		}
-	}
 }
 
 // peerByPid goes by the number. The connection outlives no peer, so a process

@@ -1,0 +1,76 @@
+// Package pidfd names processes by descriptor (pidfd_open(2)): a pid may be that of another
+// process by the time it is used.
+package pidfd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/pollfd"
+)
+
+// Open returns the process that has the pid now. Errors: ESRCH for none.
+func Open(pid int) (*os.File, error) {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "pidfd"), nil
+}
+
+// Signal sends a signal. Errors: ESRCH for a process that has ended, and for one whose
+// descriptor is closed.
+func Signal(process *os.File, sig unix.Signal) error {
+	err := error(unix.ESRCH)
+	control(process, func(fd int) { err = unix.PidfdSendSignal(fd, sig, nil, 0) })
+	return err
+}
+
+// Kill ends a process, and does nothing where it has ended, or where its descriptor is
+// closed. It does not wait.
+func Kill(process *os.File) error {
+	if err := Signal(process, unix.SIGKILL); !errors.Is(err, unix.ESRCH) {
+		return err
+	}
+	return nil
+}
+
+// look is how often Wait looks whether its caller still waits.
+const look = 100 * time.Millisecond
+
+// Wait returns when the process has ended, or when its descriptor is closed. Errors: that
+// of ctx when it is over; those of poll(2).
+func Wait(ctx context.Context, process *os.File) error {
+	for {
+		patience := look
+		if end, ok := ctx.Deadline(); ok {
+			patience = max(0, min(patience, time.Until(end)))
+		}
+		over := ctx.Err()
+		if over != nil {
+			patience = 0
+		}
+		has, err := int16(unix.POLLIN), error(nil)
+		control(process, func(fd int) { has, err = pollfd.Wait(fd, unix.POLLIN, patience) })
+		switch {
+		case has != 0:
+			return nil
+		case err != nil:
+			return err
+		case over != nil:
+			return over
+		}
+	}
+}
+
+// control calls do with the descriptor, without the side effect of Fd, which
+// makes a file blocking. It does not call do if the file is closed.
+func control(process *os.File, do func(fd int)) {
+	if raw, err := process.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { do(int(fd)) })
+	}
+}

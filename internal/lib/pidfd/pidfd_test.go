@@ -1,0 +1,62 @@
+package pidfd_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/agentfense/agentfense/internal/lib/pidfd"
+)
+
+func TestKillAndWait(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "sleep", "infinity")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	process, err := pidfd.Open(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer process.Close()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := pidfd.Wait(over, process); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait for a process that lives = %v, want Canceled", err)
+	}
+	if err := pidfd.Kill(process); err != nil {
+		t.Errorf("Kill = %v", err)
+	}
+	if err := pidfd.Wait(t.Context(), process); err != nil {
+		t.Errorf("Wait = %v", err)
+	}
+	if err := pidfd.Wait(over, process); err != nil {
+		t.Errorf("Wait for a process that has ended = %v", err)
+	}
+	_ = cmd.Wait() // it was killed
+	if err := pidfd.Signal(process, unix.SIGCONT); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("Signal to a process that has ended = %v, want ESRCH", err)
+	}
+	if err := pidfd.Kill(process); err != nil {
+		t.Errorf("Kill of a process that has ended = %v", err)
+	}
+	if _, err := pidfd.Open(cmd.Process.Pid); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("Open of a pid that nothing has = %v, want ESRCH", err)
+	}
+}
+
+func TestAClosedDescriptorIsAnEndedProcess(t *testing.T) {
+	process, err := pidfd.Open(unix.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process.Close()
+	if err := pidfd.Kill(process); err != nil {
+		t.Errorf("Kill = %v", err)
+	}
+	if err := pidfd.Wait(t.Context(), process); err != nil {
+		t.Errorf("Wait = %v", err)
+	}
+}

@@ -1,0 +1,42 @@
+//go:build linux
+
+package safefs
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+)
+
+// IsBelow reports whether path is dir or lies below it, by their names alone. Both are
+// clean and absolute.
+func IsBelow(path, dir string) bool {
+	return path == dir || dir == "/" || strings.HasPrefix(path, dir+"/")
+}
+
+// HaveSameContent reads two contents as far as they are alike.
+func HaveSameContent(x, y io.Reader) (bool, error) {
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, errX := io.ReadFull(x, a)
+		m, errY := io.ReadFull(y, b)
+		if !bytes.Equal(a[:n], b[:m]) {
+			return false, nil
+		}
+		if errX != nil || errY != nil {
+			return isEnd(errX) && isEnd(errY), errors.Join(unlessEnd(errX), unlessEnd(errY))
+		}
+	}
+}
+
+func isEnd(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+func unlessEnd(err error) error {
+	if isEnd(err) {
+		return nil
+	}
+	return err
+}
